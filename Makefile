@@ -9,7 +9,7 @@ export UV_SYSTEM_CERTS ?= true
 
 # What tests need from Debian; `make test` and `make test-all` install what is missing.
 DEBIAN_PACKAGES := postgresql maven zookeeper docker-compose chromium libatomic1
-FURTHER_PACKAGES := mariadb-server
+FURTHER_PACKAGES := mariadb-server gcc libc6-dev
 
 .PHONY: help
 help: ## list the targets

@@ -113,7 +113,9 @@ def main() -> None:
                 outcomes: list[Outcome] = []
                 for start in range(0, len(waiting), MAX_GROUP_SIZE):
                     group = waiting[start : start + MAX_GROUP_SIZE]
-                    profiler.runcall(work_together, site, group, InProcessRunner(), Options(), outcomes.append)
+                    profiler.runcall(
+                        work_together, site.for_a_pass(), group, InProcessRunner(), Options(), outcomes.append
+                    )
                 return WorkerPass(outcomes=tuple(outcomes))
 
             done, line = timed(site, one_by_one if given.profile else batched, statements=given.statements)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import quote, urlsplit, urlunsplit
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
 
 from compactor.errors import BadSetting, NotSupported
 from compactor.settings.credential_store import DEFAULT_PASSWORD, secret
@@ -40,14 +42,14 @@ def metastore_url(
         if jdbc is None:
             return None
         url = url_of(jdbc, site.get("javax.jdo.option.ConnectionUserName"))
-    parts = urlsplit(url)
+    try:
+        parts = make_url(url)
+    except (ArgumentError, ValueError):
+        return url  # whoever opens it says what is wrong with it
     if parts.username is None or parts.password is not None:
         return url
     password = _password(environment.get(PASSWORD_FILE) or password_file, site, environment)
-    if password is None:
-        return url
-    where = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{quote(parts.username, safe='%')}:{quote(password, safe='')}@{where}"))
+    return url if password is None else parts.set(password=password).render_as_string(hide_password=False)
 
 
 def _password(file: str | None, site: Mapping[str, str], environment: Mapping[str, str]) -> str | None:

@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from compactor.compaction.pool_policy import PoolPolicy, parse_policy
@@ -27,6 +27,7 @@ from compactor.service.mark_files import MarkFiles
 from compactor.service.mode import Mode, mode_of
 from compactor.service.site import Site
 from compactor.settings.compactor_toml import Profile, parse_profile
+from compactor.settings.file_limits import FileLimits
 from compactor.settings.hive_site import parse_site
 from compactor.settings.precedence import Layer, Settings
 from compactor.state.store import open_state
@@ -36,6 +37,14 @@ from compactor.storage.protocol import Storage
 from compactor.storage.stores import Stores
 
 SITE_FILES = ("hive-site.xml", "metastore-site.xml")
+#: Hive's own properties that name the stores of a site: credentials may go there.
+_NAMING_PLACES = (
+    "fs.defaultFS",
+    "hive.metastore.warehouse.dir",
+    "metastore.warehouse.dir",
+    "hive.metastore.warehouse.external.dir",
+    "metastore.warehouse.external.dir",
+)
 _ENVIRONMENT = {
     "url": "COMPACTOR_METASTORE_URL",
     "state_url": "COMPACTOR_STATE_URL",
@@ -91,10 +100,11 @@ def configure(
     profile = document.metastore(name)
     connection = {key: given.pop(key, None) or environment.get(_ENVIRONMENT[key]) for key in _ENVIRONMENT}
     site_layers = tuple(_site_layers(connection["hive_conf"] or profile.hive_conf))
+    in_site_files = {key: value for layer in site_layers for key, value in layer.values.items()}
     url = metastore_url(
         connection["url"] or profile.url,
         password_file=profile.password_file,
-        site={key: value for layer in site_layers for key, value in layer.values.items()},
+        site=in_site_files,
         environment=environment,
     )
     if not url:
@@ -108,13 +118,15 @@ def configure(
         Layer(name="compactor.toml", values=profile.values),
         Layer(name="flag", values=given),
     ]
+    settings, warehouse = Settings.of(layers), connection["warehouse"] or profile.warehouse
+    of_site = (warehouse, settings.text("compactor.memory"), *map(in_site_files.get, _NAMING_PLACES))
     return Configuration(
         name=name,
         url=url,
         state_url=connection["state_url"] or profile.state_url,
-        warehouse=connection["warehouse"] or profile.warehouse,
-        settings=Settings.of(layers),
-        stores=StoreOptions.of(document.storage),
+        warehouse=warehouse,
+        settings=settings,
+        stores=replace(StoreOptions.of(document.storage).naming(of_site), files=FileLimits.of(settings)),
         pools={
             pool: parse_policy(pool, table, f"compactor.toml [metastore.{name}.pool.{pool}]")
             for pool, table in profile.pools.items()

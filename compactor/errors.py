@@ -95,6 +95,10 @@ class UnsafeDirectory(StorageError, Refused):
     more entries or levels than a listing may have; nothing is done there."""
 
 
+class UnnamedPlace(StorageError, Refused):
+    """A location leads to a host, account or bucket that the configuration does not name; nothing was sent there."""
+
+
 class DatabaseUnavailable(CompactorError):
     """The metastore or state database cannot be reached, or refuses a statement."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import os
 import signal
+import threading
 
 
 class Step(enum.Enum):
@@ -68,4 +69,10 @@ def reach(step: Step | CommandStep) -> None:
             continue
         _reached[step] = _reached.get(step, 0) + 1
         if _reached[step] == int(count or 1):
-            os.kill(os.getpid(), sent)
+            _send(sent)
+
+
+def _send(sent: signal.Signals) -> None:
+    """Sends a signal to this thread: sent to the process, SIGSTOP reaches another one first, and this one goes on for a
+    moment."""
+    signal.pthread_kill(threading.get_ident(), sent)

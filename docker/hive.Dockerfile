@@ -5,3 +5,4 @@ RUN mvn -q dependency:copy -Dartifact=org.postgresql:postgresql:42.7.7 -DoutputD
 
 FROM ${HIVE_IMAGE}
 COPY --from=driver /driver/*.jar /opt/hive/lib/
+COPY docker/hivemetastore-site.xml /opt/hive/conf/

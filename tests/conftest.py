@@ -60,7 +60,7 @@ _SCOPES = tuple(
         (r"tests/storage/.*\[.*\bgs\b", "storage: Google"),
         (r"tests/storage/.*\[.*\blocal\b", "storage: local"),
         (r"tests/storage/", "storage: S3"),
-        (r"tests/(unit|integration)/airflow/", "Airflow in process"),
+        (r"tests/(unit|integration)/airflow/|tests/security/page/", "Airflow in process"),
         (r"tests/integration/locks/", "ZooKeeper"),
         (r"tests/integration/spark/", "Spark"),
         (r"tests/torture/test_memory", "memory"),

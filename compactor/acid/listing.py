@@ -49,6 +49,11 @@ class Listing:
     directories: tuple[str, ...] = ()
     data_formats: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
+    @property
+    def lengths(self) -> dict[str, int]:
+        """The length of each file by its path."""
+        return {file.path: file.length for file in self.files}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:

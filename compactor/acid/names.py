@@ -19,12 +19,12 @@ METADATA_FILE = "_metadata_acid"  #: JSON in the bases that TRUNCATE (Hive 4) an
 METADATA_COMPACTED = b'{"thisFileVersion":"0","dataFormat":"compacted"}'  #: as Hive 3.1's major compaction writes it
 BASE_PREFIX = "base_"
 FLUSH_LENGTH_SUFFIX = "_flush_length"  #: side file of a streaming ``bucket_N``: its logical length
-#: our hidden working directory, followed by the compaction transaction's id and letters that nobody can foretell
-STAGING_PREFIX = "_compactor_v"
-HIDDEN_PREFIX = "_compactor_obsolete_"  #: followed by a transaction and the final name of what is being removed
-#: Followed by an entry's id. Begins with a dot, since Impala reads the files in a directory that begins with ``_``
-#: (``AcidUtils.filterFilesForAcidState``, and ``ignored_dir_prefix_list`` of its catalogd).
-QUARANTINE_PREFIX = ".compactor_quarantine_"
+#: Names of ours begin with a dot, since Impala reads the files in a directory that begins with ``_``
+#: (``AcidUtils.filterFilesForAcidState``, and ``ignored_dir_prefix_list`` of its catalogd). This is the working directory,
+#: followed by the compaction transaction's id and letters that nobody can foretell.
+STAGING_PREFIX = ".compactor_v"
+HIDDEN_PREFIX = ".compactor_obsolete_"  #: followed by a transaction and the final name of what is being removed
+QUARANTINE_PREFIX = ".compactor_quarantine_"  #: followed by an entry's id
 SET_ASIDE_PREFIX = ".compactor_in_doubt_"  #: followed by a time and the former name of what a person has set aside
 
 
@@ -53,6 +53,11 @@ class Base:
     visibility_txn_id: TxnId = TxnId(0)
 
     @property
+    def highest_write_id(self) -> WriteId:
+        """The highest write ID in the name."""
+        return self.write_id
+
+    @property
     def name(self) -> str:
         number = str(self.write_id) if self.write_id == ORIGINALS_ONLY else f"{self.write_id:07d}"
         return f"base_{number}{_visibility(self.visibility_txn_id)}"
@@ -78,6 +83,11 @@ class Delta:
                 f"{self.kind.value} of write IDs {self.min_write_id}..{self.max_write_id}: the first is larger than "
                 "the last; no writer names a directory like this, move it away"
             )
+
+    @property
+    def highest_write_id(self) -> WriteId:
+        """The highest write ID in the name."""
+        return self.max_write_id
 
     @property
     def name(self) -> str:
@@ -159,6 +169,14 @@ def parse_directory(name: str) -> Base | Delta | None:
     return None
 
 
+def known_directory(name: str) -> Base | Delta | None:
+    """Returns the base or delta of this name; None for any other name, also for one that no writer gives."""
+    try:
+        return parse_directory(name)
+    except BadName:
+        return None
+
+
 @lru_cache(maxsize=_NAMES_KEPT)
 def parse_file(name: str) -> BucketFile | OriginalFile | None:
     """Returns the file number and other parts of a data file's name; None for any other name (readers skip such files)."""
@@ -218,7 +236,7 @@ def set_aside_name(name: str, at_ms: int) -> str:
 
 
 def parse_hidden(name: str) -> Hidden | None:
-    """Parses ``_compactor_obsolete_<txn>_<final name>``; None for any other name."""
+    """Parses ``.compactor_obsolete_<txn>_<final name>``; None for any other name."""
     match = _HIDDEN.fullmatch(name)
     until = _number(match.group(1)) if match else None
     return None if match is None or until is None else Hidden(until=TxnId(until), final_name=match.group(2))

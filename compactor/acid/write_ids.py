@@ -114,6 +114,8 @@ class ValidWriteIdList:
 
     def range_aborted(self, low: WriteId, high: WriteId) -> RangeAnswer:
         """Returns whether none, some or all of ``low..high``, both inclusive, are aborted."""
+        if not self.aborted:
+            return RangeAnswer.NONE
         count = sum(1 for w in self.aborted if low <= w <= high and w <= self.high_watermark)
         if count == 0:
             return RangeAnswer.NONE

@@ -8,7 +8,7 @@ from airflow.sdk import BaseHook
 
 from compactor.airflow.configuration import text
 from compactor.airflow.options import CONNECTION_TYPE
-from compactor.deployment import open_deployment
+from compactor.deployment import Configuration, configure, open_site
 from compactor.service.site import Site
 
 #: The keys of a connection, and the environment variables that pass them to the driver of an application.
@@ -42,7 +42,16 @@ class CompactorHook(BaseHook):
         Raises:
             CompactorError: it is not configured, or its database cannot be reached.
         """
-        return open_deployment(self.name, flags=self.connection(), config_path=text("config") or None)
+        return open_site(self.configuration())
+
+    def configuration(self) -> Configuration:
+        """Returns how the metastore is configured; nothing is opened.
+
+        Raises:
+            BadSetting: it is not configured, or wrongly.
+            AirflowNotFoundException: ``[compactor] conn_id`` names a connection that does not exist.
+        """
+        return configure(self.name, flags=self.connection(), config_path=text("config") or None)
 
     def connection(self) -> dict[str, str]:
         """Returns the values of the Airflow connection by the keys of ``ENVIRONMENT``; empty if none is configured.

@@ -27,8 +27,14 @@ def dump(context: CliContext, path: str, meta: bool) -> None:
     """
     from compactor.orc.format.tail import read_tail
     from compactor.orc.io.source import LocalSource
+    from compactor.settings.catalogue import find
+    from compactor.settings.file_limits import FileLimits
+    from compactor.settings.precedence import Layer, Settings
 
-    with LocalSource(path) as source:
+    # no metastore is configured for a file alone: its limits are the defaults, or those of --set
+    given = {key: value for key, value in context.flags.items() if find(key) is not None}
+    limits = FileLimits.of(Settings.of([Layer(name="flag", values=given)]))
+    with LocalSource(path, limits=limits) as source:
         tail = read_tail(source)
         if meta:
             print_json(metadata(tail))

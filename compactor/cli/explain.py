@@ -13,7 +13,7 @@ from compactor.cli.output import duration, print_json, size, when
 if TYPE_CHECKING:
     from compactor.service.answers.explain import Explanation, PartitionExplanation, Queued
     from compactor.service.answers.show_quarantine import QuarantineRow
-    from compactor.service.roles.initiator import Considered
+    from compactor.service.roles.scan import Considered
 
 
 @click.command()

@@ -117,6 +117,11 @@ def _lines(sides: BothSides) -> Iterator[str]:
         yield f"unreadable: {sides.unreadable}"
     for one in sides.found.contradictions if sides.found is not None else ():
         yield f"contradiction: {one}"
+    for write in sides.written:
+        yield (
+            f"open: transaction {write.txn} of {write.user} since {when(write.started)} has write ID {write.write_id} of "
+            f"{write.table}: {write.found}"
+        )
     if sides.agreed is not None:
         yield f"the database is accepted as it is; what was remembered until now is in {sides.agreed}"
     elif not sides.is_doubtful:
@@ -124,6 +129,6 @@ def _lines(sides: BothSides) -> Iterator[str]:
     else:
         yield (
             f"nothing was changed. `compactor metastore agree --yes` accepts this database: its {marks.unfinished} open "
-            "transactions then time out, and the cleaner removes what they wrote, even if they had committed. Look at them "
-            "first (compactor show transactions), or put the right database back"
+            "transactions then time out, and the cleaner removes what they wrote, even if they had committed. Look first at "
+            "the lines that begin with open:, or put the right database back"
         )

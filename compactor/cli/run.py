@@ -56,7 +56,8 @@ def _role(
 @with_context
 def initiator(context: CliContext, once: bool) -> None:
     """Look at every candidate and enqueue the compactions that are due."""
-    from compactor.service.roles.initiator import DISAGREEMENT, initiate
+    from compactor.service.roles.initiator import initiate
+    from compactor.service.roles.scan import DISAGREEMENT
 
     def one_pass(site: Site) -> bool:
         done = initiate(site)

@@ -14,8 +14,9 @@ import click
 from compactor.cli.stop_signals import Stop
 from compactor.errors import CompactorError
 from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch, run_entries, run_without_repair
+from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch, run_without_repair
 from compactor.service.lost_workers import repair
+from compactor.service.run_as import left_to_others, must_be_ours, must_run_as
 from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
@@ -59,9 +60,16 @@ class CliWorker:
         self.failed = False  #: true if the last pass failed, or an entry in it
         self.worked = 0
         self.failures = 0
+        self._others: frozenset[int] = frozenset()  #: entries that another user has to compact, as last reported
+        must_be_ours(site)
 
     def run_batch(self, batch_id: int) -> None:
-        """Runs a planned batch, if this is its first driver."""
+        """Runs a planned batch, if this is its first driver.
+
+        Raises:
+            Refused: an entry of it is to be compacted as another user.
+        """
+        must_run_as(self._site, batch_id)
         runner = self._start_runner()
         done = run_batch(self._site, batch_id, runner, self._options, parallel=self._width, progress=self._progress)
         self.failed = bool(done.failed)
@@ -124,7 +132,7 @@ class CliWorker:
         """
         if repaired := repair(self._site):
             yield WorkerPass(repaired=repaired)
-        ids = claimable(self._site, self._pool)
+        ids = self._of_our_user(claimable(self._site, self._pool))
         if not ids:
             return
         runner = self._start_runner()
@@ -132,8 +140,7 @@ class CliWorker:
         for start in range(0, len(ids), part):
             if self._stop.asked:
                 return
-            run = run_entries if start == 0 else run_without_repair
-            yield run(
+            yield run_without_repair(
                 self._site,
                 ids[start : start + part],
                 runner,
@@ -142,6 +149,14 @@ class CliWorker:
                 progress=self._progress,
                 wanted=lambda: not self._stop.asked,
             )
+
+    def _of_our_user(self, ids: list[int]) -> list[int]:
+        """Returns the entries that are to be compacted as this process's user, and says once which are not."""
+        others = left_to_others(self._site, ids)
+        for number in others.keys() - self._others:
+            self._say(f"{others[number]}; it stays in the queue")
+        self._others = frozenset(others)
+        return [number for number in ids if number not in others]
 
     def _start_runner(self) -> Runner:
         if self._runner is None:
@@ -152,7 +167,7 @@ class CliWorker:
         from compactor.rewrite.run.process_runner import ProcessRunner
 
         self._width = _LOCAL_WIDTH
-        self._processes = ProcessRunner(os.cpu_count() or 1)
+        self._processes = ProcessRunner(os.cpu_count() or 1, self._site.settings.integer("compactor.unit.memory"))
         return self._processes
 
     def _spark(self, master: str) -> Runner:

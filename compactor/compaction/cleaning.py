@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compactor.acid.directory import AcidDirectory
+from compactor.acid.names import known_directory
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import BadName
@@ -155,7 +156,11 @@ def delayed_cleanup(settings: Settings) -> int:
 
 
 def removable(directory: AcidDirectory) -> tuple[str, ...]:
-    """Returns the obsolete and aborted directory names, sorted, that no reader needs under the cleaner's list.
+    """Returns the obsolete directory names, and those that aborted writers made, sorted: no reader needs them under the
+    cleaner's list.
+
+    The output of a compaction that did not commit is none of them: it goes only with proof that no row is lost (PROTOCOL
+    11.5).
 
     Raises:
         BadName: a name looks like a base or delta but is neither.
@@ -165,7 +170,13 @@ def removable(directory: AcidDirectory) -> tuple[str, ...]:
             f"{', '.join(directory.unparsable)}: looks like a base or delta but is neither; nothing is removed while it "
             "is there: find out who wrote it and move it out of the table"
         )
-    return tuple(sorted({*directory.obsolete, *directory.aborted}))
+    return tuple(sorted({*directory.obsolete, *(name for name in directory.aborted if not is_output(name))}))
+
+
+def is_output(name: str) -> bool:
+    """Returns true for a compaction's directory, false for one that a user wrote."""
+    acid = known_directory(name)
+    return acid is not None and acid.visibility_txn_id > 0
 
 
 def retry_retention(previous_ms: int, settings: Settings) -> int:

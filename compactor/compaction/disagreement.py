@@ -10,8 +10,8 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from compactor.acid.names import Base, Delta, parse_directory
-from compactor.errors import BadName, Disagreement
+from compactor.acid.names import Base, Delta, known_directory
+from compactor.errors import Disagreement
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
 
 
@@ -42,7 +42,7 @@ class DoubtKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
+class DirectoryDoubt:
     """A directory whose name has a number that the metastore cannot have allocated; ``because`` is a clause about it."""
 
     name: str
@@ -51,17 +51,13 @@ class Doubt:
     because: str
 
 
-def doubts(names: Iterable[str], numbers: Numbers) -> Iterator[Doubt]:
+def doubts(names: Iterable[str], numbers: Numbers) -> Iterator[DirectoryDoubt]:
     """Yields a doubt for each number in ``names`` that the metastore cannot have allocated, by name.
 
     Names that are not those of a base or delta are ignored.
     """
     for name in sorted(names):
-        try:
-            acid = parse_directory(name)
-        except BadName:
-            continue
-        if acid is not None:
+        if (acid := known_directory(name)) is not None:
             yield from _doubts_about(name, acid, numbers)
 
 
@@ -80,24 +76,19 @@ def must_agree(location: str, names: Iterable[str], numbers: Numbers) -> None:
         )
 
 
-def highest_write_id(acid: Base | Delta) -> WriteId:
-    """Returns the highest write ID in a directory's name."""
-    return acid.write_id if isinstance(acid, Base) else acid.max_write_id
-
-
-def _doubts_about(name: str, acid: Base | Delta, numbers: Numbers) -> Iterator[Doubt]:
-    highest, txn = highest_write_id(acid), acid.visibility_txn_id
+def _doubts_about(name: str, acid: Base | Delta, numbers: Numbers) -> Iterator[DirectoryDoubt]:
+    highest, txn = acid.highest_write_id, acid.visibility_txn_id
     if highest != ORIGINALS_ONLY and highest >= numbers.next_write_id:
         because = f"write ID {highest} was never allocated (the table's next one is {numbers.next_write_id})"
-        yield Doubt(name=name, kind=DoubtKind.WRITE_ID, number=highest, because=because)
+        yield DirectoryDoubt(name=name, kind=DoubtKind.WRITE_ID, number=highest, because=because)
     if not numbers.has_visibility or not txn:
         return
     if txn > numbers.newest:
         because = f"transaction {txn} was never opened (the newest is {numbers.newest})"
-        yield Doubt(name=name, kind=DoubtKind.NEVER_OPENED, number=txn, because=because)
+        yield DirectoryDoubt(name=name, kind=DoubtKind.NEVER_OPENED, number=txn, because=because)
     elif txn == numbers.own:
         because = f"transaction {txn} was opened just now, for the compaction that found this name"
-        yield Doubt(name=name, kind=DoubtKind.OPENED_JUST_NOW, number=txn, because=because)
+        yield DirectoryDoubt(name=name, kind=DoubtKind.OPENED_JUST_NOW, number=txn, because=because)
     elif numbers.compactions.get(txn) is False:
         because = f"transaction {txn} is not a compaction"
-        yield Doubt(name=name, kind=DoubtKind.NOT_A_COMPACTION, number=txn, because=because)
+        yield DirectoryDoubt(name=name, kind=DoubtKind.NOT_A_COMPACTION, number=txn, because=because)

@@ -10,9 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from compactor.acid.listing import Listing
-from compactor.acid.names import Base, Delta, parse_directory
+from compactor.acid.names import Base, Delta, known_directory
 from compactor.acid.tree import Tree, final_name
-from compactor.errors import BadName
 from compactor.ids import TxnId, WriteId
 from compactor.settings.precedence import Settings
 
@@ -35,11 +34,7 @@ def _written_by(name: str, ordered: Sequence[WriteId]) -> Sequence[WriteId]:
 
     A compaction's output (``_v``) spans aborted write IDs without holding their rows.
     """
-    try:
-        acid = parse_directory(name)
-    except BadName:
-        return ()
-    match acid:
+    match known_directory(name):
         case Base(write_id=number, visibility_txn_id=0):
             low = high = number
         case Delta(min_write_id=low, max_write_id=high, visibility_txn_id=0):
@@ -56,15 +51,11 @@ def reaching(listing: Listing, write_id: WriteId) -> str | None:
     ID (PROTOCOL 1.2). Deltas of larger write IDs are other writers'.
     """
     for name in listing.directories:
-        try:
-            acid = parse_directory(name)
-        except BadName:
-            continue
-        match acid:
-            case Base(write_id=number) if number == write_id or (acid.visibility_txn_id and number > write_id):
+        match known_directory(name):
+            case Base(write_id=number, visibility_txn_id=txn) if number == write_id or (txn and number > write_id):
                 return name
-            case Delta(min_write_id=low, max_write_id=high) if high >= write_id and (
-                low <= write_id or acid.visibility_txn_id
+            case Delta(min_write_id=low, max_write_id=high, visibility_txn_id=txn) if high >= write_id and (
+                low <= write_id or txn
             ):
                 return name
     return None

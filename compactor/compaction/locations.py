@@ -25,6 +25,7 @@ _KEPT = re.compile(
     r"%(?=2[fF5])"
 )  #: before an escaped slash or percent sign, which never mean a separator or an escape
 _MOST_COVERS = 16
+ALL_OTHERS = "*"  #: no host has this name
 
 
 def normalised(location: str, default: str = "file:///", aliases: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -38,14 +39,15 @@ def normalised(location: str, default: str = "file:///", aliases: Mapping[str, s
 
     Args:
         default: the default file system, for a location without scheme or authority.
-        aliases: names of one and the same cluster, such as a NameNode's host, with the one that stands for all of them.
+        aliases: names of one and the same HDFS cluster, with the one that stands for all of them (``aliases_of``).
     """
     scheme, authority, path = _parts(location)
     if not scheme:
         scheme, authority, _ = _parts(default)
     elif not authority and _parts(default)[0] == scheme:
         authority = _parts(default)[1]
-    authority = aliases.get(authority, authority)
+    if scheme == "hdfs":
+        authority = aliases.get(authority, aliases.get(ALL_OTHERS, authority))
     names: list[str] = []
     for name in path.split("/"):
         if name == "..":
@@ -121,5 +123,18 @@ def spelling(location: str) -> str:
 
 
 def aliases_of(clusters: Mapping[str, Collection[str]]) -> dict[str, str]:
-    """Returns aliases for ``normalised``: for each host of a cluster's NameNodes, the cluster's own name."""
-    return {_host("hdfs", host.lower()): name.lower() for name, hosts in clusters.items() for host in hosts}
+    """Returns aliases for ``normalised``.
+
+    Args:
+        clusters: the addresses (``host:port``) of each cluster's NameNodes, by a name of the cluster. Two names with an
+            address in common are one cluster. ``ALL_OTHERS`` stands for every authority that is not among the names.
+    """
+    by_address: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for name, addresses in clusters.items():
+        own = name if name == ALL_OTHERS else _host("hdfs", name.lower())
+        lowered = [address.lower() for address in addresses]
+        one = next((by_address[address] for address in lowered if address in by_address), own)
+        by_address |= dict.fromkeys(lowered, one)
+        found |= {own: one, **{_host("hdfs", address): one for address in lowered}}
+    return found

@@ -23,8 +23,8 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
-    """What one update wrote to both sides. ``at`` is the database's time in epoch ms.
+class MarkToken:
+    """The mark that one update wrote to both sides. ``at`` is the database's time in epoch ms.
 
     ``seen`` is the largest number that the writer had found outside of the database, 0 without one.
     """
@@ -64,7 +64,7 @@ class Marks:
 class Remembered:
     """The content of one file outside of the database."""
 
-    token: Token
+    token: MarkToken
     marks: Marks
 
     def to_json(self) -> dict[str, Any]:
@@ -103,8 +103,8 @@ class Remembered:
                     for number, name, following in found["next_write_ids"]
                 },
             )
-            token = Token(number=int(found["number"]), text=str(found["token"]), at=int(found["at"]))
-        except (KeyError, TypeError) as error:
+            token = MarkToken(number=int(found["number"]), text=str(found["token"]), at=int(found["at"]))
+        except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"not the marks of a metastore ({type(error).__name__}: {error})") from error
         return cls(token=token, marks=marks)
 
@@ -119,10 +119,10 @@ class Present:
     now_ms: int
     newest: TxnId
     marks: Marks
-    tokens: tuple[Token, ...] = ()
+    tokens: tuple[MarkToken, ...] = ()
 
     @property
-    def newest_token(self) -> Token | None:
+    def newest_token(self) -> MarkToken | None:
         return max(self.tokens, key=lambda token: token.number, default=None)
 
 
@@ -143,8 +143,11 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """What contradicts, and by how much the database is behind. ``remembered_at`` is None where nothing is left to read,
-    ``database_at`` where the database has no token; both are epoch ms."""
+    """The contradictions between the two sides, and by how much the database is behind.
+
+    ``remembered_at`` is None where nothing is left to read, ``database_at`` where the database has no token; both are epoch
+    ms.
+    """
 
     contradictions: tuple[Contradiction, ...]
     transactions: int = 0
@@ -237,7 +240,7 @@ def _contradicting(file: Remembered, now: Present) -> Iterator[Contradiction]:
             )
 
 
-def _of_token(token: Token, now: Present) -> Iterator[Contradiction]:
+def _of_token(token: MarkToken, now: Present) -> Iterator[Contradiction]:
     known = {one.number: one.text for one in now.tokens}
     newest = max(known, default=0)
     if token.number > newest:
@@ -267,7 +270,7 @@ def _figures(marks: Marks) -> tuple[object, ...]:
     return marks.newest, marks.unfinished, marks.next_lock, marks.next_compaction, tables
 
 
-def to_remember(before: Remembered | None, token: Token, marks: Marks) -> Remembered:
+def to_remember(before: Remembered | None, token: MarkToken, marks: Marks) -> Remembered:
     """Returns what is remembered from now on.
 
     Args:

@@ -56,10 +56,8 @@ def names_of(content: Listing) -> tuple[str, ...]:
 
 def _why_removed(name: str, write_ids: ValidWriteIdList, rebalanced: WriteId | None) -> str | None:
     acid = parse_directory(name)
-    if rebalanced is not None:
-        highest = WriteId(0) if acid is None else acid.write_id if isinstance(acid, Base) else acid.max_write_id
-        if highest < rebalanced:
-            return f"is from before the rebalance with write ID {rebalanced}, which changed ROW__IDs"
+    if rebalanced is not None and (acid is None or acid.highest_write_id < rebalanced):
+        return f"is from before the rebalance with write ID {rebalanced}, which changed ROW__IDs"
     if acid is None or acid.visibility_txn_id or isinstance(acid, Base):
         return None
     if write_ids.range_aborted(acid.min_write_id, acid.max_write_id) is not RangeAnswer.NONE:
@@ -69,7 +67,7 @@ def _why_removed(name: str, write_ids: ValidWriteIdList, rebalanced: WriteId | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What is known about one quarantine, written beside its content once that is complete.
+    """The record of one quarantine, written beside its content once that is complete.
 
     Files are given with their lengths, by paths relative to the location of the table or partition.
 
@@ -131,7 +129,7 @@ class Record:
                 inputs=None if inputs is None else _lengths(inputs),
                 outputs=tuple(map(str, found["outputs"])),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise BadFile(
                 f"{path}: expected the record of a quarantine, found something else ({type(error).__name__}: {error}); "
                 "nothing is put back from there, and it is erased when it is due"

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import FileStatus, Listing
-from compactor.acid.names import Base, Delta, parse_directory
+from compactor.acid.names import Delta, known_directory, parse_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.quarantine import Record, names_of
 from compactor.errors import BadName, Refused
@@ -16,7 +16,7 @@ from compactor.errors import BadName, Refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What is there now: the ids and columns of the table, its directory and the quarantine, and a reader's snapshot."""
+    """The ids and columns of the table as they are now, its directory and the quarantine, and a reader's snapshot."""
 
     table_id: int
     partition_id: int | None
@@ -29,7 +29,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undo:
-    """What undoing a compaction moves: names that go ``back`` to their place, in this order, and then ``outputs`` that are
+    """The moves that undo a compaction: names that go ``back`` to their place, in this order, and then ``outputs`` that are
     taken away. ``bytes`` are those of the files that go back."""
 
     back: tuple[str, ...]
@@ -45,7 +45,7 @@ def undo(record: Record, now: Situation) -> Undo:
     """
     _must_be_of_this_table(record, now)
     inputs = _known_inputs(record)
-    here, kept = _lengths(now.here), _lengths(now.kept)
+    here, kept = now.here.lengths, now.kept.lengths
     outputs = _outputs(record, now.here)
     _must_be_one_by_one(outputs)
     taken = {path: length for path, length in kept.items() if _top(path) in record.outputs}
@@ -170,10 +170,6 @@ def _read(directory: AcidDirectory, listing: Listing) -> set[str]:
     return named | {file.path for file in directory.originals}
 
 
-def _lengths(listing: Listing) -> dict[str, int]:
-    return {file.path: file.length for file in listing.files}
-
-
 def _path(file: FileStatus) -> str:
     return file.path
 
@@ -190,11 +186,8 @@ def _is_acid(name: str) -> bool:
 
 
 def _highest(name: str) -> int:
-    try:
-        acid = parse_directory(name)
-    except BadName:
-        return 0
-    return 0 if acid is None else acid.write_id if isinstance(acid, Base) else acid.max_write_id
+    acid = known_directory(name)
+    return 0 if acid is None else acid.highest_write_id
 
 
 def _found(lengths: Collection[int]) -> str:

@@ -30,20 +30,16 @@ class Route:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def route(entry: Entry, settings: Settings, *, owner: str | None = None) -> Route:
+def route(entry: Entry, settings: Settings, *, run_as: str | None) -> Route:
     """Returns the route of ``entry``.
-
-    Nobody is impersonated unless the site asks for it, by ``hive.compactor.run.as.user`` or ``compactor.run.as.owner``.
 
     Args:
         settings: including those of the entry's table and request.
-        owner: of the entry's table.
+        run_as: the user as ``service.run_as`` has decided; the entry's own is a record of who compacted, and no wish.
     """
-    user = settings.text("hive.compactor.run.as.user")
-    as_owner = settings.boolean("compactor.run.as.owner")
     return Route(
         pool=entry.pool or None,
         queue=settings.text("hive.compactor.job.queue") or None,
-        run_as=(entry.run_as or user or owner or None) if user or as_owner else None,
+        run_as=run_as,
         conf=tuple(sorted(settings.spark_conf.items())),
     )

@@ -218,7 +218,8 @@ class Database:
         try:
             conn.close()  # rolls back whatever is not committed
         except DBAPIError as error:
-            conn.invalidate()
+            if not conn.closed:
+                conn.invalidate()
             _log.warning("closing a connection failed: %s", self._reason(error), extra={"database": self.url})
 
     def _reason(self, error: Exception) -> str:

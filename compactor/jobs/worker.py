@@ -19,6 +19,7 @@ from compactor.deployment import open_deployment
 from compactor.errors import CompactorError
 from compactor.service.batches.driver import Application, WorkerPass, run_batch
 from compactor.service.batches.resident import linger
+from compactor.service.run_as import must_run_as
 from compactor.service.site import Site, own_state
 from compactor.service.worker.options import Options
 from compactor.spark.runner import SparkRunner
@@ -77,6 +78,7 @@ def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], 
             return None if given.max_seconds is None else given.max_seconds - (time.monotonic() - started)
 
         def run(batch_id: int) -> WorkerPass:
+            must_run_as(site, batch_id, context.sparkUser())  # whatever started it, and with whatever options
             return run_batch(
                 site,
                 batch_id,

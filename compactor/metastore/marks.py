@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 
 from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select
 
-from compactor.compaction.marks import KEPT_TOKENS, Marks, Present, TableMark, Token
+from compactor.compaction.marks import KEPT_TOKENS, Marks, MarkToken, Present, TableMark
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
@@ -49,13 +49,13 @@ class StoredMarks:
         with self._database.read() as conn:
             return self._present(conn, metastore, txns)
 
-    def tokens(self, metastore: str) -> tuple[Token, ...]:
+    def tokens(self, metastore: str) -> tuple[MarkToken, ...]:
         """Returns the newest tokens, in one statement."""
         with self._database.read() as conn:
             return tuple(_tokens(conn, metastore))
 
     @retried
-    def mark(self, metastore: str, text: str, *, seen: int, txns: Collection[TxnId] = ()) -> tuple[Token, Present]:
+    def mark(self, metastore: str, text: str, *, seen: int, txns: Collection[TxnId] = ()) -> tuple[MarkToken, Present]:
         """Writes the token ``text`` under the next number, and returns it with the database as of this transaction.
 
         Args:
@@ -66,7 +66,7 @@ class StoredMarks:
             now = self._present(conn, metastore, txns)
             number = 1 + max((token.number for token in now.tokens), default=0)
             while True:
-                token = Token(number=number, text=text, at=now.now_ms, seen=seen)
+                token = MarkToken(number=number, text=text, at=now.now_ms, seen=seen)
                 if inserted(conn, insert(AUX_TABLE).values(**_row(metastore, token))):
                     break
                 number += 1  # another process was faster
@@ -74,12 +74,12 @@ class StoredMarks:
             return token, now
 
     @retried
-    def begin_again(self, metastore: str, text: str, *, above: int) -> tuple[Token, Present]:
+    def begin_again(self, metastore: str, text: str, *, above: int) -> tuple[MarkToken, Present]:
         """Writes the token ``text`` in place of all others, under a number above every one that was given."""
         with self._database.write() as conn:
             now = self._present(conn, metastore, ())
             number = AFTER_AGREEMENT + max(above, *(token.number for token in now.tokens), 0)
-            token = Token(number=number, text=text, at=now.now_ms)
+            token = MarkToken(number=number, text=text, at=now.now_ms)
             conn.execute(delete(AUX_TABLE).where(_of(metastore)))
             conn.execute(insert(AUX_TABLE).values(**_row(metastore, token)))
             return token, now
@@ -121,15 +121,15 @@ def _tables(conn: Connection) -> dict[int, TableMark]:
     }
 
 
-def _tokens(conn: Connection, metastore: str) -> Iterator[Token]:
+def _tokens(conn: Connection, metastore: str) -> Iterator[MarkToken]:
     query = select(_AUX.MT_KEY2, _AUX.MT_COMMENT).where(_of(metastore)).order_by(_AUX.MT_KEY2.desc())
     for row in conn.execute(query.limit(KEPT_TOKENS)):
         text, *numbers = (row.MT_COMMENT or "").split(" ")
         if len(numbers) == 2 and all(number.isdecimal() for number in numbers):
-            yield Token(number=row.MT_KEY2, text=text, at=int(numbers[0]), seen=int(numbers[1]))
+            yield MarkToken(number=row.MT_KEY2, text=text, at=int(numbers[0]), seen=int(numbers[1]))
 
 
-def _row(metastore: str, token: Token) -> dict[str, object]:
+def _row(metastore: str, token: MarkToken) -> dict[str, object]:
     return {
         "MT_KEY1": _key(metastore),
         "MT_KEY2": token.number,

@@ -70,5 +70,7 @@ def _padded(array: Array, length: int) -> Array:
     """Pads the texts of a char that grew: Hive's readers compare a padded literal with the statistics, nothing more."""
     try:
         return pc.utf8_rpad(array, width=length)
+    except MemoryError:
+        raise
     except pa.ArrowException as error:
         raise NotLossless(f"a text of char({length}) is not UTF-8 ({error}); its rows cannot be re-encoded") from error

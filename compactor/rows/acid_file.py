@@ -47,6 +47,7 @@ from compactor.rows.remote_source import LOCAL, open_source
 from compactor.storage.protocol import Storage
 
 _KEYS = (OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT)
+SYNTHETIC_ROWS = 1 << 20  #: of a raw file whose keys are made at once
 
 
 class AcidFile(NamedTuple):
@@ -159,7 +160,9 @@ def stripe_keys(file: AcidFile, stripe: int) -> Iterator[Keys]:
     """
     rows = file.tail.stripes[stripe].rows
     if file.is_raw:
-        yield synthetic_keys(file, file.first_row_id + file.first_row_of(stripe), rows)
+        first = file.first_row_id + file.first_row_of(stripe)
+        for start in range(0, rows, SYNTHETIC_ROWS):
+            yield synthetic_keys(file, first + start, min(SYNTHETIC_ROWS, rows - start))
         return
     known = key_statistics(file.tail, stripe)
     total = 0

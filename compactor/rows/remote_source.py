@@ -26,6 +26,7 @@ class RemoteSource:
 
     def __init__(self, storage: Storage, path: str) -> None:
         self.name = path
+        self.limits = storage.options.files
         self._storage = storage
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         try:
@@ -86,11 +87,11 @@ class RemoteSource:
 
 
 def open_source(storage: Storage, path: str) -> LocalSource | RemoteSource:
-    """Opens the file at ``path``; the caller closes it.
+    """Opens the file at ``path``, within the limits of the store's options; the caller closes it.
 
     Raises:
         BadFile: the file is gone.
         UnsafeDirectory: it is no regular file, or a link is in its path.
     """
     descriptor = storage.descriptor(path)
-    return RemoteSource(storage, path) if descriptor is None else LocalSource(path, descriptor)
+    return RemoteSource(storage, path) if descriptor is None else LocalSource(path, descriptor, storage.options.files)

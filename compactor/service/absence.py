@@ -26,7 +26,7 @@ _LOCATION = "location"  #: the property of a soft-deleted table's or partition's
 
 
 class Absence:
-    """What one pass has looked through. ``remember`` keeps it for the next one."""
+    """The places that one pass has looked through. ``remember`` keeps them for the next one."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from compactor.acid.directory import acid_directory
-from compactor.acid.names import parse_directory
-from compactor.compaction.disagreement import Doubt, Numbers, doubts, must_agree
-from compactor.errors import BadName, Disagreement
+from compactor.acid.names import known_directory
+from compactor.compaction.disagreement import DirectoryDoubt, Numbers, doubts, must_agree
+from compactor.errors import Disagreement
 from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnRow, TxnType
@@ -44,7 +44,7 @@ class Given:
         """
         must_agree(target.location, names, self._numbers(target, own))
 
-    def doubts(self, target: Target, names: Iterable[str]) -> tuple[Doubt, ...]:
+    def doubts(self, target: Target, names: Iterable[str]) -> tuple[DirectoryDoubt, ...]:
         """Returns every doubt about ``names``, directories of ``target``."""
         return tuple(doubts(names, self._numbers(target, None)))
 
@@ -123,10 +123,7 @@ def visibility_transactions(names: Iterable[str]) -> dict[str, TxnId]:
     """Returns the visibility transaction of each of ``names`` that has one; unparsable names are refused elsewhere."""
     found: dict[str, TxnId] = {}
     for name in names:
-        try:
-            acid = parse_directory(name)
-        except BadName:
-            continue
+        acid = known_directory(name)
         if acid is not None and acid.visibility_txn_id:
             found[name] = acid.visibility_txn_id
     return found

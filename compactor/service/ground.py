@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from compactor.compaction.locations import aliases_of, covers, normalised, spelling
+from compactor.compaction.locations import ALL_OTHERS, aliases_of, covers, normalised, spelling
 from compactor.compaction.own_ground import Overlaps, Place, overlaps, pairs, touches
 from compactor.errors import CompactorError
 from compactor.metastore.catalog.grounds import Grounds, PartitionGround
+from compactor.storage.places import whole_location
 from compactor.storage.protocol import Storage
 
 _FRESH_S = 60.0  #: for how long it is not read again, at least
@@ -18,12 +19,13 @@ _SHARE = 20  #: reading it takes at most one part of so many of a pass
 
 
 class Ground:
-    """Which tables and partitions of a metastore overlap, by what the metastore says now."""
+    """The overlaps among tables and partitions of a metastore, by what the metastore says now."""
 
     def __init__(self, grounds: Grounds, storage: Storage) -> None:
         self._grounds = grounds
         self._storage = storage
         self._aliases = aliases_of(_clusters(storage))
+        self._azure = storage.options.of_place("abfs", "")
         self._lock = threading.Lock()
         self._known: tuple[float, Overlaps] | None = None
         self._raw: Mapping[int, str] = {}  # locations of tables as they are stored
@@ -105,7 +107,7 @@ class Ground:
             resolved = self._storage.resolve(location, within=within)
         except CompactorError:  # of a store that we do not know, or nothing that could be resolved
             resolved = location
-        return normalised(resolved, aliases=self._aliases)
+        return normalised(whole_location(resolved, self._azure), aliases=self._aliases)
 
 
 def _near(places: Iterable[Place]) -> list[str]:
@@ -114,9 +116,12 @@ def _near(places: Iterable[Place]) -> list[str]:
 
 
 def _clusters(storage: Storage) -> Mapping[str, Sequence[str]]:
-    """Returns the hosts of each HDFS cluster that the configuration names."""
-    found: dict[str, Sequence[str]] = {}
-    for name, options in storage.options.of_kind("hdfs").items():
+    """Returns the addresses of each HDFS cluster that the configuration names. With a URL for all of HDFS, requests go there
+    whatever authority a location has."""
+    found = {ALL_OTHERS: storage.options.of_place("hdfs", "")} | dict(storage.options.of_kind("hdfs"))
+    addresses: dict[str, Sequence[str]] = {}
+    for name, options in found.items():
         urls = options.get("url") or []
-        found[name] = [urlsplit(url).hostname or "" for url in ([urls] if isinstance(urls, str) else urls)]
-    return found
+        if urls or name != ALL_OTHERS:
+            addresses[name] = [urlsplit(url).netloc for url in ([urls] if isinstance(urls, str) else urls)]
+    return {name: given or addresses.get(ALL_OTHERS, []) for name, given in addresses.items()}

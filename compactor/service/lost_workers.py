@@ -11,6 +11,7 @@ import logging
 from dataclasses import dataclass
 
 from compactor.compaction.entry import Entry
+from compactor.compaction.lost_count import last_message, loss_message, lost_workers
 from compactor.compaction.states import State
 from compactor.errors import (
     BadFile,
@@ -180,5 +181,20 @@ def take_back(site: Site, entry: Entry, because: str) -> Repaired:
         site.metastore.endings.finish(entry, State.REFUSED, str(error))
         return Repaired(entry=entry, because=because, result=State.ABORTED if aborted else State.REFUSED)
     reach(Step.REPAIR_HIDDEN)
-    site.metastore.endings.requeue(entry.id, entry.worker_id or "")
-    return Repaired(entry=entry, because=because, result=State.ABORTED if aborted else State.INITIATED)
+    if aborted:
+        site.metastore.endings.requeue(entry.id, entry.worker_id or "")
+        return Repaired(entry=entry, because=because, result=State.ABORTED)
+    return _tried_again(site, entry, because)
+
+
+def _tried_again(site: Site, entry: Entry, because: str) -> Repaired:
+    """Queues the request again, unless it has lost so many workers that it is likely to have killed them itself."""
+    number = lost_workers(entry) + 1
+    gives_up = number >= site.settings.integer("compactor.lost.workers")
+    if gives_up:
+        message = last_message(number, because)
+        log.error("%s entry %d: %s", entry.entity, entry.id, message)
+        site.metastore.endings.fail_lost(entry.id, entry.worker_id or "", message)
+    else:
+        site.metastore.endings.requeue(entry.id, entry.worker_id or "", loss_message(number, because))
+    return Repaired(entry=entry, because=because, result=State.FAILED if gives_up else State.INITIATED)

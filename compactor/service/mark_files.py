@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 _ATTEMPTS = 5  #: at reading a file that is listed; another process may remove it once there is a newer one
 _KEPT = 2  #: files that stay beside the newest one
 _UNFINISHED_KEPT = 100  #: numbers after which a file that was begun and not finished is removed
-_NAME = re.compile(r"(\.?)marks-([0-9]{20})-([0-9a-z]+)\.json")
+#: Nobody counts so far that the first two digits are used; larger numbers, which no database takes, are somebody else's.
+_NAME = re.compile(r"(\.?)marks-(00[0-9]{18})-([0-9a-z]+)\.json")
 
 
 class MarkFiles:
@@ -102,7 +103,7 @@ class MarkFiles:
         path = f"{self.place}/{name}"
         try:
             return Remembered.of_json(json.loads(self._storage.read(path)))
-        except (ValueError, BadFile) as error:
+        except (ValueError, BadFile, RecursionError) as error:
             raise StorageError(
                 f"{path}: what is remembered of this metastore cannot be read ({error}); wanted is a file that a release "
                 "of Compactor wrote. Nothing is removed until then: put the file back from a copy, use the newer "

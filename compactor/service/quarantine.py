@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 
-from compactor.acid.listing import Listing
-from compactor.acid.names import Quarantine, parse_quarantine, staging_name
+from compactor.acid.names import Quarantine, parse_quarantine, parse_staging
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entry
 from compactor.compaction.quarantine import Quarantined, Record, due, names_of, sort_obsolete
@@ -23,11 +23,13 @@ from compactor.errors import (
     Refused,
     failing_alone,
 )
-from compactor.ids import TxnId, WriteId
-from compactor.rewrite.publish import quarantine, removal, stage
+from compactor.ids import WriteId
+from compactor.rewrite.publish import quarantine, stage
 from compactor.rewrite.publish.manifest import Manifest, read_manifest
+from compactor.rewrite.publish.same_directory import identities
 from compactor.service.agreement import must_be_the_same_table
 from compactor.service.exclusive import renames
+from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target, View
 from compactor.settings.precedence import with_request
@@ -54,6 +56,8 @@ def keep_manifest(site: Site, target: Target, entry: Entry, manifest: str) -> No
     if not keeps(target, entry) or not renames(site, target):
         return
     try:
+        if not site.storage.exists(manifest):
+            return  # a cleaner was faster, and has listed what it kept
         _listed(site).keep(site.name, _quarantined(site, target, entry))
         quarantine.keep_manifest(site.storage, manifest, target.location, entry.id)
     except CompactorError as error:
@@ -62,8 +66,10 @@ def keep_manifest(site: Site, target: Target, entry: Entry, manifest: str) -> No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What the cleaning of one entry keeps: ``names`` are not to be removed, whoever has moved them. ``removed`` gives the
-    reason for each obsolete name that is not kept."""
+    """The directories that the cleaning of one entry keeps: ``names`` are not to be removed, whoever has moved them.
+
+    ``removed`` gives the reason for each obsolete name that is not kept.
+    """
 
     names: tuple[str, ...] = ()
     removed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -92,19 +98,26 @@ def keep_obsolete(site: Site, target: Target, entry: Entry, view: View) -> Kept:
         return Kept(names=returned, removed=found.removed)
     _must_be_its_own(site, target, entry)
     _listed(site).keep(site.name, _quarantined(site, target, entry))
-    expected = removal.identities(site.storage, target.location, found.keep)
+    expected = identities(site.storage, target.location, found.keep)
     quarantine.make(site.storage, target.location, entry.id)
     _keep_late_manifest(site, target, entry)
     must_be_the_same_table(site, target)  # so all of these are its directories, and the quarantine is in it
-    quarantine.take(site.storage, target.location, entry.id, found.keep, expected)
+    must_be_newest(site, polling=True)  # a pass may have been suspended since it looked
+    still = partial(site.metastore.cleaning.must_be_ready, entry)
+    quarantine.take(site.storage, target.location, entry.id, found.keep, expected, still)
     return Kept(names=(*found.keep, *returned), removed=found.removed)
 
 
 def _keep_late_manifest(site: Site, target: Target, entry: Entry) -> None:
     """Keeps the manifest of a compaction whose worker died as soon as it had committed."""
-    manifest = f"{target.location}/{staging_name(entry.txn_id or TxnId(0))}/{stage.MANIFEST}"
-    if site.storage.exists(manifest):
-        quarantine.keep_manifest(site.storage, manifest, target.location, entry.id)
+    storage, location = site.storage, target.location
+    if entry.txn_id is None or _manifest(site, target, entry) is not None:
+        return
+    for child in storage.children(location):
+        manifest = f"{location}/{child}/{stage.MANIFEST}"
+        if parse_staging(child) == entry.txn_id and _is_of(read_manifest(storage, manifest), entry):
+            quarantine.keep_manifest(storage, manifest, location, entry.id)
+            return
 
 
 def _return(site: Site, target: Target, entry: Entry, obsolete: Collection[str]) -> tuple[str, ...]:
@@ -120,9 +133,10 @@ def _return(site: Site, target: Target, entry: Entry, obsolete: Collection[str])
         return ()  # undone to the end, or replaced
     inside = names_of(quarantine.listing(storage, location, newest))
     names = [name for name in record.names if name in obsolete and name not in inside]
-    expected = removal.identities(storage, location, names)
+    expected = identities(storage, location, names)
     must_be_the_same_table(site, target)
-    return quarantine.take(storage, location, newest, names, expected)
+    still = partial(site.metastore.cleaning.must_be_ready, entry)
+    return quarantine.take(storage, location, newest, names, expected, still)
 
 
 def record_kept(site: Site, target: Target, entry: Entry, kept: Kept) -> None:
@@ -157,8 +171,8 @@ def _record(site: Site, target: Target, entry: Entry, kept: Kept, before: Record
         since=listed.since,
         until=listed.until,
         names=names_of(content),
-        kept=_lengths(content),
-        stays=_lengths(site.storage.listing(target.location)),
+        kept=content.lengths,
+        stays=site.storage.listing(target.location).lengths,
         removed=kept.removed,
         inputs=inputs,
         outputs=outputs,
@@ -174,14 +188,14 @@ def _recorded(site: Site, location: str, entry_id: int) -> Record | None:
         return None
 
 
-def _lengths(listing: Listing) -> dict[str, int]:
-    return {file.path: file.length for file in listing.files}
-
-
 def _manifest(site: Site, target: Target, entry: Entry) -> Manifest | None:
     place = quarantine.place_of(target.location, entry.id)
     found = read_manifest(site.storage, f"{place}/{quarantine.MANIFEST}")
-    return found if found is not None and found.txn == entry.txn_id else None
+    return found if _is_of(found, entry) else None
+
+
+def _is_of(manifest: Manifest | None, entry: Entry) -> bool:
+    return manifest is not None and manifest.txn == entry.txn_id
 
 
 def _must_be_able(site: Site, target: Target) -> None:
@@ -201,7 +215,7 @@ def _must_be_its_own(site: Site, target: Target, entry: Entry) -> None:
         raise Disagreement(
             f"{quarantine.place_of(target.location, entry.id)}: is the quarantine of compaction {entry.id} with "
             f"transaction {before.txn}, and this one's is {entry.txn_id}; the metastore was probably restored from a "
-            "backup. Nothing was removed; move that directory out of the table, or wait until it is erased"
+            "backup. Nothing was removed; move that directory out of the table; the next pass goes on"
         )
 
 

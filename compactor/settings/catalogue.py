@@ -100,6 +100,14 @@ _OWN = (
     ),
     _hive("compactor.lock.wait", "60s", _S, "How long a lock is retried that must not make readers queue."),
     _hive(
+        "compactor.lost.workers",
+        "3",
+        _C,
+        "Number of workers that a request may lose (killed, out of memory, silent for hive.txn.timeout) before it fails "
+        "instead of being queued again: it may be what kills them.",
+        minimum=1,
+    ),
+    _hive(
         "compactor.forget.grace",
         "1h",
         _H,
@@ -166,6 +174,50 @@ _OWN = (
         "is done there.",
         minimum=1,
     ),
+    Setting(
+        key="compactor.file.footer.bytes",
+        default="64MB",
+        unit=SettingUnit.BYTES,
+        minimum=1,
+        effect="Maximum bytes, decompressed, of a file's footer, of its statistics, and of a footer or index inside; with "
+        "more the file is refused. Reading one takes up to some thirty times as much memory.",
+    ),
+    _hive(
+        "compactor.file.stripes",
+        "100000",
+        _C,
+        "Maximum number of stripes (ORC) or row groups (Parquet) of a file; with more it is refused.",
+        minimum=1,
+    ),
+    _hive(
+        "compactor.file.columns",
+        "50000",
+        _C,
+        "Maximum number of columns of a file, those inside of others included; with more it is refused.",
+        minimum=1,
+    ),
+    Setting(
+        key="compactor.file.depth",
+        default="100",
+        unit=_C,
+        minimum=1,
+        maximum=200,
+        effect="Maximum depth of the types of a file, of lists in structs in lists and so on; with more it is refused.",
+    ),
+    Setting(
+        key="compactor.stripe.bytes",
+        default="8GB",
+        unit=SettingUnit.BYTES,
+        minimum=1,
+        effect="Maximum bytes, decompressed, of a stripe whose rows are decoded; with more its file is refused.",
+    ),
+    Setting(
+        key="compactor.unit.memory",
+        default="8GB",
+        unit=SettingUnit.BYTES,
+        effect="Maximum memory of each process in which `compactor run worker` rewrites files; 0 is no bound. A request "
+        "that needs more fails by name. Executors of Spark have the cluster's limits instead. 1 GB or more is sensible.",
+    ),
     _hive(
         "compactor.batch.reserved", "600s", _S, "How long a planned batch keeps its entries before a driver starts it."
     ),
@@ -173,8 +225,9 @@ _OWN = (
         key="compactor.run.as.owner",
         default="false",
         unit=SettingUnit.BOOLEAN,
-        effect="Applications run as the user of the request, else the owner of the table (spark-submit --proxy-user), "
-        "unless hive.compactor.run.as.user names a user.",
+        effect="Applications run as the owner of the table's or partition's directory (spark-submit --proxy-user), in a "
+        "store without owners as the table's owner in the metastore, unless hive.compactor.run.as.user names a user. "
+        "Without a known owner nothing is started.",
     ),
     Setting(
         key="compactor.split.bytes",
@@ -214,12 +267,29 @@ _OWN = (
         "list and open the files that were read and those that were written, at most a second each. 0 measures none.",
     ),
     _hive("compactor.runs.retention", "400d", _S, "How long the figures of finished compactions are kept."),
+    Setting(
+        key="compactor.page.readers",
+        default="4",
+        unit=_C,
+        minimum=1,
+        maximum=1000,
+        effect="Maximum number of requests at a time, in each process of Airflow's API server, for each kind of work of the "
+        "page: overviews, lists, looks into storage, actions. Further ones are answered with 503.",
+    ),
+    _hive(
+        "compactor.page.timeout",
+        "10s",
+        _S,
+        "How long the page waits for the metastore or its storage before it answers 503. What hangs counts among "
+        "compactor.page.readers until it ends.",
+        minimum=1,
+    ),
     _hive(
         "compactor.allowed.spark.conf",
         "spark.executor.memory,spark.driver.memory,spark.executor.cores,spark.driver.cores,spark.executor.instances",
         _T,
-        "Spark keys that a table or a request may set as compactor.<key>, separated by commas. Keys that load code or "
-        "change Java options are refused even if listed here.",
+        "Spark keys that a table or a request may set as compactor.<key>, separated by commas: "
+        "sizes, counts, times and switches of its resources. Any other key is refused even if listed here.",
     ),
 )
 
@@ -303,7 +373,13 @@ _QUEUE = (
         _H,
         "Workers without a pool may take a request that has waited this long in a pool.",
     ),
-    _metastore("hive.compactor.run.as.user", "", _T, "User that compacts; empty means the owner of the directory."),
+    _metastore(
+        "hive.compactor.run.as.user",
+        "",
+        _T,
+        "User as whom applications run (spark-submit --proxy-user), whoever asked. Empty: the service's own user, unless "
+        "compactor.run.as.owner is true; nobody else is impersonated (Hive takes the owner of the directory).",
+    ),
     _hive("hive.compactor.worker.timeout", "86400s", _S, "A request worked on for longer than this is given back."),
     _hive("hive.compactor.wait.timeout", "300000", _MS, "How long a blocking request waits for its result."),
 )

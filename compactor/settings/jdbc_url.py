@@ -1,32 +1,62 @@
-"""Converts the JDBC URL of a ``hive-site.xml`` to the URL that reaches the same database from Python."""
+"""Converts the JDBC URL of a ``hive-site.xml`` to the URL that reaches the same database from Python.
+
+Every option of the URL has a meaning here, is known to have none for us, or is refused by name: one that was dropped
+silently could be the one that keeps the connection encrypted.
+"""
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from compactor.errors import BadSetting
+from compactor.settings.jdbc_options import JdbcOptions, mysql_options, postgres_options
 
 _SCHEMES = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
-#: Parameters that libpq knows by the same name; all others concern the Java driver only.
-_SHARED = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey"})
+_OPTIONS: Mapping[str, Callable[[JdbcOptions], dict[str, str]]] = MappingProxyType(
+    {"postgresql": postgres_options, "mysql": mysql_options, "mariadb": mysql_options}
+)
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_WANTED = "wanted: jdbc:postgresql://…, jdbc:mysql://… or jdbc:mariadb://…, or url in compactor.toml"
 
 
 def url_of(jdbc: str, user: str | None) -> str:
-    """Converts ``jdbc:postgresql://h:5432/hive``; the result has the user but no password.
+    """Converts ``jdbc:postgresql://h:5432/hive``; the result has the user, and a password only if the JDBC URL has one.
 
     Raises:
-        BadSetting: not a JDBC URL of PostgreSQL, MySQL or MariaDB; the message contains none of its parameters.
+        BadSetting: not a JDBC URL of PostgreSQL, MySQL or MariaDB, or one with an option that cannot be carried over; the
+            message contains none of the options' values.
     """
     kind, _, rest = jdbc.strip().removeprefix("jdbc:").partition(":")
     if not jdbc.strip().startswith("jdbc:") or kind not in _SCHEMES or not rest.startswith("//"):
-        shown = jdbc.strip().partition("?")[0].partition(";")[0]
+        raise BadSetting(f"javax.jdo.option.ConnectionURL is for {_kind(jdbc)}; {_WANTED}")
+    place, _, query = rest.partition("?")
+    hosts, slash, database = place[2:].partition("/")
+    if not all(_HOST.fullmatch(host) for host in hosts.split(",")) or not slash or "?" in unquote(database):
         raise BadSetting(
-            f"javax.jdo.option.ConnectionURL is {shown!r}; wanted: jdbc:postgresql://…, jdbc:mysql://… or jdbc:mariadb://…, "
-            "or url in compactor.toml"
+            f"javax.jdo.option.ConnectionURL: the host of the {kind} URL cannot be read; wanted a name or address, with or "
+            "without a port, and a database"
         )
-    parts = urlsplit(rest)
-    parameters = dict(parse_qsl(parts.query))
-    name = user or parameters.get("user")
-    kept = {key: value for key, value in parameters.items() if key in _SHARED and kind == "postgresql"}
-    who = f"{quote(name, safe='')}@" if name else ""
-    return f"{_SCHEMES[kind]}://{who}{parts.netloc}{parts.path}" + (f"?{urlencode(kept)}" if kept else "")
+    options = JdbcOptions.of(kind, parse_qsl(query, keep_blank_values=True))
+    who, password = options.take("user"), options.take("password")
+    taken = _OPTIONS[kind](options)
+    options.must_be_done()
+    several = hosts.split(",") if "," in hosts else []
+    if several and kind != "postgresql":
+        raise BadSetting(
+            "javax.jdo.option.ConnectionURL: names several hosts, and Compactor connects to one; set url in compactor.toml"
+        )
+    login = ":".join(quote(text, safe="") for text in (user or who, password) if text) if user or who else ""
+    parameters = [*(("host", host if ":" in host else f"{host}:5432") for host in several), *taken.items()]
+    at = f"{login}@" if login else ""
+    where = "" if several else hosts
+    query = f"?{urlencode(parameters)}" if parameters else ""
+    return f"{_SCHEMES[kind]}://{at}{where}/{unquote(database)}{query}"
+
+
+def _kind(jdbc: str) -> str:
+    """Returns what may be shown of a URL of another kind: Oracle's holds user and password before the host."""
+    found = re.match(r"\s*jdbc:([a-z0-9]+(?::thin|:oci)?)(?=:)", jdbc)
+    return f"'jdbc:{found[1]}:…'" if found else "no JDBC URL"

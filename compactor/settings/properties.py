@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from compactor.errors import BadSetting
+from compactor.settings import spark_conf
 from compactor.settings.catalogue import closest_compaction_setting, find, lookup
 from compactor.settings.setting import Scope, Setting, parse
 
@@ -21,8 +22,6 @@ _QUEUE = "hive.compactor.job.queue"
 #: The keys Hive's MapReduce compactor accepts for the queue besides the setting itself, in its order.
 _OLD_QUEUE_KEYS = ("compactor.mapreduce.job.queuename", "compactor.mapred.job.queue.name")
 _OF_HIVES_JOBS = ("mapreduce.", "mapred.", "tez.", "hive.", "yarn.")
-#: Parts of Spark keys that load code or files, or change how a JVM starts; never taken, whatever a site allows.
-_NEVER = ("jars", "javaoptions", "classpath", "librarypath", "pyfiles", "plugins", "listeners", "files", "archives")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +97,9 @@ def _read(
                 values[setting.key] = setting.choices[0]
                 refusal = _Refusal(f"{refusal.reason}; {setting.choices[0]} applies until then", refusal.foreign)
         elif key.startswith("compactor.spark."):
-            refusal = _spark_refusal(key.removeprefix(_OWN), allowed)
+            refusal = _spark_refusal(key.removeprefix(_OWN), text, allowed)
             if refusal is None:
-                spark[key.removeprefix(_OWN)] = text
+                spark[key.removeprefix(_OWN)] = text.strip()
         else:
             refusal = _unknown(key)
         if refusal is not None:
@@ -143,14 +142,9 @@ def _refusal(setting: Setting, text: str) -> _Refusal | None:
     return None
 
 
-def _spark_refusal(key: str, allowed: frozenset[str]) -> _Refusal | None:
-    lowered = key.lower()
-    if any(part in lowered for part in _NEVER):
-        return _Refusal(f"{key} loads code or changes how a JVM starts; only the site's own configuration may set it")
-    if key not in allowed:
-        listed = ", ".join(sorted(allowed)) or "nothing"
-        return _Refusal(f"{key} is not among the keys that compactor.allowed.spark.conf allows ({listed})")
-    return None
+def _spark_refusal(key: str, text: str, allowed: frozenset[str]) -> _Refusal | None:
+    reason = spark_conf.refusal(key, text, allowed)
+    return None if reason is None else _Refusal(reason)
 
 
 def _unknown(key: str) -> _Refusal:

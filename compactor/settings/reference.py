@@ -40,8 +40,8 @@ Anybody who may `ALTER TABLE` can write table and database parameters, so only t
 `compactor explain` lists the others with the reason:
 
 * `compactor.KEY` and `compactorthreshold.KEY` for the settings marked *table* below; of the two the second wins.
-* `compactor.spark.KEY` for the keys of Spark in `compactor.allowed.spark.conf`. Keys that load code or change how a JVM
-  starts (jars, class path, Java options, listeners, plugins, files) are never taken.
+* `compactor.spark.KEY` for the keys of Spark in `compactor.allowed.spark.conf`, which may list sizes, counts, times and
+  switches of Spark's resources ([all of them](spark.md#entries-that-run-together)). No other key is ever taken.
 * `hive.compactor.worker.pool`, as in Hive.
 * in a request only: `tblprops.KEY`, which overrides table parameter `KEY` for what is written.
 

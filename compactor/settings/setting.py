@@ -61,6 +61,10 @@ _SIZES = {
 _RATIO = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[fF]?")
 _NUMBER_AND_SUFFIX = re.compile(r"(-?[0-9]+)\s*([a-zA-Z]*)", re.ASCII)
 
+#: Databases hold no larger number, and neither does Hive.
+LARGEST = 2**63 - 1
+_DIGITS = len(str(LARGEST))
+
 Value = int | float | bool | str
 
 
@@ -114,6 +118,8 @@ def parse(setting: Setting, text: str) -> Value:
             raise _bad(setting, text, "true or false")
         return stripped.lower() == "true"
     number = _number(setting, text, stripped)
+    if abs(number) > LARGEST:
+        raise _bad(setting, text, f"at most {LARGEST}")
     if setting.minimum is not None and number < setting.minimum:
         raise _bad(setting, text, f"at least {setting.minimum}")
     if setting.maximum is not None and number > setting.maximum:
@@ -128,6 +134,8 @@ def _number(setting: Setting, text: str, stripped: str) -> int | float:
             raise _bad(setting, text, "a number such as 0.1")
         return ratio
     match = _NUMBER_AND_SUFFIX.fullmatch(stripped)
+    if match is not None and len(match.group(1).lstrip("-").lstrip("0")) > _DIGITS:
+        raise _bad(setting, text, f"at most {LARGEST}")
     if match is None:
         raise _bad(setting, text, _WANTED.get(unit, "a number with or without a unit, such as 300s, 12h or 5000ms"))
     number, suffix = int(match.group(1)), match.group(2).lower()

@@ -9,38 +9,24 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import IO, Any
-from urllib.parse import quote, urlsplit
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
-from compactor.errors import BadFile, BadSetting, NotSupported, StorageError, UnsafeDirectory
+from compactor.errors import BadFile, StorageError, UnsafeDirectory
 from compactor.storage import hdfs_tree
 from compactor.storage.build_listing import listing_of
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities
 from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
 from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.hdfs_client import HdfsClient, RemoteError, saying_plainly, split_location
 from compactor.storage.listing_limits import ListingLimits
-from compactor.storage.options import StoreOptions, scrub
+from compactor.storage.options import StoreOptions
 
 log = logging.getLogger(__name__)
-HTTP_PORT = 9870  #: of a NameNode, unless configured
-TIMEOUT_S = 60.0  #: to connect, and between two bytes of an answer
-#: The exception's name in the page that HttpFS returns when a stream fails.
-_THROWN = re.compile(r"\bjava\.[a-z.]+\.(\w+Exception)\b")
-_AWAY = frozenset({"StandbyException", "RetriableException", "SafeModeException"})
-
-
-class RemoteError(Exception):
-    """An error that HDFS answered; ``kind`` is the name of its exception, ``Connection`` if there was no answer."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 class HdfsStorage:
@@ -52,7 +38,7 @@ class HdfsStorage:
         self._local = threading.local()
 
     def capabilities(self, path: str) -> Capabilities:
-        return HTTPFS if self.options.of_place("hdfs", _split(path)[0]).get("httpfs") else HDFS
+        return HTTPFS if self.options.of_place("hdfs", split_location(path)[0]).get("httpfs") else HDFS
 
     def resolve(self, location: str, within: str | None = None) -> str:
         scheme, _, rest = location.partition(":")
@@ -66,7 +52,7 @@ class HdfsStorage:
     def _listed(self, path: str) -> Listing:
         files: list[tuple[str, int]] = []
         directories: list[str] = []
-        with _errors("list", path):
+        with saying_plainly("list", path):
             for status in self._top(path):
                 name = str(status["pathSuffix"])
                 if is_skipped(name):
@@ -84,7 +70,7 @@ class HdfsStorage:
         return consistent_listing(path, lambda: self._whole(path))
 
     def _whole(self, path: str) -> Tree:
-        with _errors("list", path):
+        with saying_plainly("list", path):
             before, top = self.anchor(path), self._top(path)
             if before is None:
                 raise ListedButAbsent(path)
@@ -94,12 +80,12 @@ class HdfsStorage:
             return found
 
     def anchor(self, path: str) -> Anchor | None:
-        with _errors("look at", path):
+        with saying_plainly("look at", path):
             status = self._status(path)
         if status is None:
             return None
         number = status.get("fileId")  # an older HttpFS has none
-        return Anchor(volume=f"hdfs://{_split(path)[0]}", identity=str(number) if number else None)
+        return Anchor(volume=f"hdfs://{split_location(path)[0]}", identity=str(number) if number else None)
 
     def _top(self, path: str) -> list[Mapping[str, Any]]:
         try:
@@ -129,11 +115,11 @@ class HdfsStorage:
                 yield from self._walk(root, path, depth + 1)
 
     def children(self, path: str) -> tuple[str, ...]:
-        with _errors("list", path):
+        with saying_plainly("list", path):
             return tuple(sorted(str(status["pathSuffix"]) for status in self._list_if_there(path)))
 
     def exists(self, path: str) -> bool:
-        with _errors("look at", path):
+        with saying_plainly("look at", path):
             return self._status(path) is not None
 
     def local_path(self, path: str) -> str | None:
@@ -143,22 +129,22 @@ class HdfsStorage:
         return None
 
     def owner(self, path: str) -> str | None:
-        with _errors("look up the owner of", path):
+        with saying_plainly("look up the owner of", path):
             return str(self._json("GETFILESTATUS", path)["FileStatus"]["owner"]) or None
 
     def deferring(self, path: str) -> Deferring | None:
         return None
 
     def length(self, path: str) -> int:
-        with _errors("measure", path):
+        with saying_plainly("measure", path):
             return int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])
 
     def read(self, path: str) -> bytes:
-        with _errors("read", path):
+        with saying_plainly("read", path):
             return bytes(self._ask("OPEN", "GET", path).content)
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        with _errors("read", path):
+        with saying_plainly("read", path):
             try:
                 return bytes(self._ask("OPEN", "GET", path, offset=offset, length=length).content)
             except RemoteError as error:
@@ -176,11 +162,11 @@ class HdfsStorage:
     def _create(self, path: str, content: bytes | IO[bytes], length: int) -> None:
         """Writes one file in one stream. A stream that breaks leaves a file that HDFS closes by itself, truncated: it is
         removed if possible, and its length distinguishes it from a whole one in any case."""
-        with _errors("write", path):
+        with saying_plainly("write", path):
             # CREATE alone refuses a file that exists; SYNC_BLOCK makes closed blocks durable (HttpFS has no flags)
             there = self._ask("CREATE", "PUT", path, redirect=False, overwrite="false", createflag="CREATE,SYNC_BLOCK")
             try:
-                client = self._client(_split(path)[0])
+                client = self._client(split_location(path)[0])
                 target = client.proxied(there.headers.get("Location", there.url))
                 client.send("PUT", target, data=content, headers={"Content-Type": "application/octet-stream"})
                 found = int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])
@@ -193,7 +179,7 @@ class HdfsStorage:
                 raise
 
     def make_directories(self, path: str, *, like: str) -> None:
-        with _errors("create", path):
+        with saying_plainly("create", path):
             missing: list[str] = []
             current = path
             while current != like and self._status(current) is None:
@@ -205,7 +191,7 @@ class HdfsStorage:
                 permissions.apply_to(directory, self._json("GETFILESTATUS", directory)["FileStatus"])
 
     def make_private(self, path: str, inside: Sequence[str] = ()) -> None:
-        with _errors("create", path):
+        with saying_plainly("create", path):
             if self._status(path) is not None:  # MKDIRS would succeed
                 raise StorageError(f"{path}: is there already; the directory of a compaction is made by it alone")
             for name in ("", *(f"/{name}" for name in inside)):
@@ -215,7 +201,7 @@ class HdfsStorage:
         self.make_private(path)
 
     def adopt(self, path: str, *, like: str) -> None:
-        with _errors("change the owner of", path):
+        with saying_plainly("change the owner of", path):
             permissions = _Permissions.of(self, like)
             permissions.apply_to(path, self._json("GETFILESTATUS", path)["FileStatus"])
             for child, status in self._tree(path):
@@ -237,10 +223,10 @@ class HdfsStorage:
         return {}
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-        with _errors("rename to", target):
+        with saying_plainly("rename to", target):
             if self._status(target) is not None:  # HttpFS has no renameoptions, and would move into it
                 raise StorageError(f"{target}: is there already; {source} is not moved over or into it")
-            destination = _split(target)[1]
+            destination = split_location(target)[1]
             try:
                 answer = self._ask("RENAME", "PUT", source, destination=destination, renameoptions="NONE")
             except RemoteError as error:
@@ -251,13 +237,13 @@ class HdfsStorage:
                 raise StorageError(f"cannot rename to {target}: HDFS refused to move {source} and does not say why")
 
     def remove(self, path: str, *, durable: bool = True) -> None:
-        with _errors("remove", path):
+        with saying_plainly("remove", path):
             self._json("DELETE", path, method="DELETE", recursive="true")  # false: it was not there
             if self._status(path) is not None:
                 raise StorageError(f"cannot remove {path}: it is still there after its removal")
 
     def identity(self, path: str) -> str | None:
-        with _errors("look at", path):
+        with saying_plainly("look at", path):
             status = self._status(path)
             return None if status is None or not status.get("fileId") else str(status["fileId"])
 
@@ -307,15 +293,15 @@ class HdfsStorage:
         return answer
 
     def _ask(self, op: str, method: str, path: str, *, redirect: bool = True, **parameters: Any) -> Any:
-        authority, inside = _split(path)
+        authority, inside = split_location(path)
         return self._client(authority).ask(op, method, inside, redirect=redirect, **parameters)
 
-    def _client(self, authority: str) -> _Client:
+    def _client(self, authority: str) -> HdfsClient:
         """Returns the client of this process and thread for one cluster."""
-        clients: dict[tuple[int, str], _Client] = self._local.__dict__.setdefault("clients", {})
+        clients: dict[tuple[int, str], HdfsClient] = self._local.__dict__.setdefault("clients", {})
         key = (os.getpid(), authority)
         if key not in clients:
-            clients[key] = _Client(authority, self.options.of_place("hdfs", authority))
+            clients[key] = HdfsClient(authority, self.options.admitted("hdfs", authority))
         return clients[key]
 
 
@@ -378,88 +364,3 @@ def _base_entries(mode: int) -> list[str]:
 
 def _letters(bits: int) -> str:
     return "".join(letter if bits & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
-
-
-class _Client:
-    """One cluster's NameNodes, one of which is active, as one thread uses them."""
-
-    def __init__(self, authority: str, options: Mapping[str, Any]) -> None:
-        try:
-            from fsspec.implementations.webhdfs import WebHDFS
-        except ImportError as error:
-            raise NotSupported(
-                f"hdfs://{authority}: HDFS needs the extra: pip install 'hive-compactor[hdfs]' ({error})"
-            ) from error
-        given = dict(options)
-        urls = given.pop("url", None) or f"http://{authority.rpartition('@')[2].partition(':')[0]}:{HTTP_PORT}"
-        given.pop("httpfs", None)  # decides the guarantees that callers see; requests are those to a NameNode
-        self._timeout = float(given.pop("timeout", TIMEOUT_S))
-        self._names = []
-        for url in [urls] if isinstance(urls, str) else urls:
-            parts = urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise BadSetting(
-                    f"[storage.hdfs] url = {url!r} for hdfs://{authority}: expected http://host:port of a NameNode or HttpFS"
-                )
-            with _errors("reach", f"hdfs://{authority}"):
-                self._names.append(
-                    WebHDFS(
-                        parts.hostname,
-                        parts.port or (443 if parts.scheme == "https" else HTTP_PORT),
-                        use_https=parts.scheme == "https",
-                        skip_instance_cache=True,
-                        **given,
-                    )
-                )
-
-    def ask(self, op: str, method: str, path: str, *, redirect: bool, **parameters: object) -> Any:
-        """Returns the answer of the active NameNode; asks the others in turn."""
-        for number, node in enumerate(list(self._names)):
-            last = number == len(self._names) - 1
-            url = node._apply_proxy(node.url + quote(path, safe="/="))
-            try:
-                answer = self.send(
-                    method, url, node=node, redirect=redirect, params={**parameters, **node.pars, "op": op}
-                )
-            except RemoteError as error:
-                if last or error.kind not in (*_AWAY, "Connection"):
-                    raise
-                continue
-            if number:
-                self._names.insert(0, self._names.pop(number))
-            return answer
-        raise AssertionError("a client has a NameNode")
-
-    def send(self, method: str, url: str, *, node: Any = None, redirect: bool = True, **arguments: Any) -> Any:
-        import requests
-
-        node = node or self._names[0]
-        try:
-            answer = node.session.request(method, url, allow_redirects=redirect, timeout=self._timeout, **arguments)
-        except requests.RequestException as error:
-            raise RemoteError("Connection", f"no answer ({type(error).__name__}: {scrub(error)})") from error
-        if answer.status_code < 400:
-            return answer
-        try:
-            remote = answer.json()["RemoteException"]
-            raise RemoteError(str(remote["exception"]), scrub(str(remote["message"]).partition("\n")[0]))
-        except (ValueError, KeyError):
-            thrown = _THROWN.search(answer.text)
-            raise RemoteError(thrown[1] if thrown else "Http", f"answer {answer.status_code} {answer.reason}") from None
-
-    def proxied(self, url: str) -> str:
-        return str(self._names[0]._apply_proxy(url))
-
-
-def _split(path: str) -> tuple[str, str]:
-    """Returns the authority and the path inside the cluster."""
-    authority, _, inside = path.partition("://")[2].partition("/")
-    return authority, f"/{inside}"
-
-
-@contextlib.contextmanager
-def _errors(verb: str, path: str) -> Iterator[None]:
-    try:
-        yield
-    except RemoteError as error:
-        raise StorageError(f"cannot {verb} {path}: {error.kind}: {error}") from error

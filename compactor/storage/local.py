@@ -304,8 +304,9 @@ def _all_synced(of_each: Mapping[str, Sequence[str]]) -> dict[str, StorageError]
     """Syncs files and directories, given by the path they belong to. Returns the paths that failed, with their errors."""
     places = list(dict.fromkeys(place for found in of_each.values() for place in found))
     shares = [places[start::_SYNCS] for start in range(min(_SYNCS, len(places)))]
-    with ThreadPoolExecutor(max(1, len(shares)), thread_name_prefix="sync") as pool:
-        errors = {place: error for found in pool.map(_synced, shares) for place, error in found.items()}
+    with ThreadPoolExecutor(max(1, len(shares) - 1), thread_name_prefix="sync") as pool:  # starts none for one share
+        others = pool.map(_synced, shares[1:])
+        errors = {place: error for found in (*map(_synced, shares[:1]), *others) for place, error in found.items()}
     causes = {path: next(filter(None, map(errors.get, found)), None) for path, found in of_each.items()}
     return {path: cause for path, cause in causes.items() if cause is not None}
 

@@ -264,13 +264,13 @@ class ObjectStorage:
             return self._systems[key]
 
     def _open(self, kind: str, scheme: str, place: str) -> Any:
+        options = self._with_place(self.options.admitted(kind, place), place)
         try:
             made = self._client(scheme)
         except ImportError as error:
             raise NotSupported(
                 f"{scheme}://{place}: needs the extra: pip install 'hive-compactor[{self.EXTRA}]' ({error})"
             ) from error
-        options = self._with_place(self.options.of_place(kind, place), place)
         with errors("reach", f"{scheme}://{place}"):
             return made(skip_instance_cache=True, use_listings_cache=False, **options)
 

@@ -1,4 +1,7 @@
-"""The stores' endpoints, users and credentials, as one value that travels to executors.
+"""The stores' endpoints, users and credentials, as one value that travels to executors, and where they may be sent.
+
+Whoever creates a table chooses its location, and with it, in some stores, the host that is asked. Credentials go only to
+places that the configuration names, so every client is opened with ``StoreOptions.admitted``.
 
 Its text is never shown: everything logged or raised goes through ``scrub``.
 """
@@ -7,11 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
-from compactor.errors import BadSetting
+from compactor.errors import BadSetting, UnnamedPlace
+from compactor.settings.file_limits import FileLimits
+from compactor.storage.places import canonical, chooses_host, goes_elsewhere, is_plain, named_in
 
 SCHEMES: Mapping[str, str] = {
     "hdfs": "hdfs",
@@ -25,26 +31,31 @@ SCHEMES: Mapping[str, str] = {
     "gcs": "gs",
 }  #: scheme of a location -> kind of store
 KINDS = tuple(dict.fromkeys(SCHEMES.values()))
+_USER_OF_URL = re.compile(r"//[^/]*@")
+_NAMED_USER = re.compile(r"[^@'\"/\s]+@")
+_HOST = re.compile(r"(?:[\w.-]+@)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 _SECRET = re.compile(r"(?i)\b(delegation|token|password|sig|secret|key|x-amz-[a-z-]+)=[^&\s'\")]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
     """Options by kind of store (``hdfs``, ``s3``, ``abfs``, ``gs``), or by kind and place (``hdfs://cluster``,
-    ``s3://bucket``), which take precedence. Options that are absent are left to the client, which reads its own
-    environment."""
+    ``s3://bucket``), which take precedence; ``authorities`` of a kind are the places that it may reach. Options that are
+    absent are left to the client, which reads its own environment."""
 
     text: str = field(default="{}", repr=False)
+    named: tuple[str, ...] = ()  #: places that other settings of the site name, as ``kind://place``
+    files: FileLimits = FileLimits()  #: of each file that is read there
 
     @classmethod
     def of(cls, tables: Mapping[str, Mapping[str, Any]]) -> StoreOptions:
         """Returns the options of ``[storage.…]`` tables.
 
         Raises:
-            BadSetting: a table names an unknown store.
+            BadSetting: a table names an unknown store, or its ``authorities`` are no list of names.
         """
         for name, table in tables.items():
-            kind = name.partition("://")[0]
+            kind, colon, place = name.partition("://")
             if kind not in KINDS:
                 raise BadSetting(
                     f"[storage.{name}]: no such store; known are {', '.join(KINDS)}, each also with a place, as in "
@@ -52,18 +63,125 @@ class StoreOptions:
                 )
             if not isinstance(table, Mapping):
                 raise BadSetting(f"[storage.{name}]: is a value; wanted a table of options")
+            if kind == "hdfs" and table.get("url"):
+                _check_urls(name, table["url"])
+            if "authorities" in table:
+                _check_authorities(name, table["authorities"], of_place=bool(colon))
+            if kind == "hdfs":
+                _check_hosts(name, [place] if colon else table.get("authorities", []))
         return cls(text=json.dumps({name: dict(table) for name, table in tables.items()}, sort_keys=True, default=str))
 
+    def naming(self, locations: Iterable[str | None]) -> StoreOptions:
+        """Returns the options with the places of ``locations``, which the site itself has configured, as named ones."""
+        found = {place for location in locations if location and (place := _place_of(location))}
+        return replace(self, named=tuple(sorted({*self.named, *found})))
+
     def of_place(self, kind: str, place: str) -> dict[str, Any]:
-        """Returns the options for one host or bucket."""
+        """Returns the options for one host or bucket; a client is opened with ``admitted`` instead."""
         tables = json.loads(self.text)
-        return {**tables.get(kind, {}), **tables.get(f"{kind}://{place}", {})}
+        wanted = canonical(kind, place)
+        own = (table for name, table in self.of_kind(kind).items() if canonical(kind, name) == wanted)
+        found = {**tables.get(kind, {}), **next(own, {})}
+        found.pop("authorities", None)
+        return found
 
     def of_kind(self, kind: str) -> dict[str, dict[str, Any]]:
         """Returns the options for each host or bucket that has some of its own."""
         tables: dict[str, dict[str, Any]] = json.loads(self.text)
         prefix = f"{kind}://"
         return {name[len(prefix) :]: table for name, table in tables.items() if name.startswith(prefix)}
+
+    def admitted(self, kind: str, place: str) -> dict[str, Any]:
+        """Returns the options for one host or bucket to which credentials may be sent.
+
+        Raises:
+            UnnamedPlace: the configuration does not name it, and the location would choose where credentials go.
+        """
+        if not self._is_admitted(kind, place):
+            raise UnnamedPlace(_unnamed(kind, place))
+        found = self.of_place(kind, place)
+        if (account := goes_elsewhere(kind, place, found)) is not None:
+            raise UnnamedPlace(
+                f"{kind}://{place}: compactor.toml leads to the account {account!r}, where this location is not; give its "
+                f'own options to [storage."{kind}://{place}"]'
+            )
+        return found
+
+    def _is_admitted(self, kind: str, place: str) -> bool:
+        wanted = canonical(kind, place)
+        own = (canonical(kind, name) for name in self.of_kind(kind))
+        others = (canonical(kind, one.partition("://")[2]) for one in self.named if one.startswith(f"{kind}://"))
+        if wanted in (*own, *others):
+            return True
+        of_all: dict[str, Any] = json.loads(self.text).get(kind, {})
+        listed: list[str] | None = of_all.get("authorities")
+        if listed is not None and named_in(kind, place, listed):
+            return True
+        if chooses_host(kind, place, of_all):
+            return False
+        return listed is None and is_plain(kind, place)
+
+
+def _check_urls(table: str, given: object) -> None:
+    for url in [given] if isinstance(given, str) else given if isinstance(given, list) else [None]:
+        try:
+            parts = urlsplit(url) if isinstance(url, str) else None
+            port = parts.port if parts is not None else None  # raises what is wrong with it
+        except ValueError:
+            parts = port = None
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+            shown = _USER_OF_URL.sub("//***@", repr(url))
+            raise BadSetting(f"[storage.{table}] url = {shown}: expected http://host:port of a NameNode or HttpFS")
+
+
+def _check_authorities(table: str, given: object, *, of_place: bool) -> None:
+    if of_place:
+        raise BadSetting(
+            f"[storage.{table}] authorities: the table already names one place; list others under its kind, as in "
+            "[storage.hdfs]"
+        )
+    if not isinstance(given, list) or not all(isinstance(one, str) and one and "/" not in one for one in given):
+        raise BadSetting(
+            f"[storage.{table}] authorities = {_masked(repr(given))}: wanted a list of names without scheme and path, "
+            'such as ["namenode:8020", "nameservice"]'
+        )
+
+
+def _check_hosts(table: str, places: Iterable[str]) -> None:
+    for place in places:
+        if _HOST.fullmatch(place) is None:
+            raise BadSetting(
+                f"[storage.{_masked(table)}]: {_masked(place)!r} is no authority of HDFS; wanted a host or name service, "
+                "and its port if any"
+            )
+
+
+def _place_of(location: str) -> str | None:
+    scheme, found, rest = location.partition("://")
+    place = rest.partition("/")[0]
+    return f"{SCHEMES[scheme]}://{place}" if found and scheme in SCHEMES and place else None
+
+
+def _unnamed(kind: str, place: str) -> str:
+    # s3a://KEY:SECRET@bucket was a way to write a location once
+    shown = json.dumps(
+        place.rpartition("@")[2] if kind in ("hdfs", "abfs") or ":" in place.rpartition("@")[0] else place
+    )
+    what = {"hdfs": "cluster", "abfs": "account"}.get(kind, "bucket")
+    if not place:
+        return (
+            f"{kind}:///: the location names no {what}, and compactor.toml says nothing about which one is meant; write url "
+            f"into [storage.{kind}]"
+        )
+    return (
+        f"{kind}://{shown[1:-1]}: compactor.toml names no such {what}, and nothing was sent to it: a location is written by "
+        f"whoever creates a table, credentials go only where the configuration says. To have its tables compacted, write "
+        f'[storage.{kind}] authorities = [{shown}], or give it a table [storage."{kind}://…"]'
+    )
+
+
+def _masked(name: str) -> str:
+    return _NAMED_USER.sub("***@", name)
 
 
 def scrub(text: object) -> str:

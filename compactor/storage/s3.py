@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from compactor.acid.names import parse_directory
-from compactor.errors import BadName, StorageError
+from compactor.acid.names import known_directory
+from compactor.errors import StorageError
 from compactor.ids import TxnId
 from compactor.storage.capabilities import S3, Capabilities
 from compactor.storage.deferred_uploads import Deferring, Upload
@@ -251,10 +251,7 @@ class S3Storage(ObjectStorage):
 def _transaction(key: str) -> TxnId | None:
     """Returns the transaction of the directory that holds ``key``, relative to a table's or partition's location; None
     without one."""
-    try:
-        acid = parse_directory(key.partition("/")[0])
-    except BadName:
-        return None
+    acid = known_directory(key.partition("/")[0])
     return acid.visibility_txn_id if acid is not None and acid.visibility_txn_id else None
 
 

@@ -6,7 +6,6 @@ times.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +97,17 @@ def table(site: Site, tmp_path: Path) -> Table:
     return table
 
 
+@pytest.fixture
+def remembered(site: Site, tmp_path: Path) -> Site:
+    memory = MarkFiles(site.storage, f"{tmp_path}/metastore.db.memory", site.name, str(tmp_path))
+    return replace(site, memory=memory)
+
+
+@pytest.fixture
+def backup(url: str, tmp_path: Path) -> Backup | ServerBackup:
+    return Backup(tmp_path / "metastore.db") if url.startswith("sqlite") else ServerBackup(url)
+
+
 class TakenAt:
     """Takes the copy when a step is reached for the first time, in the moment in which a crash test would kill."""
 
@@ -106,11 +116,9 @@ class TakenAt:
         self._take = take
         patch.setenv("COMPACTOR_DIE_AT", step.name)
         patch.setattr(steps, "_reached", {})
-        patch.setattr(steps, "os", self)
-        self.environ = os.environ
-        self.getpid = os.getpid
+        patch.setattr(steps, "_send", self._taken)
 
-    def kill(self, _process: int, _signal: int) -> None:
+    def _taken(self, _signal: object) -> None:
         self._take()
         self.is_taken = True
 
@@ -157,14 +165,13 @@ def test_no_row_is_lost(
     site: Site,
     table: Table,
     url: str,
+    backup: Backup | ServerBackup,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
     kind: str,
     step: Step,
     when: str,
 ) -> None:
     """PROTOCOL 11: and once a person has kept what is in doubt, everybody reads what was read before."""
-    backup = Backup(tmp_path / "metastore.db") if url.startswith("sqlite") else ServerBackup(url)
     with monkeypatch.context() as patch:
         taken = TakenAt(step, backup.take, patch)
         work(site, table, url, kind, step)
@@ -199,18 +206,17 @@ _UNDER_WAY = [case for case in CASES if case[1] not in _CLEANER and case[2] != C
     ids=lambda part: getattr(part, "name", part),
 )
 def test_every_role_stops_where_the_metastore_is_remembered(
-    site: Site,
+    remembered: Site,
     table: Table,
     url: str,
+    backup: Backup | ServerBackup,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
     kind: str,
     step: Step,
     when: str,
 ) -> None:
     """PROTOCOL 11.2: a compaction that the copy knows as under way was cleaned, so some pass has come by."""
-    site = replace(site, memory=MarkFiles(site.storage, f"{tmp_path}/metastore.db.memory", site.name, str(tmp_path)))
-    backup = Backup(tmp_path / "metastore.db") if url.startswith("sqlite") else ServerBackup(url)
+    site = remembered
     with monkeypatch.context() as patch:
         taken = TakenAt(step, backup.take, patch)
         work(site, table, url, kind, step)

@@ -251,6 +251,17 @@ def mortal(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
         yield running
 
 
+def test_a_connection_that_dies_between_its_last_statement_and_its_end(mortal: servers.Server) -> None:
+    """What was read before is right, and nothing is left to roll back."""
+    database = open_database(mortal.make("metastore"))
+    for _ in range(2):
+        with database.read() as conn:
+            assert conn.execute(select(1)).scalar() == 1
+            mortal.end(signal.SIGKILL)
+            mortal.start()
+    database.close()
+
+
 def test_a_server_that_is_killed_leaves_nothing_half_done(mortal: servers.Server) -> None:
     """What was answered is there after the restart, what is there is whole, and the clients go on by themselves."""
     url = mortal.make("metastore", servers.hive_schema(mortal.kind, "4.0.0"))

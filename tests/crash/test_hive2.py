@@ -59,9 +59,9 @@ def test_a_crash_beside_hive_2_changes_no_row(tmp_path: Path, warehouse: Path, a
     with database.read() as conn:
         found = conn.execute(text("SELECT CQ_STATE, CQ_WORKER_ID, CQ_HIGHEST_TXN_ID FROM COMPACTION_QUEUE")).all()
     assert [tuple(row) for row in found] == [("r", None, 34)]
-    staged = [child.name for child in location.iterdir() if child.name.startswith("_")]
+    staged = [child.name for child in location.iterdir() if child.name.startswith(".")]
     assert list(map(parse_staging, staged)) == ([16] if at is Step.COMMITTED else [])  # a later compaction's to sweep
     hive2.clean(site, database, location)
-    assert [child.name for child in location.iterdir() if not child.name.startswith("_")] == ["base_0000034"]
+    assert [child.name for child in location.iterdir() if not child.name.startswith(".")] == ["base_0000034"]
     assert hive2.rows(site, fixture, location) == wanted
     database.close()

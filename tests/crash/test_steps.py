@@ -202,6 +202,21 @@ _BOUNDED = {
     "chunks": {"compactor.max.time": "1h", "compactor.chunk.bytes": "4000"},  # all of them at once
     "rest": {"compactor.max.time": "1ms", "compactor.chunk.bytes": "4000"},  # one, and the rest requested again
 }
+
+
+def die_there(site: Site, url: str, step: Step) -> None:
+    """Lets the role that reaches ``step`` die there."""
+    if ROLE[step] == WORKER:
+        die(roles.worker, url, step)
+    elif ROLE[step] == CLEANER:
+        run_entries(site, claimable(site), InProcessRunner())
+        die(roles.cleaner, url, step)
+    else:
+        die(roles.worker, url, Step.NAMED)
+        age(site)
+        die(roles.repair, url, step)
+
+
 _OF_CHUNKS = (Step.ATTEMPT_WRITTEN, Step.ACCEPTED, Step.MANIFEST_WRITTEN, *_NAMING, Step.HIDDEN)
 _OF_REST = (Step.RECORDED, Step.NAMED, Step.COMMITTED, Step.STAGING_REMOVED, Step.REMOVED)
 CHUNKED = [("embedded", "chunks", step) for step in _OF_CHUNKS]
@@ -222,15 +237,7 @@ def test_a_crash_between_the_chunks_of_a_bounded_request(
     wanted = rows_of(site, table)
     with watched(site, table, wanted):
         request_compaction(site, table="default.t", type="minor", properties=_BOUNDED[kind])
-        if ROLE[step] == WORKER:
-            die(roles.worker, metastore_url, step)
-        elif ROLE[step] == CLEANER:
-            run_entries(site, claimable(site), InProcessRunner())
-            die(roles.cleaner, metastore_url, step)
-        else:
-            die(roles.worker, metastore_url, Step.NAMED)
-            age(site)
-            die(roles.repair, metastore_url, step)
+        die_there(site, metastore_url, step)
         finish(site)
     assert rows_of(site, table) == wanted
     assert_settled(site, warehouse / "t")
@@ -299,15 +306,7 @@ def test_a_crash_over_an_insert_only_table(
     wanted = look()
     with watched(site, table, wanted, lambda *_: look()):
         request_compaction(site, table="default.t", type=kind)
-        if ROLE[step] == WORKER:
-            die(roles.worker, metastore_url, step)
-        elif ROLE[step] == CLEANER:
-            run_entries(site, claimable(site), InProcessRunner())
-            die(roles.cleaner, metastore_url, step)
-        else:
-            die(roles.worker, metastore_url, Step.NAMED)
-            age(site)
-            die(roles.repair, metastore_url, step)
+        die_there(site, metastore_url, step)
         finish(site)
     assert look() == wanted
     assert_settled(site, warehouse / "t")

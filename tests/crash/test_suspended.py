@@ -18,11 +18,15 @@ import pytest
 
 from compactor.metastore.catalog.values import Table
 from compactor.service.requests.request import request_compaction
+from compactor.service.requests.restore import restore
+from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
-from compactor.steps import Step
-from tests.support.passes import compact
+from compactor.steps import CommandStep, Step
+from tests.support.backups import Backup
+from tests.support.passes import clean_all, compact, time_out_all
 from tests.support.patience import PATIENCE, until
 from tests.support.tables import insert, make_table, rows_of, with_settings
+from tests.support.watching import names_in
 
 _PROGRAM = "from compactor.cli import main; main()"
 _STOPPED = "T"  #: the state of such a process in /proc
@@ -34,7 +38,9 @@ def site(deployment: Site) -> Site:
 
 
 @contextmanager
-def suspended(url: str, step: Step, *arguments: str) -> Iterator[Callable[[], subprocess.CompletedProcess[str]]]:
+def suspended(
+    url: str, step: Step | CommandStep, *arguments: str
+) -> Iterator[Callable[[], subprocess.CompletedProcess[str]]]:
     """Yields once the command is suspended at ``step``; what is yielded lets it go on and returns how it ended."""
     environment = {**os.environ, "COMPACTOR_METASTORE_URL": url, "COMPACTOR_STOP_AT": step.name}
     given = ("hive.txn.opentxn.timeout=1ms", "hive.compactor.abortedtxn.threshold=0", "compactor.forget.grace=0s")
@@ -131,3 +137,54 @@ def test_a_suspended_worker_names_nothing_in_another_table(
         wanted = rows_of(site, new)
         done = go_on()
     assert (rows_of(site, new), len(wanted)) == (wanted, 30), done.stderr
+
+
+def test_a_suspended_cleaner_takes_nothing_away_that_an_undo_put_back(
+    site: Site, warehouse: Path, metastore_url: str
+) -> None:
+    """PROTOCOL 11.8.3: what is back is the same directory, and another cleaner had ended the entry."""
+    site = with_settings(site, hive_txn_opentxn_timeout="1ms", compactor_quarantine="7d")
+    table = filled(site, warehouse)
+    wanted = rows_of(site, table)
+    done = compact(site)
+    settings = ("--set", "compactor.quarantine=7d")
+    with suspended(metastore_url, Step.QUARANTINED, *settings, "run", "cleaner", "--once") as go_on:
+        clean_all(site)
+        restore(site, str(table), None, done.entry.id, "ann")
+        ended = go_on()
+    assert rows_of(site, table) == wanted, ended.stderr
+
+
+def test_a_suspended_cleaner_removes_nothing_under_a_database_that_was_put_back(
+    site: Site, warehouse: Path, metastore_url: str, tmp_path: Path
+) -> None:
+    """PROTOCOL 11.2.7: the older database does not know the compaction."""
+    filled(site, warehouse)
+    clean(site)
+    before, backup = names_in(warehouse / "t"), Backup(tmp_path / "metastore.db")
+    backup.take()
+    compact(site)
+    with suspended(metastore_url, Step.CLEANING, "run", "cleaner", "--once") as go_on:
+        backup.restore()
+        ended = go_on()
+    assert before < names_in(warehouse / "t")
+    assert "the database is older" in ended.stderr
+
+
+def test_a_suspended_undo_puts_nothing_back_where_the_table_was_emptied(
+    site: Site, warehouse: Path, metastore_url: str
+) -> None:
+    """PROTOCOL 11.15.11: its lock timed out, and a TRUNCATE removed every directory that readers see."""
+    site = with_settings(site, hive_txn_opentxn_timeout="1ms", compactor_quarantine="7d")
+    table = filled(site, warehouse)
+    done = compact(site)
+    clean_all(site)
+    undo = ("--set", "compactor.quarantine=7d", "restore", str(table), "--before", str(done.entry.id), "--yes")
+    with suspended(metastore_url, CommandStep.PUT_BACK, *undo) as go_on:
+        time_out_all(site)
+        for name in names_in(warehouse / "t"):
+            if not name.startswith("."):
+                shutil.rmtree(warehouse / "t" / name)
+        ended = go_on()
+    assert (rows_of(site, table), ended.returncode != 0) == ([], True), ended.stderr
+    assert "has timed out" in ended.stderr

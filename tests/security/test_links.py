@@ -125,7 +125,7 @@ def test_a_link_that_comes_after_the_compaction_stops_the_cleaner(site: Site, ho
     assert is_compacted_and_cleaned(site, hostile)
 
 
-@pytest.mark.parametrize("name", ["_compactor_v1", "_compactor_v1_0123456789abcdef", "_compactor_obsolete_1_delta_1_1"])
+@pytest.mark.parametrize("name", [".compactor_v1", ".compactor_v1_0123456789abcdef", ".compactor_obsolete_1_delta_1_1"])
 def test_a_link_with_a_name_of_ours_is_removed_itself(site: Site, hostile: Table, outside: Path, name: str) -> None:
     plant("link", Path(hostile.location) / name, outside)
     compact(site, table="default.hostile")

@@ -44,7 +44,7 @@ def deep(table: Path) -> None:
 
 
 def huge_numbers(table: Path) -> None:
-    for name in ("_compactor_v", "_compactor_obsolete_", ".compactor_quarantine_"):
+    for name in (".compactor_v", ".compactor_obsolete_", ".compactor_quarantine_"):
         (table / f"{name}{'9' * 40}{'_x' if name.endswith('obsolete_') else ''}").mkdir()
     (table / f"delta_{'9' * 30}_{'9' * 30}").mkdir()
 

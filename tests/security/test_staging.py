@@ -132,7 +132,7 @@ def test_what_is_planted_in_it_is_named_and_neither_followed_nor_given_away(
     as_root(True, Path(hostile.location))
     outcome = compacted_with(site, hostile, lambda staging: trap(staging, outside))
     assert outcome.result is not Result.COMPACTED
-    assert "_compactor_v" in outcome.message
+    assert ".compactor_v" in outcome.message
     assert rows_of(site, hostile) == before
     for name in names_in(Path(hostile.location)):
         path = Path(hostile.location) / name
@@ -150,7 +150,7 @@ def test_a_name_that_is_taken_first_stops_that_compaction(
     monkeypatch.setattr(stage, "token", lambda: "00")
     newest = site.metastore.transactions.newest()
     for txn in range(newest, newest + 9):
-        (Path(hostile.location) / f"_compactor_v{txn}_00").symlink_to(outside)
+        (Path(hostile.location) / f".compactor_v{txn}_00").symlink_to(outside)
     outcome = compact(site, table=str(hostile), runner=InProcessRunner())
     assert outcome.result in (Result.FAILED, Result.COMPACTED)
     assert compact(site, table=str(neighbour)).result is Result.COMPACTED

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.compaction.marks import Marks, Remembered, Token
+from compactor.compaction.marks import Marks, MarkToken, Remembered
 from compactor.errors import BadFile, StorageError
 from compactor.ids import TxnId
 from compactor.service.mark_files import MarkFiles
@@ -38,7 +38,7 @@ def test_what_was_written_is_read_whole_and_by_ranges(place: Place) -> None:
 def test_an_uploaded_file_is_the_local_one(place: Place, tmp_path: Path) -> None:
     local = tmp_path / "scratch"
     local.write_bytes(b"orc" * 300_000)
-    path = f"{root(place)}/_compactor_v7/attempts/a/rows"
+    path = f"{root(place)}/.compactor_v7/attempts/a/rows"
     place.stores.make_directories(path.rpartition("/")[0], like=root(place))
     place.stores.upload(str(local), path)
     assert place.stores.length(path) == 900_000
@@ -53,7 +53,7 @@ def test_a_listing_holds_files_at_any_depth_and_skips_what_readers_skip(place: P
         "base_0000001/bucket_00000",
         "sub/deep/000000_0",
         "_SUCCESS",
-        "_compactor_v7/bucket_00000",
+        ".compactor_v7/bucket_00000",
         "base_0000001/_orc_acid_version",
         "base_0000001/.hive-staging/x",
     ]
@@ -63,7 +63,7 @@ def test_a_listing_holds_files_at_any_depth_and_skips_what_readers_skip(place: P
     listing = stores.listing(top)
     assert [(f.path, f.length) for f in listing.files] == [(n, len(n)) for n in sorted((*names[:3], names[5]))]
     assert listing.directories == ("base_0000001", "sub")
-    assert stores.children(top) == ("000000_0", "_SUCCESS", "_compactor_v7", "base_0000001", "sub")
+    assert stores.children(top) == (".compactor_v7", "000000_0", "_SUCCESS", "base_0000001", "sub")
 
 
 def test_a_tree_shows_what_readers_skip_too(place: Place) -> None:
@@ -85,7 +85,7 @@ def test_marks_are_remembered_in_every_store(place: Place) -> None:
     folder = f"{place.location}/.compactor/memory"
     assert MarkFiles(place.stores, folder, "default", place.location).newest() == ()
     for number in range(1, 7):
-        token = Token(number=number, text="abc", at=number)
+        token = MarkToken(number=number, text="abc", at=number)
         remembered = Remembered(token=token, marks=Marks(newest=TxnId(number)))
         MarkFiles(place.stores, folder, "default", place.location).add(remembered)
         assert MarkFiles(place.stores, folder, "default", place.location).newest() == (remembered,)

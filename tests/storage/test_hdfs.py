@@ -56,30 +56,30 @@ def test_access_through_httpfs_is_reported(httpfs_url: str, top: str) -> None:
 def test_what_is_made_is_like_its_model(store: HdfsStorage, top: str) -> None:
     store._ask("SETPERMISSION", "PUT", top, permission="1770")
     store._ask("SETOWNER", "PUT", top, owner="hive", group="analysts")
-    store.make_directories(f"{top}/_compactor_v7/out/base_1", like=top)
-    store.write(f"{top}/_compactor_v7/out/base_1/bucket_00000", b"1")
-    store.adopt(f"{top}/_compactor_v7/out", like=top)
-    for path, mode in (("_compactor_v7", "1770"), ("_compactor_v7/out/base_1", "1770"), (BUCKET, "660")):
+    store.make_directories(f"{top}/.compactor_v7/out/base_1", like=top)
+    store.write(f"{top}/.compactor_v7/out/base_1/bucket_00000", b"1")
+    store.adopt(f"{top}/.compactor_v7/out", like=top)
+    for path, mode in ((".compactor_v7", "1770"), (".compactor_v7/out/base_1", "1770"), (BUCKET, "660")):
         found = status(store, f"{top}/{path}")
         assert (found["owner"], found["group"], found["permission"]) == ("hive", "analysts", mode), path
 
 
-BUCKET = "_compactor_v7/out/base_1/bucket_00000"
+BUCKET = ".compactor_v7/out/base_1/bucket_00000"
 
 
 def test_a_staging_directory_is_private_until_what_is_in_it_is_adopted(store: HdfsStorage, top: str) -> None:
     """PROTOCOL 3.5."""
     store._ask("SETPERMISSION", "PUT", top, permission="1770")
-    store.make_private(f"{top}/_compactor_v7", ("attempts", "out"))
-    store.make_inside(f"{top}/_compactor_v7/out/base_1")
+    store.make_private(f"{top}/.compactor_v7", ("attempts", "out"))
+    store.make_inside(f"{top}/.compactor_v7/out/base_1")
     store.write(f"{top}/{BUCKET}", b"1")
-    for path in ("_compactor_v7", "_compactor_v7/attempts", "_compactor_v7/out", "_compactor_v7/out/base_1"):
+    for path in (".compactor_v7", ".compactor_v7/attempts", ".compactor_v7/out", ".compactor_v7/out/base_1"):
         assert status(store, f"{top}/{path}")["permission"] == "700"
-    with pytest.raises(StorageError, match=r"_compactor_v7: is there already"):
-        store.make_private(f"{top}/_compactor_v7")
-    store.adopt(f"{top}/_compactor_v7/out", like=top)
-    assert status(store, f"{top}/_compactor_v7/out/base_1")["permission"] == "1770"
-    assert status(store, f"{top}/_compactor_v7")["permission"] == "700"
+    with pytest.raises(StorageError, match=r".compactor_v7: is there already"):
+        store.make_private(f"{top}/.compactor_v7")
+    store.adopt(f"{top}/.compactor_v7/out", like=top)
+    assert status(store, f"{top}/.compactor_v7/out/base_1")["permission"] == "1770"
+    assert status(store, f"{top}/.compactor_v7")["permission"] == "700"
 
 
 def test_a_listing_ends_at_a_number_and_a_depth(cluster: Hdfs, top: str) -> None:
@@ -105,13 +105,13 @@ def test_a_link_is_refused() -> None:
 def test_an_acl_goes_with_it(store: HdfsStorage, top: str) -> None:
     entries = ["user::rwx", "user:joe:r-x", "group::r-x", "other::---", "default:user:ann:rwx"]
     store._ask("SETACL", "PUT", top, aclspec=",".join(entries))
-    store.make_directories(f"{top}/_compactor_v7/out/base_1", like=top)
+    store.make_directories(f"{top}/.compactor_v7/out/base_1", like=top)
     store.write(f"{top}/{BUCKET}", b"1")
-    store.adopt(f"{top}/_compactor_v7/out", like=top)
+    store.adopt(f"{top}/.compactor_v7/out", like=top)
     model = store._json("GETACLSTATUS", top)["AclStatus"]["entries"]
     assert "user:joe:r-x" in model
     assert "default:user:ann:rwx" in model
-    assert store._json("GETACLSTATUS", f"{top}/_compactor_v7/out/base_1")["AclStatus"]["entries"] == model
+    assert store._json("GETACLSTATUS", f"{top}/.compactor_v7/out/base_1")["AclStatus"]["entries"] == model
     of_file = store._json("GETACLSTATUS", f"{top}/{BUCKET}")["AclStatus"]["entries"]
     assert of_file == [entry for entry in model if not entry.startswith("default:")]
     assert status(store, f"{top}/{BUCKET}")["permission"] == "640"

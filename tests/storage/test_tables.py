@@ -541,12 +541,12 @@ def test_uploads_of_dead_workers_are_aborted_with_their_directory(s3_place: Plac
     """PROTOCOL 6: uploads of a dead worker are aborted."""
     top = s3_place.stores.resolve(s3_place.location)
     store: Any = s3_place.stores.of(top)
-    for name in ("_compactor_v7/attempts/a/rows", "_compactor_v77/attempts/a/rows"):
+    for name in (".compactor_v7/attempts/a/rows", ".compactor_v77/attempts/a/rows"):
         store._call(top, "create_multipart_upload", Key=f"{top.removeprefix('s3://warehouse/')}/{name}")
-    s3_place.stores.remove(f"{top}/_compactor_v7")
+    s3_place.stores.remove(f"{top}/.compactor_v7")
     (kept,) = uploads(s3_place, top)
-    assert "_compactor_v77" in kept
-    s3_place.stores.remove(f"{top}/_compactor_v77")
+    assert ".compactor_v77" in kept
+    s3_place.stores.remove(f"{top}/.compactor_v77")
     assert uploads(s3_place, top) == []
 
 

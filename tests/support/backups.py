@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from compactor.metastore.schema.tables import TXNS
 from compactor.service.site import Site
-from tests.support.servers import Rows
+from tests.support.servers import Rows, Server
 
 HOUR_MS = 3_600_000
 
@@ -50,6 +50,24 @@ class ServerBackup:
         assert self._rows is not None, "nothing was copied"
         self._rows.restore()
         self._rows.close()
+
+
+class DumpedBackup:
+    """A dump of a PostgreSQL database by its own tool, consistent whatever is under way meanwhile."""
+
+    def __init__(self, server: Server, database: str) -> None:
+        self._server, self._database = server, database
+        self._script: str | None = None
+
+    def take(self) -> None:
+        """Dumps the database as it is now."""
+        self._script = self._server.dump(self._database, "--no-owner")
+
+    def restore(self) -> None:
+        """Puts the dump in place of the database, which loses every connection."""
+        assert self._script is not None, "nothing was dumped"
+        self._server.drop(self._database)
+        self._server.make(self._database, self._script)
 
 
 def without_memory(site: Site) -> Site:

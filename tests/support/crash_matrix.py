@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compactor.steps import CommandStep, Step
+from tests.contract import test_restored
 from tests.crash import test_hive2, test_quarantine, test_steps
 from tests.storage import test_crash
 
@@ -178,7 +179,32 @@ def page() -> str:
     ]
     parts += ["| step | test |", "|---|---|"]
     parts += [f"| `{step.name}` {step.value} | `{COMMANDS[step]}` |" for step in CommandStep]
-    return "\n".join(parts) + "\n"
+    return "\n".join([*parts, *_restored()]) + "\n"
+
+
+def _restored() -> list[str]:
+    """Renders the table of the copies of a database that are put back."""
+    whens = (test_restored.COMMITTED, test_restored.CLEANED, test_restored.WRITTEN)
+    cases = set(test_restored.CASES)
+    parts = [
+        "",
+        "## Where a copy of the database is taken that is put back later",
+        "",
+        "Each row is the point of a kind of work at which the metastore's database is copied, as a site's backup does it;",
+        "each column the time at which the copy is put back. Then hours pass, and every role runs three times. At ● every",
+        "row that a snapshot could read before is still in a file with its name, though nothing is remembered outside of",
+        f"the database; where it is remembered, every role stops. {len(cases)} cases, on SQLite and PostgreSQL. Where",
+        "a cell is empty, the copy is no older than the database.",
+        "",
+        f"| work | step | {' | '.join(whens)} |",
+        f"|---|---{'|---' * len(whens)}|",
+    ]
+    for kind, reached in test_restored.REACHED.items():
+        for step in reached:
+            cells = ("●" if (kind, step, when) in cases else "" for when in whens)
+            parts.append(f"| {kind} | `{step.name}` | {' | '.join(cells)} |")
+    tests = ("test_no_row_is_lost", "test_every_role_stops_where_the_metastore_is_remembered")
+    return [*parts, "", f"Tests: {' and '.join(f'`contract/test_restored.py::{test}`' for test in tests)}."]
 
 
 def _letter(number: int) -> str:

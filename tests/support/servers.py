@@ -76,9 +76,9 @@ class Server:
         done = _run(_client(self, database), self.user, text)
         return done.stdout
 
-    def dump(self, database: str) -> str:
-        """Returns every row of a PostgreSQL ``database``, as text."""
-        command = [str(Path(self.command[0]).with_name("pg_dump")), "--data-only"]
+    def dump(self, database: str, *options: str) -> str:
+        """Returns every row of a PostgreSQL ``database``, as text; by other ``options`` of pg_dump, more than that."""
+        command = [str(Path(self.command[0]).with_name("pg_dump")), *(options or ("--data-only",))]
         command += ["-h", str(self.folder), "-p", str(self.port), "-U", "hive", database]
         return _run(command, self.user, "").stdout
 
@@ -177,11 +177,14 @@ def _download_schemas(folder: Path) -> Path:
 
 
 @contextmanager
-def postgres(port: int | None = None, *, durable: bool = False) -> Iterator[Server]:
+def postgres(
+    port: int | None = None, *, durable: bool = False, tls: tuple[bytes, bytes] | None = None
+) -> Iterator[Server]:
     """Yields a PostgreSQL server whose user ``hive`` needs no password.
 
     With ``port`` it also listens on the loopback interface, for drivers without sockets; there a password is needed. A
-    ``durable`` one is on disk and waits for it at each commit, as a site's own does.
+    ``durable`` one is on disk and waits for it at each commit, as a site's own does. With ``tls``, its key and certificate,
+    that interface takes encrypted connections only, and no password.
     """
     user = _unprivileged("postgres")
     with _folder(user, durable=durable) as folder:
@@ -189,6 +192,8 @@ def postgres(port: int | None = None, *, durable: bool = False) -> Iterator[Serv
         data = folder / "data"
         _run([str(bin / "initdb"), "-D", str(data), "-U", "hive", "-A", "trust", "-E", "UTF8", "-N"], user, "")
         access = "local all hive trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        if tls is not None:
+            access = "local all hive trust\nhostssl all hive 127.0.0.1/32 trust\n"
         (data / "pg_hba.conf").write_text(access)
         options = {
             "listen_addresses": "" if port is None else "127.0.0.1",
@@ -200,7 +205,7 @@ def postgres(port: int | None = None, *, durable: bool = False) -> Iterator[Serv
             "max_connections": "200",
             "deadlock_timeout": "100ms",
             "dynamic_shared_memory_type": "mmap",  # in the folder, so that it is removed with it
-        }
+        } | (_encrypted(folder, user, *tls) if tls is not None else {})
         command = [str(bin / "postgres"), "-D", str(data)]
         command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         server = Server(
@@ -214,6 +219,17 @@ def postgres(port: int | None = None, *, durable: bool = False) -> Iterator[Serv
         )
         with _running(server):
             yield server
+
+
+def _encrypted(folder: Path, user: str, key: bytes, certificate: bytes) -> dict[str, str]:
+    """Returns PostgreSQL's options for TLS with this key and certificate."""
+    paths = {"ssl_key_file": folder / "server.key", "ssl_cert_file": folder / "server.crt"}
+    for path, content in zip(paths.values(), (key, certificate), strict=True):
+        path.write_bytes(content)
+        path.chmod(0o600)  # else the server refuses the key
+        if os.geteuid() == 0:
+            shutil.chown(path, user, user)
+    return {"ssl": "on", **{name: str(path) for name, path in paths.items()}}
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def leave_manifest(table: Table, txn: TxnId, *names: str) -> None:
     """What a worker that died left beside the directories ``names`` that it had named: the list of what it read."""
     location = Path(table.location)
     files = [path for path in sorted(location.glob("*/*")) if path.is_file()]
-    read = [path for path in files if path.parent.name not in names and not path.parent.name.startswith("_")]
+    read = [path for path in files if path.parent.name not in names and not path.parent.name.startswith(".")]
     staging = location / staging_name(txn)
     staging.mkdir(exist_ok=True)
     manifest = {

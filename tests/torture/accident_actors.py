@@ -13,14 +13,14 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
 from compactor.acid.directory import acid_directory
 from compactor.deployment import configure, open_site
-from compactor.errors import CompactorError, StorageError
+from compactor.errors import CommitUnknown, CompactorError, DatabaseUnavailable, NotFound, StorageError
 from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
@@ -92,12 +92,13 @@ class Journal:
 def writer(site: Site, folder: Path, chance: random.Random) -> None:
     """Inserts new values into the steady table and deletes some of its own."""
     table = site.metastore.catalog.table("default", STEADY)
-    say, mine = Journal(folder / f"journal-{os.getpid()}"), list[int]()
+    own = number_of_its_own(folder)
+    say, mine = Journal(folder / f"journal-{own}"), list[int]()
     for number in itertools.count():
         if mine and chance.random() < 0.3:
             kind, values = "delete", chance.sample(mine, min(len(mine), 3))
         else:
-            first = os.getpid() * 10_000 % 1_000_000_000 + number * 10
+            first = own * 10_000 + number * 10
             kind, values = "insert", list(range(first, first + chance.randint(1, 9)))
         say("try", kind, values)
         try:
@@ -110,6 +111,15 @@ def writer(site: Site, folder: Path, chance: random.Random) -> None:
             continue
         say("done")
         mine = [*mine, *values] if kind == "insert" else [v for v in mine if v not in values]
+
+
+def number_of_its_own(folder: Path) -> int:
+    """Process ids come again; these numbers don't."""
+    for number in itertools.count():
+        with suppress(FileExistsError):
+            (folder / f"number-{number}").touch(exist_ok=False)
+            return number
+    raise AssertionError("numbers do not end")
 
 
 def reader(site: Site, folder: Path, chance: random.Random) -> None:
@@ -152,20 +162,29 @@ class Held:
 def ddl(site: Site, folder: Path, chance: random.Random) -> None:
     """Drops a table and makes it again at the same place, with deltas of the same names."""
     while True:
-        table = site.metastore.catalog.table("default", UNSTEADY)
-        (folder / "unsteady").unlink(missing_ok=True)
-        site.metastore.embedded_catalog.drop_table(table)
-        shutil.rmtree(table.location, ignore_errors=True)
-        while Path(table.location).exists():
-            shutil.rmtree(table.location, ignore_errors=True)
-        table = make_table(site, Path(table.location).parent, UNSTEADY)
-        values: list[int] = []
-        for start in range(0, 50, 10):
-            with suppress(CompactorError):
-                insert(site, table, range(start, start + 10))
-                values += range(start, start + 10)
-        (folder / "unsteady").write_text(json.dumps(values))
+        attempt(lambda: make_again(site, folder))
         time.sleep(chance.random() * 3)
+
+
+def make_again(site: Site, folder: Path) -> None:
+    """Its values are in ``unsteady`` as soon as they are certain."""
+    place = folder / "warehouse" / UNSTEADY
+    (folder / "unsteady").unlink(missing_ok=True)
+    with suppress(NotFound):  # whoever was killed in between left none
+        site.metastore.embedded_catalog.drop_table(site.metastore.catalog.table("default", UNSTEADY))
+    while place.exists():
+        shutil.rmtree(place, ignore_errors=True)
+    table = make_table(site, place.parent, UNSTEADY)
+    values: list[int] = []
+    for start in range(0, 50, 10):
+        try:
+            insert(site, table, range(start, start + 10))
+        except (CommitUnknown, DatabaseUnavailable):
+            raise
+        except CompactorError:
+            continue
+        values += range(start, start + 10)
+    (folder / "unsteady").write_text(json.dumps(values))
 
 
 def worker(site: Site, _folder: Path, chance: random.Random) -> None:
@@ -201,16 +220,18 @@ def attempt(act: Callable[[], object]) -> None:
 ROLES = {role.__name__: role for role in (writer, reader, ddl, worker, cleaner, housekeeper)}
 
 
-def play(role: str, url: str, folder: str, seed: str) -> None:
+def play(role: str, environment: Mapping[str, str], folder: str, seed: str) -> None:
     """Plays one of ``ROLES`` until the process is killed; what ends it otherwise is in ``log-<role>``."""
-    environment = {"COMPACTOR_METASTORE_URL": url, "COMPACTOR_WAREHOUSE": f"{folder}/warehouse"}
     chance = random.Random(seed)
     with (Path(folder) / f"log-{role}").open("a") as log, redirect_stderr(log):
-        try:
-            with open_site(configure(flags=dict(SETTINGS), environment=environment)) as site:
-                faulty = site if role in ("writer", "reader", "ddl") else with_storage(site, Faulty(chance))
-                ROLES[role](faulty, Path(folder), chance)
-        except BaseException:
-            traceback.print_exc()
-            log.flush()
-            raise
+        while True:
+            try:
+                with open_site(configure(flags=dict(SETTINGS), environment=environment)) as site:
+                    faulty = site if role in ("writer", "reader", "ddl") else with_storage(site, Faulty(chance))
+                    ROLES[role](faulty, Path(folder), chance)
+            except (DatabaseUnavailable, CommitUnknown) as error:  # its server was killed; a schedule starts it again
+                print(error, file=log, flush=True)
+            except BaseException:
+                traceback.print_exc()
+                log.flush()
+                raise

@@ -10,12 +10,18 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+import pytest
+
 from compactor.deployment import configure, open_site
 from compactor.service.site import Site
-from tests.support.backups import Backup
+from compactor.state.store import init
+from tests.support import servers
+from tests.support.backups import Backup, DumpedBackup
 from tests.support.forked import forked
 from tests.support.passes import every_role, time_out_all
 from tests.support.tables import make_table, rows_of
@@ -31,14 +37,14 @@ CAST = ("writer", "writer", "reader", "ddl", "worker", "worker", "cleaner", "hou
 class Cast:
     """The processes of one round."""
 
-    def __init__(self, url: str, folder: Path, seed: str) -> None:
-        self._url, self._folder = url, folder
+    def __init__(self, folder: Path, seed: str) -> None:
+        self._folder = folder
         self._chance = random.Random(seed)
         self.kills = self.stops = 0
         self._running = [self._start(role) for role in CAST]
 
     def _start(self, role: str) -> tuple[str, ForkServerProcess]:
-        process = forked(accident_actors.play, role, self._url, str(self._folder), str(self._chance.random()))
+        process = forked(accident_actors.play, role, dict(os.environ), str(self._folder), str(self._chance.random()))
         process.start()
         return role, process
 
@@ -66,19 +72,55 @@ class Cast:
             process.join()
 
 
-def test_no_accident_loses_a_row(tmp_path: Path, empty_metastore: Path) -> None:
-    """PROTOCOL 11: whatever was committed is read by everybody, and nothing else is, round after round."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A metastore with our own state in it, the way to copy both, and to let its server die and come back."""
+
+    url: str
+    backup: Callable[[], Backup | DumpedBackup]
+    restart: Callable[[], None] | None = None
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path, empty_metastore: Path) -> Kept:
     database = tmp_path / "metastore.db"
     database.write_bytes(empty_metastore.read_bytes())
-    url, chance = f"sqlite:///{database}", random.Random(SEED)
-    environment = {"COMPACTOR_METASTORE_URL": url, "COMPACTOR_WAREHOUSE": str(tmp_path / "warehouse")}
-    with open_site(configure(flags=dict(SETTINGS), environment=environment)) as site:
+    return Kept(url=f"sqlite:///{database}", backup=lambda: Backup(database))
+
+
+@pytest.fixture
+def postgresql() -> Iterator[Kept]:
+    with servers.postgres() as server:
+        url = server.make("accidents", servers.hive_schema("postgresql", "4.0.0"))
+        init(url).close()
+
+        def restart() -> None:
+            server.end(signal.SIGKILL)
+            server.start()
+
+        yield Kept(url=url, backup=lambda: DumpedBackup(server, "accidents"), restart=restart)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> Kept:
+    kept: Kept = request.getfixturevalue(request.param)
+    return kept
+
+
+def test_no_accident_loses_a_row(tmp_path: Path, database: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 11: whatever was committed is read by everybody, and nothing else is, round after round."""
+    for name in ("COMPACTOR_METASTORE_URL", "COMPACTOR_STATE_URL"):  # the actors read them, too
+        monkeypatch.setenv(name, database.url)
+    monkeypatch.setenv("COMPACTOR_WAREHOUSE", str(tmp_path / "warehouse"))
+    chance = random.Random(SEED)
+    with open_site(configure(flags=dict(SETTINGS), environment=os.environ)) as site:
         (tmp_path / "warehouse").mkdir(exist_ok=True)
         for name in (STEADY, UNSTEADY):
             make_table(site, tmp_path / "warehouse", name)
-        backup, end, rounds, kills, stops = Backup(database), time.monotonic() + SECONDS, 0, 0, 0
+        backup, end = database.backup(), time.monotonic() + SECONDS
+        rounds = kills = stops = restarts = 0
         while time.monotonic() < end or rounds == 0:
-            cast = Cast(url, tmp_path, f"{SEED}-{rounds}")
+            cast = Cast(tmp_path, f"{SEED}-{rounds}")
             try:
                 until = time.monotonic() + min(ROUND, max(5.0, SECONDS))
                 taken = time.monotonic() + chance.random() * (until - time.monotonic())
@@ -86,6 +128,9 @@ def test_no_accident_loses_a_row(tmp_path: Path, empty_metastore: Path) -> None:
                 while time.monotonic() < until:
                     time.sleep(0.5 + 2 * chance.random())
                     cast.suffer()
+                    if database.restart is not None and chance.random() < 0.1:
+                        database.restart()
+                        restarts += 1
                     if not has_copy and time.monotonic() > taken:
                         backup.take()
                         has_copy = True
@@ -94,12 +139,12 @@ def test_no_accident_loses_a_row(tmp_path: Path, empty_metastore: Path) -> None:
             rounds, kills, stops = rounds + 1, kills + cast.kills, stops + cast.stops
             judge(site, tmp_path)
             if has_copy:
-                put_back_for_a_while(site, tmp_path, backup)
+                put_back_for_a_while(site, backup, database.backup())
             assert [path.read_text() for path in tmp_path.glob("differs-*")] == []
             # PROTOCOL 11.2: kills and suspensions are no restore; nobody was alive while the copy was in place
             assert [path.name for path in tmp_path.glob("log-*") if "the database is older" in path.read_text()] == []
         compactions = len(site.metastore.entries.history())
-        print(f"{rounds} rounds, {kills} kills, {stops} stops, {compactions} entries in the history, seed {SEED}")
+        print(f"{rounds} rounds, {kills} kills, {stops} stops, {restarts} restarts, seed {SEED}")
         assert compactions > 0, "".join(path.read_text()[-2000:] for path in tmp_path.glob("log-worker"))
 
 
@@ -154,9 +199,8 @@ def journals(folder: Path) -> tuple[set[int], list[tuple[str, set[int]]]]:
     return certain, doubtful
 
 
-def put_back_for_a_while(site: Site, folder: Path, backup: Backup) -> None:
+def put_back_for_a_while(site: Site, backup: Backup | DumpedBackup, newest: Backup | DumpedBackup) -> None:
     """Puts an older copy back and lets every role run; then the newer database comes back, and nothing is missing."""
-    newest = Backup(folder / "metastore.db")
     newest.take()
     before = rows_of(site, site.metastore.catalog.table("default", STEADY))
     backup.restore()

@@ -41,8 +41,8 @@ def test_the_order_of_passwords(tmp_path: Path) -> None:
     assert password(url=URL.replace("hive@", "hive:x@"), site=site, environment=environment, file=second) == ":x"
     assert password(site=site, environment=environment, file=second) == ":p"
     assert password(site=site, environment={PASSWORD_FILE: str(first)}, file=second) == ":of%2Fthe%3Aenvironment"
-    assert password(site=site, file=second) == ":of%20the%20toml"
-    assert password(site=site) == ":p%C3%A4%20ss%3Aw%2Ford"
+    assert password(site=site, file=second) == ":of the toml"
+    assert password(site=site) == ":p%C3%A4 ss%3Aw%2Ford"
     assert password(site=CLEAR) == ":clear"
     assert password() == ""
 
@@ -80,3 +80,15 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         found(file=tmp_path / "gone")
     with pytest.raises(NotSupported, match=r"jceks://hdfs@nn/hive\.jceks cannot be read here"):
         found(site={"hadoop.security.credential.provider.path": "jceks://hdfs@nn/hive.jceks"})
+
+
+@pytest.mark.parametrize("url", ["postgresql://h[/hive", "postgresql://ann@[::1/hive", "postgresql://ann@h]/hive", "["])
+def test_a_bracket_ends_nothing(url: str) -> None:
+    """Whoever opens it says what is wrong with it."""
+    assert metastore_url(url, password_file=None, site={}, environment={}) == url
+
+
+def test_a_password_with_brackets_is_kept() -> None:
+    url = metastore_url("postgresql://ann@[::1]/hive", password_file=None, site={}, environment={PASSWORD: "a[b]c@/:"})
+    assert url == "postgresql://ann:a%5Bb%5Dc%40%2F%3A@[::1]/hive"
+    assert metastore_url("postgresql://ann:a[b@h/hive", password_file=None, site={}, environment={}) is not None

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from compactor.deployment import configure, memory_of, open_deployment, open_site
-from compactor.errors import BadSetting, DatabaseUnavailable, Refused, UnsafeDirectory
+from compactor.errors import BadSetting, DatabaseUnavailable, Refused, UnnamedPlace, UnsafeDirectory
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL
 from compactor.metastore.store import Metastore
+from compactor.rows.remote_source import open_source
 from compactor.service.mode import Mode, mode_of
+from compactor.settings.file_limits import FileLimits
 from compactor.storage.stores import Stores
 
 URL = {"COMPACTOR_METASTORE_URL": "sqlite:////w/metastore.db"}
@@ -176,6 +178,19 @@ def test_storage_options_come_from_the_file(tmp_path: Path) -> None:
         configure(environment={"COMPACTOR_CONFIG": config, **URL})
 
 
+def test_places_of_the_site_itself_may_get_credentials(tmp_path: Path) -> None:
+    """What its own files name: the warehouse, the memory, Hive's default file system and warehouse."""
+    property = "<configuration><property><name>{}</name><value>{}</value></property></configuration>"
+    (tmp_path / "hive-site.xml").write_text(property.format("fs.defaultFS", "hdfs://ns1"))
+    (tmp_path / "metastore-site.xml").write_text(property.format("metastore.warehouse.dir", "hdfs://nn2:9000/w"))
+    environment = {**URL, "COMPACTOR_WAREHOUSE": "hdfs://nn3:8020/w", "COMPACTOR_HIVE_CONF": str(tmp_path)}
+    found = configure(environment=environment, flags={"compactor.memory": "s3a://marks/m"}).stores
+    assert found.named == ("hdfs://nn2:9000", "hdfs://nn3:8020", "hdfs://ns1", "s3://marks")
+    assert found.admitted("hdfs", "NS1:8020") == {}
+    with pytest.raises(UnnamedPlace):
+        found.admitted("hdfs", "ns2")
+
+
 def test_the_site_limits_its_listings(tmp_path: Path, metastore: Metastore, metastore_url: str) -> None:
     (tmp_path / "t" / "delta_0000001_0000001").mkdir(parents=True)
     (tmp_path / "t" / "delta_0000001_0000001" / "bucket_00000").write_bytes(b"")
@@ -188,3 +203,12 @@ def test_the_site_limits_its_listings(tmp_path: Path, metastore: Metastore, meta
         given = configure(flags={key: allowed}, environment=environment)
         with open_site(given) as site, pytest.raises(UnsafeDirectory, match=key):
             site.storage.listing(f"{tmp_path}/t")
+
+
+def test_the_site_limits_its_files(tmp_path: Path) -> None:
+    flags = {"compactor.file.stripes": "7", "compactor.stripe.bytes": "1GB"}
+    found = configure(flags=flags, environment=URL).stores
+    assert found.files == FileLimits(stripes=7, stripe_bytes=1 << 30)
+    (tmp_path / "f").write_bytes(b"1")
+    with open_source(Stores(found), f"{tmp_path}/f") as source:
+        assert source.limits.stripes == 7

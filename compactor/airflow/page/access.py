@@ -1,65 +1,137 @@
-"""The rights to see and to act, derived from Airflow's rights on the DAGs of the metastore."""
+"""The rights to see and to act, derived from Airflow's rights on the DAGs of the metastore.
+
+A metastore that a person may not see is answered like one that does not exist, and is named nowhere.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
-from fastapi import HTTPException, Request, status
+from fastapi import Depends, HTTPException, Request, status
 
 from compactor.airflow.configuration import dag_id, metastore_names
+from compactor.airflow.hooks import CompactorHook
+from compactor.deployment import Configuration, open_site
+from compactor.service.site import Site
 
 
-def metastore_of(request: Request) -> str:
-    """Returns the metastore in the route.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """A right on one of a metastore's DAGs, in the words of messages and in Airflow's."""
+
+    to: str
+    dag: str
+    method: str
+    entity: Any = None
+
+    def on(self, metastore: str) -> str:
+        """Returns the right in words, with the DAG that it is on."""
+        return f"{self.to} the DAG {dag_id(self.dag, metastore)}"
+
+
+SEE = Right(to="read", dag="compaction_worker", method="GET")
+COMPACT = Right(to="trigger", dag="compact_table", method="POST", entity=DagAccessEntity.RUN)
+ABORT = Right(to="edit", dag="acid_housekeeper", method="PUT")  #: also for transactions of any user
+
+
+def has(right: Right, metastore: str, request: Request, user: Any) -> bool:
+    """Returns true if Airflow's auth manager gives the user this right."""
+    try:
+        requires_access_dag(right.method, right.entity, dag_id(right.dag, metastore))(request, user)
+    except HTTPException as error:
+        if error.status_code != status.HTTP_403_FORBIDDEN:
+            raise
+        return False
+    return True
+
+
+def visible(request: Request, user: GetUserDep) -> tuple[str, ...]:
+    """Returns the metastores that the user may see, in the order configured; there is at least one.
 
     Raises:
-        HTTPException: 404, Airflow's configuration does not name it.
+        HTTPException: 403, there is none.
     """
-    name = str(request.path_params["metastore"])
-    if name not in metastore_names():
-        raise HTTPException(
-            status.HTTP_404_NOT_FOUND,
-            f"There is no metastore {name!r}; [compactor] metastores has {', '.join(metastore_names())}.",
-        )
-    return name
+    seen = tuple(name for name in metastore_names() if has(SEE, name, request, user))
+    if not seen:
+        raise _lacks(f"{SEE.to} the DAG {SEE.dag} of any metastore")
+    return seen
 
 
-def may_see(request: Request, user: GetUserDep) -> None:
-    """Requires the right to see the DAG that compacts this metastore."""
-    requires_access_dag("GET", None, dag_id("compaction_worker", metastore_of(request)))(request, user)
+def may_see(request: Request, user: GetUserDep) -> str:
+    """Returns the metastore in the route, which the user may see.
+
+    Raises:
+        HTTPException: 403, the right is missing or there is no such metastore; only somebody who may see all of them is told
+            which (404).
+    """
+    name, names = str(request.path_params["metastore"]), metastore_names()
+    if name in names and has(SEE, name, request, user):
+        return name
+    if name in names or not all(has(SEE, other, request, user) for other in names):
+        raise _lacks(SEE.on(name))
+    raise HTTPException(
+        status.HTTP_404_NOT_FOUND,
+        f"There is no metastore {name!r}; [compactor] metastores has {', '.join(names)}.",
+    )
 
 
-def may_see_any(request: Request, user: GetUserDep) -> None:
-    """Requires the right to see any metastore's DAG, for content that is the same for all metastores."""
-    refused: HTTPException | None = None
-    for name in metastore_names():
-        try:
-            requires_access_dag("GET", None, dag_id("compaction_worker", name))(request, user)
-        except HTTPException as error:
-            refused = error
-        else:
-            return
-    raise refused or HTTPException(status.HTTP_403_FORBIDDEN)
+Metastore = Annotated[str, Depends(may_see)]
 
 
-def may_compact(request: Request, user: GetUserDep) -> None:
-    """Requires the right to trigger ``compact_table``."""
-    requires_access_dag("POST", DagAccessEntity.RUN, dag_id("compact_table", metastore_of(request)))(request, user)
+def requires(right: Right) -> Callable[..., None]:
+    """Returns the check that the user has ``right`` in the metastore of the route, and may see it."""
+
+    def check(metastore: Metastore, request: Request, user: GetUserDep) -> None:
+        if not has(right, metastore, request, user):
+            raise _lacks(right.on(metastore))
+
+    return check
 
 
-def may_abort(request: Request, user: GetUserDep) -> None:
-    """Requires the right to change ``acid_housekeeper``, which also aborts transactions of any user."""
-    requires_access_dag("PUT", None, dag_id("acid_housekeeper", metastore_of(request)))(request, user)
+def _lacks(right: str) -> HTTPException:
+    return HTTPException(
+        status.HTTP_403_FORBIDDEN,
+        f"Your role in Airflow does not allow this. It lacks the right to {right}; ask your Airflow administrator for it.",
+    )
 
 
-def rights(request: Request, user: GetUserDep) -> dict[str, bool]:
-    """Returns the user's rights, so that the page offers nothing else; each action checks them again."""
-    found = {}
-    for what, check in (("compact", may_compact), ("abort", may_abort)):
-        try:
-            check(request, user)
-        except HTTPException:
-            found[what] = False
-        else:
-            found[what] = True
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """The metastore that a request is about, as configured now, and who makes the request."""
+
+    metastore: str
+    request: Request
+    user: Any
+    configuration: Configuration
+
+    @property
+    def name(self) -> str:
+        return str(self.user.get_name())
+
+    def site(self) -> AbstractContextManager[Site]:
+        """Opens the metastore."""
+        return open_site(self.configuration)
+
+    def rights(self) -> dict[str, bool]:
+        """Returns the user's rights, so that the page offers nothing else; each action checks them again."""
+        return {
+            what: has(right, self.metastore, self.request, self.user)
+            for what, right in (("compact", COMPACT), ("abort", ABORT))
+        }
+
+    def metastores(self) -> tuple[str, ...]:
+        """Returns the metastores that the user may choose among."""
+        return visible(self.request, self.user)
+
+
+def _asker(metastore: Metastore, request: Request, user: GetUserDep) -> Asker:
+    configuration = CompactorHook(metastore).configuration()
+    return Asker(metastore=metastore, request=request, user=user, configuration=configuration)
+
+
+By = Annotated[Asker, Depends(_asker)]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response, status
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 
-from compactor.airflow.configuration import metastore_names
 from compactor.airflow.page import actions, queries
-from compactor.airflow.page.access import may_see, may_see_any
+from compactor.airflow.page.access import may_see, visible
+from compactor.airflow.page.readers import Overloaded
 from compactor.errors import BadSetting, CompactorError, DatabaseUnavailable, NotFound, Refused
 
 log = logging.getLogger(__name__)
@@ -36,20 +37,19 @@ _STATUS: tuple[tuple[type[CompactorError], int], ...] = (
 )
 _SENTENCES = {
     status.HTTP_401_UNAUTHORIZED: "You are not logged in to Airflow, or your login has ended. Log in and try again.",
-    status.HTTP_403_FORBIDDEN: "Your role in Airflow does not allow this. Ask your Airflow administrator for the right "
-    "to trigger the DAG compact_table.",
+    status.HTTP_403_FORBIDDEN: "Airflow does not accept your login. Log in and try again.",
 }
 
 pages = APIRouter()
 
 
-@pages.get("/", dependencies=[Depends(may_see_any)])
-def first() -> RedirectResponse:
-    """Redirects to the tables of the first metastore."""
-    return RedirectResponse(f"{metastore_names()[0]}/{VIEWS[0]}")
+@pages.get("/")
+def first(seen: Annotated[tuple[str, ...], Depends(visible)]) -> RedirectResponse:
+    """Redirects to the tables of the first metastore that the user may see."""
+    return RedirectResponse(f"{seen[0]}/{VIEWS[0]}")
 
 
-@pages.get("/.static/{name}", dependencies=[Depends(may_see_any)])
+@pages.get("/.static/{name}", dependencies=[Depends(visible)])
 def static(name: str) -> FileResponse:
     """Serves one of our files; no metastore's name begins with a dot."""
     path = STATIC / name
@@ -73,6 +73,7 @@ def build() -> FastAPI:
     app.include_router(actions.router, prefix="/{metastore}/api")
     app.include_router(pages)
     app.add_exception_handler(CompactorError, _refused)
+    app.add_exception_handler(Overloaded, _overloaded)
     app.add_exception_handler(HTTPException, _not_allowed)
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(Exception, _broken)
@@ -90,6 +91,12 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
 def _refused(request: Request, error: Exception) -> JSONResponse:
     code = next((code for kind, code in _STATUS if isinstance(error, kind)), status.HTTP_409_CONFLICT)
     return JSONResponse({"detail": str(error)}, code)
+
+
+def _overloaded(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Overloaded)
+    headers = {"Retry-After": str(error.retry_after)}
+    return JSONResponse(error.to_json(), status.HTTP_503_SERVICE_UNAVAILABLE, headers=headers)
 
 
 def _not_allowed(request: Request, error: Exception) -> JSONResponse:

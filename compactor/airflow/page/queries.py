@@ -1,15 +1,17 @@
-"""The queries of the page. They write nothing, and only ``explain`` lists a table's directory."""
+"""The queries of the page. They write nothing, and only ``explain`` lists a table's directory.
+
+All run on threads of ours (``on_readers``), and numbers are within what databases can hold.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from airflow.api_fastapi.core_api.security import GetUserDep
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query
 
-from compactor.airflow.configuration import dag_id, metastore_names
-from compactor.airflow.hooks import CompactorHook
-from compactor.airflow.page.access import may_see, metastore_of, rights
+from compactor.airflow.configuration import dag_id
+from compactor.airflow.page.access import By, may_see
+from compactor.airflow.page.readers import PageWork, on_readers
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
 from compactor.compaction.states import State
@@ -23,26 +25,28 @@ from compactor.service.requests.request import parse_table
 from compactor.service.roles.blockers import blocking_transactions
 from compactor.service.roles.initiator import consider_now
 from compactor.settings.catalogue import CATALOGUE
-from compactor.settings.setting import Scope
+from compactor.settings.setting import LARGEST, Scope
 
 _DAGS = ("compaction_initiator", "compaction_worker", "compaction_cleaner", "acid_housekeeper", "compact_table")
 _RUNS = 300  #: points of a plot
 
 router = APIRouter(dependencies=[Depends(may_see)])
-Metastore = Annotated[str, Depends(metastore_of)]
 Find = Annotated[str, Query(max_length=1000)]
+Name = Annotated[str, Query(max_length=400)]
+Choice = Annotated[str, Query(max_length=100)]
 Limit = Annotated[int, Query(ge=1, le=200)]
-Offset = Annotated[int, Query(ge=0)]
+Offset = Annotated[int, Query(ge=0, le=LARGEST)]
 
 
 @router.get("/overview")
-def read_overview(metastore: Metastore, request: Request, user: GetUserDep) -> dict[str, Any]:
+@on_readers(PageWork.OVERVIEW)
+def read_overview(by: By) -> dict[str, Any]:
     """Returns the data shown above every view."""
-    with CompactorHook(metastore).get_conn() as site:
+    with by.site() as site:
         state = site.state
         return {
-            "metastore": metastore,
-            "metastores": list(metastore_names()),
+            "metastore": by.metastore,
+            "metastores": list(by.metastores()),
             "mode": mode_of(site.settings).name.lower(),
             "mode_source": site.settings.source("compactor.mode"),
             "remembers": state is not None,
@@ -51,34 +55,36 @@ def read_overview(metastore: Metastore, request: Request, user: GetUserDep) -> d
             "looked_at": None if state is None else state.conditions.newest(site.name),
             "now": site.metastore.now_ms(),
             "queue": {found.label: n for found, n in site.metastore.compaction_lists.states().items()},
-            "dags": {name: dag_id(name, metastore) for name in _DAGS},
-            "user": user.get_name(),
-            "rights": rights(request, user),
+            "dags": {name: dag_id(name, by.metastore) for name in _DAGS},
+            "user": by.name,
+            "rights": by.rights(),
         }
 
 
 @router.get("/tables")
+@on_readers(PageWork.LIST)
 def read_tables(
-    metastore: Metastore,
+    by: By,
     find: Find = "",
-    outcome: str = "",
-    order: str = "health",
+    outcome: Choice = "",
+    order: Choice = "health",
     descending: bool = False,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> dict[str, Any]:
     """Returns tables and partitions as the initiator last saw them."""
-    with CompactorHook(metastore).get_conn() as site:
+    with by.site() as site:
         return overview.tables_page(
             site, find=find, outcome=outcome, order=order, descending=descending, limit=limit, offset=offset
         ).to_json()
 
 
 @router.get("/explain")
-def explain(metastore: Metastore, table: str, partition: str | None = None) -> dict[str, Any]:
+@on_readers(PageWork.LOOK)
+def explain(by: By, table: Name, partition: Annotated[str | None, Query(max_length=767)] = None) -> dict[str, Any]:
     """Returns what would happen to one table or partition now; lists its directory."""
     database, name = parse_table(table)
-    with CompactorHook(metastore).get_conn() as site:
+    with by.site() as site:
         considered = consider_now(site, Entity(database=database, table=name, partition=partition))
     decision = considered.decision
     condition = None if decision is None else Condition.of(decision.numbers)
@@ -86,44 +92,45 @@ def explain(metastore: Metastore, table: str, partition: str | None = None) -> d
 
 
 @router.get("/queue")
-def read_queue(
-    metastore: Metastore, find: Find = "", state: str = "", limit: Limit = 50, offset: Offset = 0
-) -> dict[str, Any]:
+@on_readers(PageWork.LIST)
+def read_queue(by: By, find: Find = "", state: Choice = "", limit: Limit = 50, offset: Offset = 0) -> dict[str, Any]:
     """Returns the queue, oldest first."""
     wanted = _state(state)
-    with CompactorHook(metastore).get_conn() as site:
+    with by.site() as site:
         return overview.queue_page(site, find=find, state=wanted, limit=limit, offset=offset).to_json()
 
 
 @router.get("/blocked")
-def read_blocked(metastore: Metastore) -> dict[str, Any]:
+@on_readers(PageWork.LIST)
+def read_blocked(by: By) -> dict[str, Any]:
     """Returns the transactions that block the cleaner, and what they block."""
-    with CompactorHook(metastore).get_conn() as site:
+    with by.site() as site:
         return {"rows": [holder.to_json() for holder in blocking_transactions(site)]}
 
 
 @router.get("/history")
-def read_history(
-    metastore: Metastore, find: Find = "", state: str = "", limit: Limit = 50, offset: Offset = 0
-) -> dict[str, Any]:
+@on_readers(PageWork.LIST)
+def read_history(by: By, find: Find = "", state: Choice = "", limit: Limit = 50, offset: Offset = 0) -> dict[str, Any]:
     """Returns the ended compactions, newest first."""
     wanted = _state(state)
     states = None if wanted is None else (wanted,)
-    with CompactorHook(metastore).get_conn() as site:
+    with by.site() as site:
         return overview.history_page(site, find=find, states=states, limit=limit, offset=offset).to_json()
 
 
 @router.get("/runs")
-def read_runs(metastore: Metastore) -> dict[str, Any]:
+@on_readers(PageWork.LIST)
+def read_runs(by: By) -> dict[str, Any]:
     """Returns the figures of our newest runs, for plots."""
-    with CompactorHook(metastore).get_conn() as site:
+    with by.site() as site:
         return {"rows": list(overview.newest_runs(site, _RUNS))}
 
 
 @router.get("/settings")
-def read_settings(metastore: Metastore, table: str = "") -> dict[str, Any]:
+@on_readers(PageWork.LIST)
+def read_settings(by: By, table: Name = "") -> dict[str, Any]:
     """Returns every setting with its value and source, for one table if given, else for the metastore."""
-    with CompactorHook(metastore).get_conn() as site:
+    with by.site() as site:
         settings, kept = site.settings, []
         if table.strip():
             found = site.metastore.catalog.table(*parse_table(table))

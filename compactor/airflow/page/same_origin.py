@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import HTTPException, Request, status
 
 HEADER = "X-Compactor"  #: no form can send it, nor a script of another origin without permission
+JSON = "application/json"
 
 
 def from_our_page(request: Request) -> None:
@@ -19,4 +20,18 @@ def from_our_page(request: Request) -> None:
             status.HTTP_403_FORBIDDEN,
             f"This request did not come from the page itself (wanted: header {HEADER} and the same origin); nothing was "
             "done.",
+        )
+
+
+def must_be_json(request: Request) -> None:
+    """Checks that the request says its body is JSON; parameters such as a charset do not matter.
+
+    Raises:
+        HTTPException: 415, it says something else, or nothing.
+    """
+    found = request.headers.get("content-type", "")
+    if found.partition(";")[0].strip().lower() != JSON:
+        raise HTTPException(
+            status.HTTP_415_UNSUPPORTED_MEDIA_TYPE,
+            f"The content type of this request is {found!r} (wanted: {JSON}); nothing was done.",
         )

@@ -62,6 +62,17 @@ class Cleaning:
             ready = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.READY_FOR_CLEANING.value, KNOWN_QUEUED)
             return list(self._table.rows.readable_queued(conn.execute(ready.order_by(CQ.CQ_ID)).mappings()))
 
+    def must_be_ready(self, entry: Entry) -> None:
+        """Checks that the entry is still in the queue, ready for cleaning.
+
+        Raises:
+            LostClaim: it is not: another cleaner has ended it.
+        """
+        waits = select(CQ.CQ_ID).where(CQ.CQ_ID == entry.id, CQ.CQ_STATE == State.READY_FOR_CLEANING.value)
+        with self._table.database.read() as conn:
+            if conn.execute(waits).first() is None:
+                raise LostClaim(f"compaction {entry.id} is no longer ready for cleaning; somebody else has ended it")
+
     @retried
     def mark_cleaner_start(self, entry: Entry) -> None:
         """Records that a cleaner looks at the entry now.

@@ -108,6 +108,7 @@ class Commits:
                 "CQ_WORKER_ID": None,
                 "CQ_NEXT_TXN_ID": newest,
                 "CQ_COMMIT_TIME": now_ms(conn),
+                "CQ_ERROR_MESSAGE": None,  # workers that it has lost
             }
             for number in held:
                 states.check(number, rows[number].state, State.READY_FOR_CLEANING)

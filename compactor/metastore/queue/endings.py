@@ -3,7 +3,8 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from sqlalchemy import (
     Connection,
@@ -105,29 +106,20 @@ class Endings:
             return True
 
     @retried
-    def requeue(self, entry_id: int, worker_id: str) -> bool:
+    def requeue(self, entry_id: int, worker_id: str, error: str | None = None) -> bool:
         """Gives a lost worker's entry back (w -> i); returns false if the entry is no longer that worker's.
 
         An entry that ``abort_running`` marked ends instead.
 
+        Args:
+            error: the entry's new error message; without one it keeps its own.
+
         Raises:
             Refused: its transaction is still open; it must be aborted first (PROTOCOL 6).
         """
-        with self._table.changing() as conn:
-            seen = self._table.seen(conn, entry_id)
-            recorded = None if seen is None else seen.txn_id
-            # Locked before the queue row (PROTOCOL 9).
-            row = None if recorded is None else txn_rows.locked_row(conn, self._table.dialect, recorded)
-            entry = self._table.locked(conn, entry_id)
-            if entry is None or entry.state is not State.WORKING or entry.worker_id != worker_id:
+        with self._taken_back(entry_id, worker_id) as (conn, entry):
+            if entry is None:
                 return False
-            if entry.txn_id is not None and entry.txn_id != recorded:
-                raise Refused(f"compaction {entry_id} began transaction {entry.txn_id} meanwhile; its worker is alive")
-            if entry.txn_id is not None and row is not None and row.state != txn_rows.ABORTED:
-                raise Refused(
-                    f"compaction {entry_id}: its transaction {entry.txn_id} is not aborted; abort it and hide the "
-                    "directories it named before the request is queued again"
-                )
             if is_being_aborted(entry):
                 self._table.end(conn, entry, State.ABORTED, ABORT_MESSAGE)
                 return True
@@ -139,9 +131,41 @@ class Endings:
                 "CQ_TXN_ID": None,
                 "CQ_HIGHEST_WRITE_ID": None,
                 "CQ_HADOOP_JOB_ID": None,
+                **({} if error is None else {"CQ_ERROR_MESSAGE": error}),
             }
             self._table.change(conn, entry, values)
             return True
+
+    @retried
+    def fail_lost(self, entry_id: int, worker_id: str, error: str) -> bool:
+        """Ends a lost worker's entry as failed; the rest is as in ``requeue``."""
+        with self._taken_back(entry_id, worker_id) as (conn, entry):
+            if entry is None:
+                return False
+            states.check(entry_id, entry.state, State.FAILED)
+            self._table.end(conn, entry, *_unless_aborted(entry, State.FAILED, error))
+            return True
+
+    @contextmanager
+    def _taken_back(self, entry_id: int, worker_id: str) -> Iterator[tuple[Connection, Entry | None]]:
+        """Yields the locked entry of a lost worker whose transaction is aborted; None if it is no longer that worker's."""
+        with self._table.changing() as conn:
+            seen = self._table.seen(conn, entry_id)
+            recorded = None if seen is None else seen.txn_id
+            # Locked before the queue row (PROTOCOL 9).
+            row = None if recorded is None else txn_rows.locked_row(conn, self._table.dialect, recorded)
+            entry = self._table.locked(conn, entry_id)
+            if entry is None or entry.state is not State.WORKING or entry.worker_id != worker_id:
+                yield conn, None
+                return
+            if entry.txn_id is not None and entry.txn_id != recorded:
+                raise Refused(f"compaction {entry_id} began transaction {entry.txn_id} meanwhile; its worker is alive")
+            if entry.txn_id is not None and row is not None and row.state != txn_rows.ABORTED:
+                raise Refused(
+                    f"compaction {entry_id}: its transaction {entry.txn_id} is not aborted; abort it and hide the "
+                    "directories it named before the request is queued again"
+                )
+            yield conn, entry
 
     @retried
     def finish(self, entry: Entry, state: State, error: str | None = None) -> None:
@@ -154,9 +178,7 @@ class Endings:
         states.check(entry.id, entry.state, state)
         with self._table.changing() as conn:
             current = self._table.locked(conn, entry.id)
-            if current is not None and is_being_aborted(current):
-                state, error = State.ABORTED, ABORT_MESSAGE
-            self._table.end(conn, entry, state, error)
+            self._table.end(conn, entry, *_unless_aborted(current, state, error))
 
     def _transactions_of(self, conn: Connection, entry: Entry) -> Sequence[TxnId]:
         """Returns the transaction that a worker of ours recorded, or else those it has opened and not yet recorded."""
@@ -169,6 +191,13 @@ class Endings:
 def is_being_aborted(entry: Entry) -> bool:
     """Returns true if ``abort_running`` stopped its worker, and some of its output may still be in storage."""
     return entry.state is State.WORKING and entry.error == ABORT_MESSAGE
+
+
+def _unless_aborted(entry: Entry | None, state: State, error: str | None) -> tuple[State, str | None]:
+    """Returns the state and error with which a locked entry ends: those of an abort if ``abort_running`` marked it."""
+    if entry is not None and is_being_aborted(entry):
+        return State.ABORTED, ABORT_MESSAGE
+    return state, error
 
 
 def _must_be_stoppable(entry: Entry) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,7 +28,7 @@ from compactor.orc.codecs.library_writer import COMPRESSIONS
 from compactor.orc.codecs.stripe_view import StripeView, batch_rows, joint_file
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import Types
+from compactor.orc.format.types import Types, cached_with_types
 from compactor.orc.io.source import Source
 
 name = "arrow"
@@ -43,7 +42,7 @@ def schema(types: Types) -> pa.Schema:
     return _schema(types, tuple(range(len(types[0].children))))
 
 
-@lru_cache(maxsize=256)
+@cached_with_types
 def _schema(types: Types, places: tuple[int, ...]) -> pa.Schema:
     names, children = column_names(types), types[0].children
     return pa.schema([pa.field(names[place], arrow_type(types, children[place])) for place in places])
@@ -70,8 +69,8 @@ def read_batches(
         wanted = _schema(tail.types, tuple(places))
     if not any(tail.stripes[number].rows for number in chosen):
         return
-    view = StripeView(source, tail, chosen, columns)
-    size = rows or batch_rows(tail, chosen, columns)
+    view = StripeView(source, tail, chosen, columns, rows or batch_rows(tail, chosen, columns))
+    size = view.rows_at_once
     names = [f"f{place}" for place in places]
     is_small = sum(tail.stripes[number].rows for number in chosen) <= size and view.size <= SMALL_FILE
     try:
@@ -92,7 +91,7 @@ def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
     """Returns all rows of small stripes of several files, decoded together; see ``stripe_view.joint_file``.
 
     Raises:
-        Unfit, BadFile: as ``read_batches`` does, but without naming the right file.
+        Unfit, BadFile: as ``read_batches`` does, but without naming the right file; also because they are not small.
     """
     tail = stripes[0][1]
     try:

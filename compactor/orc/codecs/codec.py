@@ -24,6 +24,8 @@ from compactor.orc.io.source import Source
 KEYS = (0, 1, 2, 3, 4)  #: positions of the key columns in an ACID file's root struct
 STRIPE_BYTES = 64 * 1024 * 1024
 MEMORY_BLOCK = 64 * 1024
+STREAMS = 3  #: of a column, at most: nulls, and two of values
+MOST_BUFFERS = 1 << 30  #: bytes of the blocks that the library holds, one for each stream
 
 
 class Unfit(Exception):
@@ -100,9 +102,12 @@ def relabelled_batch(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch
 
 def encoder_block_size(like: Tail) -> int:
     """Returns the compression block size to encode with, in bytes: the ORC C++ library accepts only multiples of its
-    memory block. It may differ from that of ``like``; a file with several records the largest (PROTOCOL 2.2)."""
+    memory block. It may differ from that of ``like``; a file with several records the largest (PROTOCOL 2.2). Those of very
+    wide files are shorter, since the library holds one for each stream.
+    """
     blocks = -(-like.compression_block_size // MEMORY_BLOCK)
-    return MEMORY_BLOCK * min(max(1, blocks), 64)
+    affordable = MOST_BUFFERS // (MEMORY_BLOCK * STREAMS * len(like.types))
+    return MEMORY_BLOCK * max(1, min(blocks, affordable, 64))
 
 
 @contextmanager
@@ -115,7 +120,13 @@ def naming_the_file(tail: Tail) -> Iterator[None]:
 
 
 def decoding_failed(tail: Tail, error: Exception) -> CompactorError:
-    """Returns the error that explains a decoder's failure to people."""
+    """Returns the error that explains a decoder's failure to people.
+
+    Raises:
+        MemoryError: there is not enough memory, which is no fault of the file.
+    """
+    if isinstance(error, MemoryError) or "bad_alloc" in str(error):
+        raise MemoryError(f"file {tail.name}: {error}") from error
     if isinstance(error, UnicodeDecodeError):
         return NotLossless(f"file {tail.name}: a text is not UTF-8 ({error}); its rows cannot be re-encoded")
     return BadFile(f"file {tail.name}: its rows cannot be decoded ({error}); restore it or move it away")

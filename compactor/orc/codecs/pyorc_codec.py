@@ -25,7 +25,7 @@ from compactor.orc.codecs.codec import STRIPE_BYTES, column_names, decoding_fail
 from compactor.orc.codecs.stripe_view import StripeView, batch_rows
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text
-from compactor.orc.format.length_checks import total_length
+from compactor.orc.format.length_checks import exact_lengths
 from compactor.orc.format.plain_streams import plain_streams
 from compactor.orc.format.stripe_footer import LENGTH, read_stripe_footer
 from compactor.orc.format.tail import Tail
@@ -123,7 +123,8 @@ def read_batches(
         [pa.field(column_names(tail.types)[place], kind) for place, kind in zip(places, kinds, strict=True)]
     )
     size = max(16, (rows or batch_rows(tail, chosen, columns)) // (1 if rows else 8))
-    view = StripeView(source, tail, chosen, columns)
+    view = StripeView(source, tail, chosen, columns, 8 * size)
+    size = max(1, view.rows_at_once // 8)
     try:
         reader = pyorc.Reader(view, batch_size=min(size, 1024), column_indices=list(places), converters=_CONVERTERS)
         order = sorted(range(len(children)), key=lambda place: children[place])
@@ -147,6 +148,8 @@ def read_batches(
 def _array(values: list[Any], kind: ArrowType, tail: Tail) -> Array:
     try:
         return pa.array(values, kind)
+    except MemoryError:
+        raise
     except (pa.ArrowException, TypeError) as error:
         raise NotLossless(
             f"file {tail.name}: a value of {kind} cannot be represented ({error}); its rows cannot be re-encoded"
@@ -184,7 +187,7 @@ def _entries(source: Source, tail: Tail, stripes: Sequence[int], columns: Sequen
     )
     footers = {number: read_stripe_footer(source, tail, number) for number in stripes} if maps else {}
     return sum(
-        total_length(stream, footer)
+        exact_lengths(stream, footer).total
         for number, footer in footers.items()
         for stream in plain_streams(source, tail, number, footer, maps, kinds=frozenset({LENGTH}))
     )

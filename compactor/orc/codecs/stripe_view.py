@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import accumulate
 
 from compactor.errors import BadFile, NotLossless
+from compactor.orc.codecs.codec import MOST_BUFFERS, Unfit
+from compactor.orc.codecs.row_widths import MOST_BYTES, MOST_ROW_BYTES, RowWidths
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text
@@ -17,7 +18,7 @@ from compactor.orc.format.plain_streams import KEPT_BYTES, PlainPart, PlainStrea
 from compactor.orc.format.stripe_footer import DATA_STREAMS, LENGTH, read_stripe_footer
 from compactor.orc.format.tail import MAGIC, Stripe, Tail
 from compactor.orc.format.tail_writer import tail_bytes
-from compactor.orc.format.types import TypeKind, Types, subtree
+from compactor.orc.format.types import TypeKind, Types, cached_with_types, subtree
 from compactor.orc.io.readable import Readable
 from compactor.orc.io.source import Source
 
@@ -29,19 +30,28 @@ class StripeView(Readable):
     """A file of some ``stripes`` of another one, uncompressed, without indexes and with only the streams of ``columns``
     (positions in the root struct, None for all), which are decompressed as they are read.
 
-    Other columns get a kind that every decoder knows, since they will not be read.
+    Other columns get a kind that every decoder knows, since they will not be read. ``rows_at_once`` is the most rows, up
+    to ``rows``, that a batch may have whatever the file's statistics say.
 
     Raises:
         NotLossless: the file has encrypted columns.
         BadFile: a stripe has wrong data that a decoder would trust, or a stream cannot be decompressed.
     """
 
-    def __init__(self, source: Source, tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        tail: Tail,
+        stripes: Sequence[int],
+        columns: Collection[int] | None,
+        rows: int = BATCH_ROWS,
+    ) -> None:
         if tail.encrypted:
             raise NotLossless(f"file {tail.name}: it has encrypted columns, which cannot be decoded; exclude the table")
         if tail.types[0].kind is not TypeKind.STRUCT:
             raise BadFile(f"file {tail.name}: its root is {schema_text(tail.types)}, that of Hive's files is a struct")
-        self._parts = _plain_file(source, tail, stripes, None if columns is None else tuple(columns))
+        wanted = None if columns is None else tuple(columns)
+        self._parts, self.rows_at_once = _plain_file(source, tail, stripes, wanted, rows)
         self._starts = [0, *accumulate(part.length for part in self._parts)]
         super().__init__(self._starts[-1])
 
@@ -86,22 +96,29 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
 
     Raises:
         BadFile: a stripe has wrong data that a decoder would trust.
+        Unfit: a decoder would take much memory for them at once.
     """
     tails = [tail for _, tail, _ in stripes]
     wanted = DATA_STREAMS if tails[0].compression is Compression.ZSTD else frozenset({LENGTH})
     parts, place, listed = [MAGIC], len(MAGIC), []
+    block = max(tail.compression_block_size for tail in tails)
+    taken = 0
     for source, tail, number in stripes:
         footer = read_stripe_footer(source, tail, number)
         read = plain_streams(source, tail, number, footer, range(len(tail.types)), kinds=wanted)
-        check_lengths(read, footer, tail, number)
+        lengths = check_lengths(read, footer, tail, number)
+        widths = RowWidths(types=tail.types, footer=footer, streams=read, lengths=lengths)
         stripe = tail.stripes[number]
+        taken += widths.bytes_of(tail.types[0].children, stripe.rows)
+        if taken > MOST_BYTES or len(footer.streams) * block > MOST_BUFFERS:
+            raise Unfit(f"{tail.name}: its rows take {taken} bytes, its {len(footer.streams)} streams {block} each")
         parts.append(source.read(stripe.offset, stripe.length))
         listed.append(stripe._replace(offset=place))
         place += stripe.length
     end = replace(
         tails[0],
         types=_view_types(tails[0].types, None),
-        compression_block_size=max(tail.compression_block_size for tail in tails),
+        compression_block_size=block,
         stripes=tuple(listed),
         stripe_statistics=None,
         user_metadata={},
@@ -111,14 +128,26 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
     return b"".join((*parts, tail_bytes(end)))
 
 
-def _plain_file(source: Source, tail: Tail, stripes: Sequence[int], columns: tuple[int, ...] | None) -> list[PlainPart]:
+def _plain_file(
+    source: Source, tail: Tail, stripes: Sequence[int], columns: tuple[int, ...] | None, at_once: int
+) -> tuple[list[PlainPart], int]:
+    """Returns the parts of the file, and the number of rows, at most ``at_once``, of a batch that bounds its memory."""
     read = _column_ids(tail.types, columns) | {0}
+    outer = [column for column in tail.types[0].children if column in read]
     parts, place, room = [_part(MAGIC)], len(MAGIC), KEPT_BYTES
     listed = []
     for number in stripes:
         footer = read_stripe_footer(source, tail, number)
         streams = plain_streams(source, tail, number, footer, read, room=room)
-        check_lengths(streams, footer, tail, number)
+        lengths = check_lengths(streams, footer, tail, number)
+        widths = RowWidths(types=tail.types, footer=footer, streams=streams, lengths=lengths)
+        row = widths.bytes_of(outer, 1)
+        if row > MOST_ROW_BYTES:
+            raise BadFile(
+                f"file {tail.name}, stripe {number}: one of its rows takes {row} bytes, at most {MOST_ROW_BYTES} can be "
+                "decoded; find out who wrote it, and move it away"
+            )
+        at_once = widths.rows_within(outer, at_once)
         found = [part for stream in streams for part in stream.parts]
         room -= sum(part.kept for part in found)
         end, size = _footer(streams, footer), sum(stream.length for stream in streams)
@@ -144,7 +173,7 @@ def _plain_file(source: Source, tail: Tail, stripes: Sequence[int], columns: tup
         rows=sum(stripe.rows for stripe in listed),
         content_length=place,
     )
-    return [*parts, _part(tail_bytes(whole))]
+    return [*parts, _part(tail_bytes(whole))], at_once
 
 
 def _part(data: bytes) -> PlainPart:
@@ -161,7 +190,7 @@ def _footer(streams: Sequence[PlainStream], footer: messages.Message) -> bytes:
     return bytes(made.SerializeToString())
 
 
-@lru_cache(maxsize=256)
+@cached_with_types
 def _column_ids(types: Types, columns: tuple[int, ...] | None) -> frozenset[int]:
     """Returns the ids of ``columns`` (positions in the root struct, None for all) and of all columns below them."""
     return frozenset(
@@ -172,7 +201,7 @@ def _column_ids(types: Types, columns: tuple[int, ...] | None) -> frozenset[int]
     )
 
 
-@lru_cache(maxsize=256)
+@cached_with_types
 def _view_types(types: Types, columns: tuple[int, ...] | None) -> Types:
     unread: set[int] = set()
     for place, column in enumerate(types[0].children):

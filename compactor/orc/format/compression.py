@@ -11,6 +11,7 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from compactor.errors import BadFile, NotSupported
+from compactor.settings.file_limits import FOOTER_BYTES, UNLIMITED, FileLimits, beyond
 
 
 class Compression(enum.IntEnum):
@@ -39,21 +40,35 @@ LEVELS = (1, 2, 3)
 SMALL = LEVELS[-1]
 
 
-def decompress(data: bytes, compression: Compression, block_size: int, name: str, *, part: str = "tail") -> bytes:
+def decompress(
+    data: bytes,
+    compression: Compression,
+    block_size: int,
+    name: str,
+    *,
+    part: str = "tail",
+    limits: FileLimits = UNLIMITED,
+) -> bytes:
     """Returns the plain bytes of a sequence of chunks; ``name`` is the file and ``part`` its part, for the error.
 
     Raises:
         NotSupported: the codec is LZO or Brotli.
-        BadFile: a chunk is cut off, holds more than ``block_size`` bytes, or the codec rejects it.
+        BadFile: a chunk is cut off, holds more than ``block_size`` bytes, or the codec rejects it; or there are more bytes
+            than ``limits`` let a footer have.
     """
     if compression is Compression.NONE:
         return data
-    parts, place = [], 0
+    parts, place, total = [], 0, 0
     while place < len(data):
         size, is_plain = chunk_header(data[place : place + 3], len(data) - place, name, part)
         place += 3
         chunk = data[place : place + size]
-        parts.append(chunk if is_plain else decompress_chunk(chunk, compression, block_size, name, part))
+        plain = chunk if is_plain else decompress_chunk(chunk, compression, block_size, name, part)
+        total += len(plain)
+        if total > limits.footer_bytes:
+            raise beyond(name, f"its {part} has {total} bytes or more", limits.footer_bytes, FOOTER_BYTES)
+        if plain:
+            parts.append(plain)
         place += size
     return b"".join(parts)
 

@@ -8,8 +8,9 @@ the largest values that its width allows, which is quick and mostly sufficient, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,25 +20,42 @@ from compactor.orc.format.plain_streams import PlainStream
 from compactor.orc.format.stripe_footer import DATA, DICTIONARY, DICTIONARY_DATA, DICTIONARY_V2, DIRECT, LENGTH
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import TypeKind
+from compactor.orc.format.varint import LongNumber, read_varint
 
 MAX_LENGTH = 2**31 - 1  #: of one value, in bytes or elements
 #: Elements of lists and maps in a stripe: many more than a stripe of 2 GB of any writer could hold.
 MAX_ELEMENTS = 1 << 28
+MAX_ENTRIES = 1 << 26  #: of a dictionary; decoders take some bytes for each at once
 #: How far a quick sum may exceed what is possible; a decoder then allocates at most that much.
 SLACK, SLACK_BYTES = 4, 1 << 26
 _WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)  #: bits of a value, by the five-bit code for the width
+
+
+_Run: TypeAlias = tuple[int, int, int]  #: number of lengths, their sum and the longest
 
 
 class _Cut(Exception):
     """A run extends beyond the end of its stream, or has a number that cannot be a length."""
 
 
-def check_lengths(streams: Sequence[PlainStream], footer: messages.Message, tail: Tail, stripe_index: int) -> None:
-    """Checks that every length stream among ``streams`` of a stripe has valid lengths with a possible sum.
+class Lengths(NamedTuple):
+    """The number of lengths in a stream, and the most that they add up to and that any of them is."""
+
+    number: int
+    total: int
+    longest: int
+
+
+def check_lengths(
+    streams: Sequence[PlainStream], footer: messages.Message, tail: Tail, stripe_index: int
+) -> Mapping[int, Lengths]:
+    """Checks that every length stream among ``streams`` of a stripe has valid lengths with a possible sum, and returns what
+    is known of them by column.
 
     Raises:
         BadFile: some stream does not.
     """
+    found: dict[int, Lengths] = {}
     sizes = {(stream.kind, stream.column): stream.length for stream in streams}
     for stream in streams:
         if stream.kind != LENGTH:
@@ -48,44 +66,56 @@ def check_lengths(streams: Sequence[PlainStream], footer: messages.Message, tail
         if tail.types[column].kind not in (TypeKind.LIST, TypeKind.MAP):
             dictionary = encoding.kind in (DICTIONARY, DICTIONARY_V2)
             entries = encoding.dictionary_size if dictionary else None
+            _check_entries(entries or 0, column, tail, stripe_index)
             limit = sizes.get((DICTIONARY_DATA if dictionary else DATA, column), 0)
         what = f"file {tail.name}, stripe {stripe_index}: its length stream of column {column}"
-        _check(stream.read(), encoding.kind in (DIRECT, DICTIONARY), limit, entries, what)
+        found[column] = _check(stream.read(), encoding.kind in (DIRECT, DICTIONARY), limit, entries, what)
+    return found
 
 
-def total_length(stream: PlainStream, footer: messages.Message) -> int:
-    """Returns the sum of all lengths of a checked stream."""
-    data = stream.read()
-    runs = _runs_v1(data) if footer.columns[stream.column].kind == DIRECT else _runs_v2(data, exact=True)
-    return _added(runs)[1]
+def _check_entries(entries: int, column: int, tail: Tail, stripe_index: int) -> None:
+    if entries > MAX_ENTRIES:
+        raise BadFile(
+            f"file {tail.name}, stripe {stripe_index}: the dictionary of column {column} has {entries} entries, at most "
+            f"{MAX_ENTRIES} were expected; the file is damaged, restore it or move it away"
+        )
 
 
-def _check(data: bytes, first_version: bool, limit: int, entries: int | None, what: str) -> None:
+def exact_lengths(stream: PlainStream, footer: messages.Message) -> Lengths:
+    """Returns number, sum and longest of all lengths of a checked stream."""
+    data, first_version = stream.read(), footer.columns[stream.column].kind in (DIRECT, DICTIONARY)
+    return _added(_runs_v1(data) if first_version else _runs_v2(data, exact=True))
+
+
+def _check(data: bytes, first_version: bool, limit: int, entries: int | None, what: str) -> Lengths:
     try:
         if not first_version:
-            count, total = _added(_runs_v2(data, exact=False))
-            if total > max(SLACK * limit, SLACK_BYTES):
-                count, total = _added(_runs_v2(data, exact=True))
+            found = _added(_runs_v2(data, exact=False))
+            if found.total > max(SLACK * limit, SLACK_BYTES):
+                found = _added(_runs_v2(data, exact=True))
         else:
-            count, total = _added(_runs_v1(data))
-        if total > max(SLACK * limit, SLACK_BYTES):
-            raise _Cut(f"adds up to {total}, more than the possible {limit}")
-        if entries is not None and count < entries:
-            raise _Cut(f"has {count} lengths for {entries} dictionary entries")
-    except (_Cut, IndexError) as error:
-        reason = str(error) if isinstance(error, _Cut) else "is cut off"
+            found = _added(_runs_v1(data))
+        if found.total > max(SLACK * limit, SLACK_BYTES):
+            raise _Cut(f"adds up to {found.total}, more than the possible {limit}")
+        if entries is not None and found.number < entries:
+            raise _Cut(f"has {found.number} lengths for {entries} dictionary entries")
+    except (_Cut, LongNumber, IndexError) as error:
+        reason = "is cut off" if isinstance(error, IndexError) else str(error)
         raise BadFile(f"{what} {reason}; the file is damaged, restore it or move it away") from error
+    return found
 
 
-def _added(runs: Iterator[tuple[int, int]]) -> tuple[int, int]:
-    total = count = 0
-    for values, length in runs:
+def _added(runs: Iterator[_Run]) -> Lengths:
+    total = count = longest = 0
+    for values, length, most in runs:
         total, count = total + length, count + values
-    return count, total
+        if most > longest:
+            longest = most
+    return Lengths(count, total, longest)
 
 
-def _runs_v1(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yields count and sum of each run of version 1: up to 130 numbers with a fixed step, or up to 128 literal ones."""
+def _runs_v1(data: bytes) -> Iterator[_Run]:
+    """Yields count, sum and longest of each run of version 1: up to 130 numbers with a fixed step, or 128 literal ones."""
     place = 0
     while place < len(data):
         control = data[place]
@@ -93,18 +123,18 @@ def _runs_v1(data: bytes) -> Iterator[tuple[int, int]]:
         if control < 128:
             count = control + 3
             step = data[place] - 256 if data[place] > 127 else data[place]
-            base, place = _varint(data, place + 1)
-            yield count, _sum([base, base + step * (count - 1)], count * base + step * (count * (count - 1) // 2))
+            base, place = read_varint(data, place + 1)
+            yield count, *_sum([base, base + step * (count - 1)], count * base + step * (count * (count - 1) // 2))
             continue
         values = []
         for _ in range(256 - control):
-            value, place = _varint(data, place)
+            value, place = read_varint(data, place)
             values.append(value)
-        yield len(values), _sum(values, sum(values))
+        yield len(values), *_sum(values, sum(values))
 
 
-def _runs_v2(data: bytes, *, exact: bool) -> Iterator[tuple[int, int]]:
-    """Yields count and sum of each run of version 2; unless ``exact``, the sum may be as large as the widths allow."""
+def _runs_v2(data: bytes, *, exact: bool) -> Iterator[_Run]:
+    """Yields count, sum and longest of each run of version 2; unless ``exact``, they may be as large as the widths allow."""
     place = 0
     while place < len(data):
         first = data[place]
@@ -113,7 +143,7 @@ def _runs_v2(data: bytes, *, exact: bool) -> Iterator[tuple[int, int]]:
             width, count = (first >> 3 & 7) + 1, (first & 7) + 3
             value = _number(data, place + 1, width)
             place += 1 + width
-            yield count, _sum([value], value * count)
+            yield count, *_sum([value], value * count)
             continue
         width, count = _WIDTHS[first >> 1 & 31], ((first & 1) << 8 | data[place + 1]) + 1
         if kind == 1:
@@ -122,19 +152,20 @@ def _runs_v2(data: bytes, *, exact: bool) -> Iterator[tuple[int, int]]:
                 raise IndexError
             if exact or width > 31:
                 values = _unpacked(data[place + 2 : place + 2 + size], width, count)
-                total = _sum(values, sum(values))
+                total, longest = _sum(values, sum(values))
             else:
-                total = count * ((1 << width) - 1)
+                longest = (1 << width) - 1
+                total = count * longest
             place += 2 + size
         elif kind == 2:
-            total, place = _patched(data, place, width, count)
+            total, longest, place = _patched(data, place, width, count)
         else:
-            total, place = _delta(data, place, width if first >> 1 & 31 else 0, count, exact=exact)
-        yield count, total
+            total, longest, place = _delta(data, place, width if first >> 1 & 31 else 0, count, exact=exact)
+        yield count, total, longest
 
 
-def _patched(data: bytes, place: int, width: int, count: int) -> tuple[int, int]:
-    """Returns the sum of a run with the upper bits of its few large numbers in a list of patches, and the run's end."""
+def _patched(data: bytes, place: int, width: int, count: int) -> tuple[int, int, int]:
+    """Returns sum and longest of a run with the upper bits of its few large numbers in patches, and the run's end."""
     third, fourth = data[place + 2], data[place + 3]
     base_bytes, patch_width = (third >> 5) + 1, _WIDTHS[third & 31]
     gap_width, patches = (fourth >> 5) + 1, fourth & 31
@@ -153,25 +184,25 @@ def _patched(data: bytes, place: int, width: int, count: int) -> tuple[int, int]
         at += patch >> patch_width
         values[at] |= (patch & ((1 << patch_width) - 1)) << width
     lengths = [base + value for value in values]
-    return _sum(lengths, sum(lengths)), place + size
+    return *_sum(lengths, sum(lengths)), place + size
 
 
-def _delta(data: bytes, place: int, width: int, count: int, *, exact: bool) -> tuple[int, int]:
-    """Returns the sum of a run of differences, all with the sign of the first, and the run's end."""
-    base, place = _varint(data, place + 2)
-    raw, place = _varint(data, place)
+def _delta(data: bytes, place: int, width: int, count: int, *, exact: bool) -> tuple[int, int, int]:
+    """Returns sum and longest of a run of differences, all with the sign of the first, and the run's end."""
+    base, place = read_varint(data, place + 2)
+    raw, place = read_varint(data, place)
     step = (raw >> 1) ^ -(raw & 1)
     if width == 0:
-        return _sum([base, base + step * (count - 1)], count * base + step * (count * (count - 1) // 2)), place
+        return *_sum([base, base + step * (count - 1)], count * base + step * (count * (count - 1) // 2)), place
     further = max(0, count - 2)
     size = (width * further + 7) // 8
     sign = -1 if step < 0 else 1
     farthest = base + step + sign * further * ((1 << width) - 1)
     if not exact and min(base, farthest) >= 0 and max(base, farthest) <= MAX_LENGTH and place + size <= len(data):
-        return count * max(base, farthest), place + size
+        return count * max(base, farthest), max(base, farthest), place + size
     steps = [step, *(sign * value for value in _unpacked(data[place : place + size], width, further))]
     values = list(accumulate(steps[: count - 1], initial=base))
-    return _sum(values, sum(values)), place + size
+    return *_sum(values, sum(values)), place + size
 
 
 def _unpacked(data: bytes, width: int, count: int) -> list[int]:
@@ -193,20 +224,9 @@ def _number(data: bytes, place: int, size: int) -> int:
     return int.from_bytes(data[place : place + size], "big")
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[place]
-        value, place = value | (byte & 0x7F) << shift, place + 1
-        if byte < 128:
-            return value, place
-        shift += 7
-        if shift > 63:
-            raise _Cut("has a number of more than 64 bits")
-
-
-def _sum(values: list[int], total: int) -> int:
-    """Returns ``total`` if all ``values`` are possible lengths."""
-    if min(values) < 0 or max(values) > MAX_LENGTH:
-        raise _Cut(f"has {min(values)} or {max(values)}, a length is within 0..{MAX_LENGTH}")
-    return total
+def _sum(values: list[int], total: int) -> tuple[int, int]:
+    """Returns ``total`` and the largest of ``values``, if all are possible lengths."""
+    longest = max(values)
+    if min(values) < 0 or longest > MAX_LENGTH:
+        raise _Cut(f"has {min(values)} or {longest}, a length is within 0..{MAX_LENGTH}")
+    return total, longest

@@ -7,15 +7,17 @@ and goes on with whatever is in its memory; and it inflates with zlib, which is 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from compactor.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression, chunk_header, decompress_chunk
-from compactor.orc.format.stripe_footer import DATA_STREAMS, DICTIONARY_DATA
+from compactor.orc.format.stripe_footer import DATA_STREAMS, DICTIONARY_DATA, LENGTH
 from compactor.orc.format.tail import Tail
 from compactor.orc.io.source import Source
+from compactor.settings.file_limits import FileLimits
 
 KEPT_BYTES = 128 * 1024 * 1024  #: of parts that wait to be read; others are decompressed again when they are read
 SMALL_BYTES = (
@@ -23,6 +25,8 @@ SMALL_BYTES = (
 )  #: parts up to this size are kept after reading: decoders first look at that much of a file's end
 WINDOW_BYTES = 1024 * 1024  #: bytes of a file that are read at a time
 MAX_DICTIONARY = 2**31 - 1  #: bytes; decoders read a dictionary at once and count it in 32 bits
+MAX_LENGTHS = 2**29  #: bytes of lengths, which are read at once; a hundred million texts have less
+MAX_CHUNKS = 2**20  #: of a stripe: 8 GB in the shortest blocks that writers make
 Unpack: TypeAlias = Callable[[bytes], bytes]
 
 
@@ -104,49 +108,78 @@ def plain_streams(
     """Returns the streams of ``columns`` (ids) and ``kinds``; up to ``room`` bytes of them stay in memory.
 
     Raises:
-        BadFile: a chunk cannot be decompressed, or is cut off.
+        BadFile: a chunk cannot be decompressed, or is cut off; or there are more bytes or chunks than a stripe may have.
     """
     stripe = tail.stripes[stripe_index]
     where = f"{tail.name}, stripe {stripe_index}"
     ahead = _Ahead(source, stripe.offset + stripe.index_length + stripe.data_length)
     place, found = stripe.offset, []
+    left = _Left(limits=source.limits, where=where, bytes=source.limits.stripe_bytes, chunks=MAX_CHUNKS)
     for stream in footer.streams:
         kind, column, length = stream.kind, stream.column, stream.length
         if kind in kinds and column in columns:
             if tail.compression is Compression.NONE:
+                left.stream = 0
+                left.take(length, kind, column)
                 parts = [PlainPart(length, source=source, offset=place)]
             else:
-                parts = _chunks(ahead, tail, place, length, room, where, f"stream {kind} of column {column}")
+                parts = _chunks(ahead, tail, (place, length), room, left, (kind, column))
             made = PlainStream(kind, column, sum([part.length for part in parts]), parts)
             room -= made.kept
-            if kind == DICTIONARY_DATA:
-                _check_dictionary(made, where)
             found.append(made)
         place += length
     return found
 
 
-def _check_dictionary(stream: PlainStream, where: str) -> None:
-    if stream.length > MAX_DICTIONARY:
-        raise BadFile(
-            f"file {where}: the dictionary of column {stream.column} has {stream.length} bytes, at most {MAX_DICTIONARY} "
-            "were expected; the file is damaged, restore it or move it away"
-        )
+@dataclass(slots=True, kw_only=True)
+class _Left:
+    """The bytes and chunks that a stripe may still have."""
+
+    limits: FileLimits
+    where: str
+    bytes: int
+    chunks: int
+    stream: int = 0  #: bytes of the stream so far
+
+    def take(self, length: int, kind: int, column: int) -> None:
+        """Counts a chunk of ``length`` bytes, of which no more may be had."""
+        self.bytes -= length
+        self.chunks -= 1
+        self.stream += length
+        if self.bytes < 0:
+            raise self.limits.too_long_stripe(self.where, self.limits.stripe_bytes - self.bytes)
+        most = _LONGEST.get(kind)
+        if most is not None and self.stream > most:
+            self._damaged(f"the {_KINDS[kind]} of column {column} has {self.stream} bytes or more, at most {most}")
+        if self.chunks < 0:
+            self._damaged(f"its streams have more than {MAX_CHUNKS} compressed chunks, at most as many")
+
+    def _damaged(self, what: str) -> NoReturn:
+        raise BadFile(f"file {self.where}: {what} were expected; the file is damaged, restore it or move it away")
 
 
-def _chunks(ahead: _Ahead, tail: Tail, start: int, length: int, room: int, where: str, part: str) -> list[PlainPart]:
-    """Returns the chunks of a stream; each is decompressed, if only to check that it can be."""
+_LONGEST = {LENGTH: MAX_LENGTHS, DICTIONARY_DATA: MAX_DICTIONARY}
+_KINDS = {LENGTH: "length stream", DICTIONARY_DATA: "dictionary"}
+
+
+def _chunks(
+    ahead: _Ahead, tail: Tail, extent: tuple[int, int], room: int, left: _Left, stream: tuple[int, int]
+) -> list[PlainPart]:
+    """Returns the chunks of the stream at ``extent``; each is decompressed, if only to check that it can be."""
+    where, part = left.where, "stream {} of column {}".format(*stream)
     unpack = partial(
         decompress_chunk, compression=tail.compression, block_size=tail.compression_block_size, name=where, part=part
     )
     found = []
-    place, end = start, start + length
+    left.stream = 0
+    place, end = extent[0], sum(extent)
     while place < end:
         size, is_plain = chunk_header(ahead.read(place, min(3, end - place), end), end - place, where, part)
         place += 3
         data = ahead.read(place, size, end)
         if not is_plain:
             data = unpack(data)
+        left.take(len(data), *stream)
         kept = data if len(data) <= room else None
         made = PlainPart(
             len(data), kept, source=ahead.source, offset=place, packed=size, unpack=None if is_plain else unpack

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from compactor.orc.format import messages, statistics
 from compactor.orc.format.types import OrcType, TypeKind
+from compactor.orc.format.varint import varint
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 _Words: TypeAlias = npt.NDArray[np.uint64]
@@ -144,8 +145,8 @@ def _rows(values: Integers, exact: bool) -> list[bytes]:
             for row, tail in zip(chosen, packed, strict=True):
                 made[row] = (
                     _header(_DELTA, width, length)
-                    + _varint(_zigzag(int(values[row, 0])))
-                    + _varint(_zigzag(int(deltas[row, 0])))
+                    + varint(_zigzag(int(values[row, 0])))
+                    + varint(_zigzag(int(deltas[row, 0])))
                     + tail.tobytes()
                 )
     if is_direct.any():
@@ -185,7 +186,7 @@ def _bits(values: _Words, width: int) -> npt.NDArray[np.uint8]:
 
 
 def _fixed(length: int, first: int, delta: int) -> bytes:
-    return bytes((_DELTA | (length - 1) >> 8, (length - 1) & 255)) + _varint(_zigzag(first)) + _varint(_zigzag(delta))
+    return bytes((_DELTA | (length - 1) >> 8, (length - 1) & 255)) + varint(_zigzag(first)) + varint(_zigzag(delta))
 
 
 def _header(kind: int, width: int, length: int) -> bytes:
@@ -194,12 +195,3 @@ def _header(kind: int, width: int, length: int) -> bytes:
 
 def _zigzag(value: int) -> int:
     return value << 1 if value >= 0 else (-value << 1) - 1
-
-
-def _varint(value: int) -> bytes:
-    made = bytearray()
-    while value > 127:
-        made.append(value & 127 | 128)
-        value >>= 7
-    made.append(value)
-    return bytes(made)

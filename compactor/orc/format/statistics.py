@@ -6,14 +6,15 @@ The rule throughout: if one part does not know something, the whole does not kno
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from decimal import MAX_PREC, Context, Decimal, InvalidOperation
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
 from typing import Any
 
 from compactor.orc.format import messages
 from compactor.orc.format.types import OrcType, TypeKind
 
 _INT64 = range(-(2**63), 2**63)
-_EXACT = Context(prec=MAX_PREC)
+#: Sums of decimals have 38 digits; whatever has more than fit in here is no number of a writer, and could fill all memory.
+_EXACT = Context(prec=200, Emax=200, Emin=-200, traps=[InvalidOperation, Inexact, Overflow])
 _INTEGER_KINDS = (TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG)
 #: Kinds with statistics that can always be trusted; those of doubles may come from NaN.
 _PLAIN_KINDS = frozenset(
@@ -112,7 +113,7 @@ def _decimals(target: messages.Message, parts: Sequence[messages.Message]) -> No
             # The specification's sum is a decimal; readers could not read one with more digits.
             if len(total.as_tuple().digits) <= 38:
                 target.sum = format(total, "f").encode("ascii")
-    except (InvalidOperation, UnicodeDecodeError, MemoryError):
+    except (DecimalException, UnicodeDecodeError):
         target.Clear()
         target.SetInParent()
 

@@ -6,8 +6,7 @@ within its stripe; otherwise they read beyond their memory. So both are checked 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from google.protobuf.message import DecodeError
@@ -15,15 +14,17 @@ from google.protobuf.message import DecodeError
 from compactor.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression, decompress
+from compactor.orc.format.part_counts import Surplus, check_parts
 from compactor.orc.format.tail import Stripe, Tail
-from compactor.orc.format.types import TEXT_KINDS, TypeKind, Types
+from compactor.orc.format.types import TEXT_KINDS, TypeKind, Types, cached_with_types
 from compactor.orc.io.source import Source
+from compactor.settings.file_limits import FOOTER_BYTES, FileLimits, beyond
 
 PRESENT, DATA, LENGTH, DICTIONARY_DATA, DICTIONARY_COUNT, SECONDARY, ROW_INDEX, BLOOM, BLOOM_UTF8 = range(9)
 DIRECT, DICTIONARY, DIRECT_V2, DICTIONARY_V2 = range(4)
 INDEX_STREAMS = frozenset({ROW_INDEX, BLOOM, BLOOM_UTF8})
 DATA_STREAMS = frozenset(range(BLOOM_UTF8)) - INDEX_STREAMS
-MAX_FOOTER = 1 << 28  #: bytes; a longer one is damaged
+_STREAMS, _COLUMNS, _ENTRIES = 1, 2, 1  #: fields of a stripe's footer, and that of an index
 MAX_HASHES = 64  #: functions of a bloom filter; a probability of 1e-19 needs as many
 _RUN_LENGTHS = frozenset(
     {
@@ -49,11 +50,11 @@ def read_stripe_footer(source: Source, tail: Tail, stripe_index: int) -> message
     """
     stripe = tail.stripes[stripe_index]
     where = f"{tail.name}, stripe {stripe_index}"
-    if stripe.footer_length > MAX_FOOTER:
-        _damaged(where, f"its footer has {stripe.footer_length} bytes, at most {MAX_FOOTER} were expected")
-    data = source.read(stripe.offset + stripe.index_length + stripe.data_length, stripe.footer_length)
-    footer = _parsed(messages.StripeFooter, _plain(data, tail, where, "footer"), where, "footer")
-    _check_streams(footer, stripe, len(tail.types), where)
+    data = _read(source, tail, stripe.end - stripe.footer_length, stripe.footer_length, where, "footer")
+    columns = len(tail.types)
+    allowed = {_STREAMS: columns * (BLOOM_UTF8 + 1), _COLUMNS: columns}
+    footer = _parsed(messages.StripeFooter, data, where, "footer", allowed, source.limits)
+    _check_streams(footer, stripe, columns, where)
     _check_encodings(footer, tail, where)
     return footer
 
@@ -91,7 +92,7 @@ def _check_encodings(footer: messages.Message, tail: Tail, where: str) -> None:
             _damaged(where, f"column {number} ({name}) has encoding {encoding.kind}, one of {known} was expected")
 
 
-@lru_cache(maxsize=256)
+@cached_with_types
 def _encodings(types: Types) -> tuple[tuple[int, ...], ...]:
     """Returns the encodings that each column may have."""
     return tuple(
@@ -124,13 +125,16 @@ def check_key_index(source: Source, tail: Tail, stripe_index: int, footer: messa
         where = f"{tail.name}, stripe {stripe_index}"
         if stream.column in keys and stream.kind in INDEX_STREAMS:
             part = f"index of column {stream.column}"
-            data = _plain(source.read(place, stream.length), tail, where, part)
+            data = _read(source, tail, place, stream.length, where, part)
+            allowed = {_ENTRIES: -(-stripe.rows // tail.row_index_stride)}
             if stream.kind == ROW_INDEX:
                 found.add(stream.column)
-                index = _parsed(messages.RowIndex, data, where, part)
+                index = _parsed(messages.RowIndex, data, where, part, allowed, source.limits)
                 _check_entries(index.entry, tail, stripe_index, stream.column, stream.column in present, where)
             else:
-                _check_bloom(_parsed(messages.BloomFilterIndex, data, where, part), stream.column, where)
+                _check_bloom(
+                    _parsed(messages.BloomFilterIndex, data, where, part, allowed, source.limits), stream.column, where
+                )
         place += stream.length
     # Trino writes none for the root, which has no nulls
     if stripe.rows and (missing := set(keys) - found - ({0} - present)):
@@ -173,13 +177,27 @@ def _check_bloom(index: messages.Message, column: int, where: str) -> None:
             )
 
 
-def _plain(data: bytes, tail: Tail, where: str, part: str) -> bytes:
-    return decompress(data, tail.compression, tail.compression_block_size, where, part=part)
+def _read(source: Source, tail: Tail, start: int, length: int, where: str, part: str) -> bytes:
+    """Returns the plain bytes of a footer or index."""
+    limits = source.limits
+    if length > limits.footer_bytes:
+        raise beyond(where, f"its {part} has {length} bytes", limits.footer_bytes, FOOTER_BYTES)
+    data = source.read(start, length)
+    return decompress(data, tail.compression, tail.compression_block_size, where, part=part, limits=limits)
 
 
-def _parsed(kind: messages.Message, data: bytes, where: str, part: str) -> messages.Message:
+def _parsed(
+    kind: messages.Message, data: bytes, where: str, part: str, allowed: Mapping[int, int], limits: FileLimits
+) -> messages.Message:
     try:
+        check_parts(data, allowed, limits.parts)
         return kind.FromString(data)
+    except Surplus as surplus:
+        if surplus.field == 0:
+            raise limits.too_many_parts(where, part, surplus.found) from None
+        _damaged(
+            where, f"its {part} has {surplus.found} entries or more, at most {allowed[surplus.field]} were expected"
+        )
     except DecodeError as error:
         raise BadFile(f"file {where}: its {part} cannot be read ({error}); restore the file or move it away") from error
 

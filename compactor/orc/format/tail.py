@@ -13,12 +13,15 @@ from google.protobuf.message import DecodeError
 from compactor.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format.compression import MAX_BLOCK, Compression, decompress
+from compactor.orc.format.part_counts import Surplus, check_parts
 from compactor.orc.format.types import Types, from_messages
 from compactor.orc.io.source import Source
+from compactor.settings.file_limits import FOOTER_BYTES, FileLimits, beyond
 
 MAGIC = b"ORC"
 FIRST_READ = 16 * 1024  #: bytes at the end that mostly hold the whole tail
 MAX_TAIL = 1 << 30  #: bytes; a tail that claims to be longer is damaged
+MAX_ROWS = (1 << 31) - 1  #: of a stripe; no writer counts further
 DEFAULT_BLOCK = 256 * 1024  #: bytes of a compression block if the postscript names no size
 _COMPRESSIONS = tuple(Compression)  #: by their numbers
 FILE_VERSIONS = ((), (0, 11), (0, 12))  #: the earliest files have none
@@ -149,7 +152,7 @@ def read_tail(source: Source, length: int | None = None) -> Tail:
     """Reads the tail of ``source``, or of its first ``length`` bytes (the logical length of a streaming file).
 
     Raises:
-        BadFile: the file is empty, truncated, not ORC, or its tail contradicts itself.
+        BadFile: the file is empty, truncated, not ORC, beyond its source's limits, or its tail contradicts itself.
     """
     end = source.length if length is None else length
     name = source.name
@@ -164,14 +167,19 @@ def read_tail(source: Source, length: int | None = None) -> Tail:
     wanted = size + script.footer_length + script.metadata_length
     if wanted > min(end - len(MAGIC), MAX_TAIL):
         raise BadFile(f"file {name}: a tail of {wanted} bytes in a file of {end}; the file is truncated or damaged")
+    limits = source.limits
+    if (longest := max(script.footer_length, script.metadata_length)) > limits.footer_bytes:
+        raise beyond(name, f"its footer or metadata has {longest} bytes", limits.footer_bytes, FOOTER_BYTES)
     if wanted > len(data):
         data = source.read(end - wanted, wanted - len(data)) + data
     metadata_start = len(data) - wanted
     footer_start = metadata_start + script.metadata_length
     compression, block = _COMPRESSIONS[script.compression], script.compression_block_size or DEFAULT_BLOCK
-    footer = _section(messages.Footer, data[footer_start : len(data) - size], compression, block, name)
-    metadata = _section(messages.Metadata, data[metadata_start:footer_start], compression, block, name)
-    return _tail(script, footer, metadata, name, end, end - wanted - script.stripe_statistics_length)
+    plain = decompress(data[footer_start : len(data) - size], compression, block, name, part="footer", limits=limits)
+    footer = _footer(plain, name, limits)
+    plain = decompress(data[metadata_start:footer_start], compression, block, name, part="metadata", limits=limits)
+    metadata = _metadata(plain, name, limits)
+    return _tail(script, footer, metadata, name, end, end - wanted - script.stripe_statistics_length, limits.depth)
 
 
 def _post_script(data: bytes, size: int, name: str) -> messages.Message:
@@ -194,8 +202,36 @@ def _post_script(data: bytes, size: int, name: str) -> messages.Message:
     return script
 
 
-def _section(kind: Any, data: bytes, compression: Compression, block: int, name: str) -> messages.Message:
-    return _parsed(kind, decompress(data, compression, block, name), name)
+_FOOTER_FIELDS = {field.name: field.number for field in messages.Footer.DESCRIPTOR.fields}
+_STRIPES, _TYPES, _STATISTICS = (_FOOTER_FIELDS[name] for name in ("stripes", "types", "statistics"))
+_STRIPE_STATISTICS = 1  #: the only field of a file's metadata
+
+
+def _footer(data: bytes, name: str, limits: FileLimits) -> messages.Message:
+    allowed = {_STRIPES: limits.stripes, _TYPES: limits.columns, _STATISTICS: limits.columns}
+    try:
+        check_parts(data, allowed, limits.parts, inside=_TYPES)
+    except Surplus as surplus:
+        raise _too_many(surplus, "footer", name, limits) from None
+    footer = _parsed(messages.Footer, data, name)
+    limits.check_stripes(name, len(footer.stripes))
+    limits.check_columns(name, max(len(footer.types), len(footer.statistics)))
+    return footer
+
+
+def _metadata(data: bytes, name: str, limits: FileLimits) -> messages.Message:
+    try:
+        check_parts(data, {_STRIPE_STATISTICS: limits.stripes}, limits.parts, inside=_STRIPE_STATISTICS)
+    except Surplus as surplus:
+        raise _too_many(surplus, "metadata", name, limits) from None
+    return _parsed(messages.Metadata, data, name)
+
+
+def _too_many(surplus: Surplus, part: str, name: str, limits: FileLimits) -> BadFile:
+    if surplus.field == 0:
+        return limits.too_many_parts(name, part, surplus.found)
+    is_of_stripes = part == "metadata" or surplus.field == _STRIPES
+    return (limits.too_many_stripes if is_of_stripes else limits.too_many_columns)(name, surplus.found)
 
 
 def _parsed(kind: Any, data: bytes, name: str) -> messages.Message:
@@ -209,9 +245,15 @@ def _parsed(kind: Any, data: bytes, name: str) -> messages.Message:
 
 
 def _tail(
-    script: messages.Message, footer: messages.Message, metadata: messages.Message, name: str, length: int, end: int
+    script: messages.Message,
+    footer: messages.Message,
+    metadata: messages.Message,
+    name: str,
+    length: int,
+    end: int,
+    depth: int,
 ) -> Tail:
-    types = from_messages(footer.types, name)
+    types = from_messages(footer.types, name, depth)
     stripes = tuple(
         Stripe(item.offset, item.index_length, item.data_length, item.footer_length, item.number_of_rows)
         for item in footer.stripes
@@ -253,6 +295,11 @@ def _check_stripes(stripes: tuple[Stripe, ...], rows: int, end: int, name: str) 
             raise BadFile(
                 f"file {name}: stripe {number} is at {stripe.offset}..{stripe.end}, expected within {place}..{end}; "
                 "the footer is damaged or of another file"
+            )
+        if stripe.rows > MAX_ROWS:
+            raise BadFile(
+                f"file {name}: stripe {number} says that it has {stripe.rows} rows, no writer makes more than {MAX_ROWS}; "
+                "the footer is damaged, restore the file or move it away"
             )
         place = stripe_end
         found += stripe.rows

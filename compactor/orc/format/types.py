@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from google.protobuf.message import DecodeError
 
 from compactor.errors import BadFile
 from compactor.orc.format import messages
+from compactor.settings.file_limits import UNLIMITED, too_deep
 
 ACID_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
 
@@ -153,31 +154,64 @@ class Types(tuple[OrcType, ...]):
         )
 
     @cached_property
+    def depth(self) -> int:
+        """The number of types in each other, the root included."""
+        depths = [1] * len(self)
+        for number, item in enumerate(self):  # children come after their parents
+            for child in item.children:
+                depths[child] = depths[number] + 1
+        return max(depths)
+
+    @cached_property
     def messages(self) -> tuple[bytes, ...]:
         """The types as serialized messages of a footer."""
         return tuple(_to_message(item).SerializeToString() for item in self)
 
 
 MAX_CACHED = 256  #: of the types that each cache holds
+MAX_CACHED_COLUMNS = 200_000  #: of all types together; a column takes some kilobytes in all caches
 
 
-def from_messages(items: Sequence[bytes], name: str) -> Types:
-    """Returns the types of a footer; ``name`` is the file's, for the error.
+def from_messages(items: Sequence[bytes], name: str, depth: int = UNLIMITED.depth) -> Types:
+    """Returns the types of a footer; ``name`` is the file's, for the error, and ``depth`` the most that it may have.
 
     Raises:
-        BadFile: a kind is unknown, or the columns do not form one tree in pre-order.
+        BadFile: a kind is unknown, the columns do not form one tree in pre-order, or it is too deep.
     """
     key = tuple(items)
     known = _KNOWN.get(key)
-    if known is None:
-        known = interned(_checked(key, name))
-        if len(_KNOWN) >= MAX_CACHED:
-            _KNOWN.clear()
-        _KNOWN[key] = known
+    types = known or _checked(key, name)
+    if types.depth > depth:
+        raise too_deep(name, types.depth, depth)
+    if known is not None:
+        return known
+    if len(_KNOWN) >= MAX_CACHED or sum(map(len, list(_KNOWN))) + len(types) > MAX_CACHED_COLUMNS:
+        forget_types()
+    known = _KNOWN[key] = interned(types)
     return known
 
 
-@lru_cache(maxsize=MAX_CACHED)
+def forget_types() -> None:
+    """Empties every cache of types, so that what strangers' files listed does not stay."""
+    _KNOWN.clear()
+    for clear in _CLEAR:
+        clear()
+
+
+_Cached = TypeVar("_Cached", bound=Callable[..., Any])
+
+
+def cached_with_types(function: _Cached) -> _Cached:
+    """Caches results that belong to types, until types are forgotten."""
+    found = lru_cache(maxsize=MAX_CACHED)(function)
+    _CLEAR.append(found.cache_clear)
+    return cast(_Cached, found)
+
+
+_CLEAR: list[Callable[[], None]] = []
+
+
+@cached_with_types
 def interned(types: Types) -> Types:
     """Returns the shared object for equal types."""
     return types
@@ -189,10 +223,15 @@ _KNOWN: dict[tuple[bytes, ...], Types] = {}
 
 def _checked(items: Sequence[bytes], name: str) -> Types:
     try:
-        types = Types(_from_message(messages.Type.FromString(item), name) for item in items)
+        types = Types(_from_message(messages.Type.FromString(item), name, len(items)) for item in items)
     except DecodeError as error:
         raise BadFile(f"file {name}: its types cannot be read ({error}); the footer is damaged") from error
-    if not types or list(_walk(types)) != list(range(len(types))):
+    # each has one parent, which comes before it: only then is walking bounded by their number
+    inside = [child for item in types for child in item.children]
+    is_tree = sorted(inside) == list(range(1, len(types))) and all(
+        child > number for number, item in enumerate(types) for child in item.children
+    )
+    if not types or not is_tree or list(_walk(types)) != list(range(len(types))):
         raise BadFile(f"file {name}: its {len(types)} types are not one tree of columns; the footer is damaged")
     for number, item in enumerate(types):
         wanted = {TypeKind.LIST: 1, TypeKind.MAP: 2, TypeKind.STRUCT: len(item.field_names)}.get(item.kind)
@@ -208,7 +247,9 @@ def _checked(items: Sequence[bytes], name: str) -> Types:
     return types
 
 
-def _from_message(item: messages.Message, name: str) -> OrcType:
+def _from_message(item: messages.Message, name: str, columns: int) -> OrcType:
+    if len(item.subtypes) >= columns:
+        raise BadFile(f"file {name}: one of its {columns} types has {len(item.subtypes)} inside; the footer is damaged")
     try:
         kind = TypeKind(item.kind)
     except ValueError as error:
@@ -254,7 +295,7 @@ def _walk(types: Types, root: int = 0) -> Iterator[int]:
         waiting.extend(reversed(types[column].children))
 
 
-@lru_cache(maxsize=MAX_CACHED)
+@cached_with_types
 def subtree(types: Types, root: int) -> Types:
     """Returns the column ``root`` and all columns below it as a separate tree, with ids from 0."""
     ids = list(_walk(types, root))
@@ -273,7 +314,7 @@ def struct_of(fields: Sequence[tuple[str, Types]]) -> Types:
     return Types((root, *parts))
 
 
-@lru_cache(maxsize=MAX_CACHED)
+@cached_with_types
 def acid_types(row: Types) -> Types:
     """Returns the types of an ACID file with rows of the struct ``row``, interned."""
     keys = [(name, Types((OrcType(kind=kind),))) for name, kind in zip(ACID_FIELDS, ACID_KINDS, strict=True)]

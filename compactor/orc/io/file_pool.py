@@ -46,7 +46,7 @@ class FilePool:
         if first.length <= min(SMALL, self._kept):
             self._kept -= first.length
             with closing(first):
-                return BytesSource(first.read(0, first.length), first.name)
+                return BytesSource(first.read(0, first.length), first.name, first.limits)
         source = _Reopened(self, opener, first)
         with self._lock:
             self._keep(source, first)
@@ -88,6 +88,7 @@ class FilePool:
 class _Reopened:
     def __init__(self, pool: FilePool, opener: Callable[[], Closable], first: Closable) -> None:
         self.name, self.length, self.is_local = first.name, first.length, first.is_local
+        self.limits = first.limits
         self._pool, self._opener = pool, opener
         self._identity = _identity(first)
 

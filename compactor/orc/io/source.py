@@ -15,12 +15,14 @@ from isal import isal_zlib
 
 from compactor.errors import BadFile, StorageError
 from compactor.orc.io.writeback import PART, begin_writeback
+from compactor.settings.file_limits import UNLIMITED, FileLimits
 
 CHUNK = 4 * 1024 * 1024  #: bytes moved at a time if the kernel cannot copy
 
 
 class Source(Protocol):
-    """A file that is read at any offset: ``name`` for messages, ``length`` in bytes, ``is_local`` if on this machine."""
+    """A file that is read at any offset: ``name`` for messages, ``length`` in bytes, ``is_local`` if on this machine,
+    ``limits`` of what it may hold; those of a file that was written here have none."""
 
     @property
     def name(self) -> str: ...
@@ -30,6 +32,9 @@ class Source(Protocol):
 
     @property
     def is_local(self) -> bool: ...
+
+    @property
+    def limits(self) -> FileLimits: ...
 
     def read(self, offset: int, length: int) -> bytes:
         """Returns exactly ``length`` bytes from ``offset`` on.
@@ -81,9 +86,10 @@ class BytesSource:
 
     is_local = False
 
-    def __init__(self, data: bytes | bytearray, name: str = "<memory>") -> None:
+    def __init__(self, data: bytes | bytearray, name: str = "<memory>", limits: FileLimits = UNLIMITED) -> None:
         self._data = memoryview(data)
         self.name = name
+        self.limits = limits
         self.length = len(data)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -102,8 +108,11 @@ class LocalSource:
 
     is_local = True
 
-    def __init__(self, path: str | os.PathLike[str], descriptor: int | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], descriptor: int | None = None, limits: FileLimits = UNLIMITED
+    ) -> None:
         self.name = os.fspath(path)
+        self.limits = limits
         self._descriptor = -1
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if descriptor is None else descriptor
@@ -114,9 +123,14 @@ class LocalSource:
         self.length = os.fstat(self._descriptor).st_size
 
     def read(self, offset: int, length: int) -> bytes:
-        data = os.pread(self._descriptor, length, offset)
-        while 0 < len(data) < length and (part := os.pread(self._descriptor, length - len(data), offset + len(data))):
-            data += part  # more than 2 GB, or a file system that returns short reads
+        try:
+            data = os.pread(self._descriptor, length, offset)
+            while 0 < len(data) < length and (
+                part := os.pread(self._descriptor, length - len(data), offset + len(data))
+            ):
+                data += part  # more than 2 GB, or a file system that returns short reads
+        except OSError as error:
+            raise StorageError(f"file {self.name}: cannot be read: {error.strerror}") from error
         return _whole(data, self.name, offset, length)
 
     def descriptor(self) -> int | None:

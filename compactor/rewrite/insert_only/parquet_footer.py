@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from compactor.errors import BadFile, NotLossless
+from compactor.orc.format.varint import read_varint, varint
 from compactor.orc.io.source import Source
+from compactor.settings.file_limits import FOOTER_BYTES, UNLIMITED, FileLimits, beyond, too_deep
 
 MAGIC = b"PAR1"
 ENCRYPTED = b"PARE"
-_MAX_BYTES = 1 << 30  #: of a footer; more is damage
+_MAX_DEPTH = 64  #: of structs in a footer; the format has ten
+_MAX_FIELDS = 1 << 12  #: of a struct; the format has twenty
 
 BOOL_TRUE, BOOL_FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 #: Fields by number, each with its Thrift type. A list is its element type and its items.
@@ -23,37 +26,79 @@ Struct: TypeAlias = dict[int, tuple[int, Any]]
 
 #: Fields of the footer.
 VERSION, SCHEMA, ROWS, ROW_GROUPS, KEY_VALUES, CREATED_BY, COLUMN_ORDERS, ENCRYPTION = range(1, 9)
+_CHILDREN = 5  #: field of an entry of the schema
 
 
 def read_footer(source: Source) -> Struct:
     """Returns the footer of a file.
 
     Raises:
-        BadFile: the file is not Parquet, or truncated.
+        BadFile: the file is not Parquet, truncated, or beyond its source's limits.
         NotLossless: the file is encrypted.
     """
     end = source.read(source.length - 8, 8) if source.length >= 12 else b""
     if end[4:] == ENCRYPTED:
         raise NotLossless(f"{source.name}: is encrypted, which a rewrite would lose; exclude the table")
     length = int.from_bytes(end[:4], "little")
-    if end[4:] != MAGIC or length > min(_MAX_BYTES, source.length - 12):
+    if end[4:] != MAGIC or length > source.length - 12:
         raise BadFile(
             f"{source.name}: expected Parquet, found {source.length} bytes with another end; restore the file"
         )
-    found = parse_struct(source.read(source.length - 8 - length, length), source.name)
+    found = parse_struct(read_part(source, source.length - 8 - length, length, "footer"), source.name, source.limits)
+    _check_numbers(found, source.name, source.limits)
     if ENCRYPTION in found:
         raise NotLossless(f"{source.name}: has encrypted columns, which a rewrite would lose; exclude the table")
     return found
 
 
-def parse_struct(data: bytes, name: str) -> Struct:
+def read_part(source: Source, start: int, length: int, part: str) -> bytes:
+    """Returns a footer or index, which is read as a whole.
+
+    Raises:
+        BadFile: it is longer than ``source`` allows, or lies outside of the file.
+    """
+    if length > source.limits.footer_bytes:
+        raise beyond(source.name, f"its {part} has {length} bytes", source.limits.footer_bytes, FOOTER_BYTES)
+    if start < 0 or length < 0:
+        raise BadFile(f"{source.name}: its {part} lies outside of the file; restore it")
+    return source.read(start, length)
+
+
+def _check_numbers(footer: Struct, name: str, limits: FileLimits) -> None:
+    """Checks what readers of the output take memory or stack for."""
+    limits.check_stripes(name, len(_items(footer.get(ROW_GROUPS))), "row groups")
+    schema = _items(footer.get(SCHEMA))
+    limits.check_columns(name, len(schema))
+    left = [1]  #: the number of columns still to come on each level
+    for item in schema:
+        while left and not left[-1]:
+            left.pop()
+        if not left:
+            break
+        left[-1] -= 1
+        children = item.get(_CHILDREN, (I32, 0))[1] if isinstance(item, dict) else 0
+        if isinstance(children, int) and children > 0:
+            left.append(children)
+            if len(left) > limits.depth:
+                raise too_deep(name, len(left), limits.depth)
+
+
+def _items(field: tuple[int, Any] | None) -> list[Any]:
+    """Returns the items of a list, none if it is anything else."""
+    return field[1][1] if field is not None and field[0] == LIST else []
+
+
+def parse_struct(data: bytes, name: str, limits: FileLimits = UNLIMITED) -> Struct:
     """Returns the struct that ``data`` begins with.
 
     Raises:
-        BadFile: there is none.
+        BadFile: there is none, or it has more parts than a footer may have.
     """
+    reader = _ThriftReader(data, limits.parts)
     try:
-        return _ThriftReader(data).struct()
+        return reader.struct()
+    except _TooMany:
+        raise limits.too_many_parts(name, "footer", limits.parts + 1) from None
     except (IndexError, ValueError, RecursionError) as error:
         raise BadFile(f"{name}: its footer is damaged ({error}); restore the file") from error
 
@@ -63,18 +108,36 @@ def serialize(value: Struct) -> bytes:
     return b"".join(_struct(value))
 
 
+class _TooMany(Exception):
+    """There are more fields and items than a footer may have."""
+
+
 class _ThriftReader:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, parts: int) -> None:
         self._data = data
         self._place = 0
+        self._left = parts
+        self._depth = 0
 
     def struct(self) -> Struct:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise ValueError(f"structs are in each other more than {_MAX_DEPTH} deep")
         fields: Struct = {}
         number = 0
-        while head := self._byte():
+        for _ in range(_MAX_FIELDS):
+            head = self._byte()
+            if not head:
+                break
             kind, step = head & 15, head >> 4
             number = number + step if step else self._zigzag()
             fields[number] = (kind, self._value(kind))
+        else:
+            raise ValueError(f"a struct has {_MAX_FIELDS} fields or more")
+        self._depth -= 1
+        self._left -= len(fields)
+        if self._left < 0:
+            raise _TooMany
         return fields
 
     def _value(self, kind: int) -> Any:
@@ -91,6 +154,9 @@ class _ThriftReader:
         if kind in (LIST, SET):
             head = self._byte()
             count = head >> 4 if head >> 4 != 15 else self._varint()
+            self._left -= count
+            if self._left < 0:
+                raise _TooMany
             return (head & 15, [self._item(head & 15) for _ in range(count)])
         if kind == STRUCT:
             return self.struct()
@@ -111,15 +177,8 @@ class _ThriftReader:
         return part
 
     def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            part = self._byte()
-            value |= (part & 127) << shift
-            if part < 128:
-                return value
-            shift += 7
-            if shift > 63:
-                raise ValueError("a number is too long")
+        value, self._place = read_varint(self._data, self._place)
+        return value
 
     def _zigzag(self) -> int:
         value = self._varint()
@@ -146,23 +205,15 @@ def _value(kind: int, value: Any) -> Iterator[bytes]:
     elif kind == DOUBLE:
         yield value
     elif kind == BINARY:
-        yield _varint(len(value)) + value
+        yield varint(len(value)) + value
     elif kind in (LIST, SET):
         of, items = value
-        yield bytes([len(items) << 4 | of]) if len(items) < 15 else bytes([0xF0 | of]) + _varint(len(items))
+        yield bytes([len(items) << 4 | of]) if len(items) < 15 else bytes([0xF0 | of]) + varint(len(items))
         for item in items:
             yield from _value(of, item)
     else:
         yield from _struct(value)
 
 
-def _varint(value: int) -> bytes:
-    parts = bytearray()
-    while value > 127:
-        parts.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*parts, value])
-
-
 def _zigzag(value: int) -> bytes:
-    return _varint((value << 1 ^ value >> 63) & (1 << 64) - 1)
+    return varint((value << 1 ^ value >> 63) & (1 << 64) - 1)

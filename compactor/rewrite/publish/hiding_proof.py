@@ -15,8 +15,8 @@ import numpy as np
 
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import Listing, SortedListing
-from compactor.acid.names import Base, Delta, DeltaKind, parse_directory, parse_staging
-from compactor.errors import BadName, CompactorError, Disagreement, failing_alone
+from compactor.acid.names import Base, Delta, DeltaKind, known_directory, parse_directory, parse_staging
+from compactor.errors import CompactorError, Disagreement, failing_alone
 from compactor.ids import TxnId, WriteId
 from compactor.rewrite.publish.manifest import read_manifest
 from compactor.rewrite.publish.stage import MANIFEST
@@ -41,7 +41,7 @@ class NamedOutput:
 
     @property
     def highest_write_id(self) -> WriteId:
-        return _highest(self.acid)
+        return self.acid.highest_write_id
 
 
 class Evidence:
@@ -88,8 +88,8 @@ class Evidence:
         for name in self._listing.directories:
             if name in self._uncounted:
                 continue
-            acid = _parsed(name)
-            if acid is not None and _highest(acid) > output.highest_write_id:
+            acid = known_directory(name)
+            if acid is not None and acid.highest_write_id > output.highest_write_id:
                 return name
         return None
 
@@ -102,7 +102,7 @@ class Evidence:
         manifest = read_manifest(self._storage, path)
         if manifest is None or output.name not in manifest.outputs or not manifest.inputs:
             return False
-        lengths = {file.path: file.length for file in self._listing.files}
+        lengths = self._listing.lengths
         return all(lengths.get(path) == length for path, length in manifest.inputs.items())
 
     def _is_replaced(self, output: NamedOutput) -> bool:
@@ -129,7 +129,7 @@ class Evidence:
     def _others(self) -> tuple[_Counts, ...]:
         found: dict[str, _Counts] = {}
         for name in self._listing.directories:
-            acid = _parsed(name)
+            acid = known_directory(name)
             if acid is not None and name not in self._uncounted:
                 key = _by_transaction(name, acid)
                 found[key] = found.get(key, _Counts()) + self._counted(name, acid)
@@ -177,19 +177,8 @@ def _count_of(write_ids: Numbers) -> Counter[int]:
     return Counter(dict(zip(found.tolist(), counts.tolist(), strict=True)))
 
 
-def _parsed(name: str) -> Base | Delta | None:
-    try:
-        return parse_directory(name)
-    except BadName:
-        return None
-
-
 def _by_transaction(name: str, acid: Base | Delta) -> str:
     """Returns one key for the directories of one transaction's statements, and another for every other directory."""
     if isinstance(acid, Base) or acid.visibility_txn_id or acid.min_write_id != acid.max_write_id:
         return name
     return f"{acid.kind.name} {acid.min_write_id}"
-
-
-def _highest(acid: Base | Delta) -> WriteId:
-    return acid.write_id if isinstance(acid, Base) else acid.max_write_id

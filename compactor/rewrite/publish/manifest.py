@@ -34,5 +34,5 @@ def read_manifest(storage: Storage, path: str) -> Manifest | None:
             inputs={str(one["path"]): int(one["length"]) for one in found["inputs"]},
             outputs=tuple(str(one["name"]) for one in found["directories"]),
         )
-    except (CompactorError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (CompactorError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from compactor.acid.names import parse_directory
-from compactor.errors import BadName, StorageError
+from compactor.acid.names import known_directory
+from compactor.errors import StorageError
 from compactor.ids import TxnId
 from compactor.rewrite.publish.stage import Staged, StagedDirectory
 from compactor.steps import Step, reach
@@ -78,7 +78,7 @@ def _complete(storage: Storage, target: str, directory: StagedDirectory) -> None
 
 
 def _must_match(storage: Storage, target: str, directory: StagedDirectory) -> None:
-    lengths = {f.path: f.length for f in storage.listing(target).files}
+    lengths = storage.listing(target).lengths
     if any(lengths.get(f.name) != f.length for f in directory.files):
         raise StorageError(
             f"{target}: exists and is not what {directory.staged} held; nothing is moved over it; find out who wrote it"
@@ -87,12 +87,5 @@ def _must_match(storage: Storage, target: str, directory: StagedDirectory) -> No
 
 def names_of(storage: Storage, location: str, txn: TxnId) -> tuple[str, ...]:
     """Returns the final names in ``location`` whose visibility transaction is ``txn``."""
-    found: list[str] = []
-    for child in storage.children(location):
-        try:
-            acid = parse_directory(child)
-        except BadName:
-            continue
-        if acid is not None and acid.visibility_txn_id == txn:
-            found.append(child)
-    return tuple(found)
+    named = ((child, known_directory(child)) for child in storage.children(location))
+    return tuple(child for child, acid in named if acid is not None and acid.visibility_txn_id == txn)

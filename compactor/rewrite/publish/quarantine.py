@@ -6,12 +6,13 @@ in one that was made again there is none to move anything into or out of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import Quarantine
 from compactor.compaction.quarantine import Record
-from compactor.errors import BadFile, Disagreement, StorageError
+from compactor.errors import BadFile, StorageError
+from compactor.rewrite.publish.same_directory import rename_same
 from compactor.steps import CommandStep, Step, reach
 from compactor.storage.protocol import Storage
 
@@ -41,7 +42,12 @@ def keep_manifest(storage: Storage, manifest: str, location: str, entry_id: int)
 
 
 def take(
-    storage: Storage, location: str, entry_id: int, names: Iterable[str], expected: Mapping[str, str | None]
+    storage: Storage,
+    location: str,
+    entry_id: int,
+    names: Iterable[str],
+    expected: Mapping[str, str | None],
+    still: Callable[[], None] | None = None,
 ) -> tuple[str, ...]:
     """Moves directories (or original files) of ``location`` into the entry's quarantine, which must exist, each by one
     rename.
@@ -50,6 +56,7 @@ def take(
         names: relative to ``location``; names that are already gone are skipped.
         expected: the identity of each when it was decided to take it. Another one is left alone, or put back (PROTOCOL
             11.8).
+        still: see ``rename_same``.
 
     Returns:
         The names that were moved.
@@ -64,21 +71,10 @@ def take(
         source, target = f"{location}/{name}", f"{place}/{name}"
         if not storage.exists(source):
             continue
-        identity = expected.get(name)
-        if storage.identity(source) != identity:
-            raise _another(source)
         _make_parent(storage, place, name)
-        try:
-            storage.rename(source, target)
-        except StorageError:
-            if storage.exists(source):
-                raise
-            continue  # another cleaner has just taken it
-        if storage.identity(target) != identity:
-            storage.rename(target, source)
-            raise _another(source)
-        taken.append(name)
-        reach(Step.QUARANTINED)
+        if rename_same(storage, source, target, expected.get(name), still):
+            taken.append(name)
+            reach(Step.QUARANTINED)
     return tuple(taken)
 
 
@@ -89,15 +85,13 @@ def _make_parent(storage: Storage, place: str, name: str) -> None:
         storage.make_directories(f"{place}/{parent}", like=place)
 
 
-def _another(source: str) -> Disagreement:
-    return Disagreement(
-        f"{source}: was created since it was decided to move what had this name into quarantine; the table was probably "
-        "dropped and made again meanwhile, so nothing is moved there; the next pass looks again"
-    )
-
-
-def put_back(storage: Storage, location: str, entry_id: int, names: Iterable[str]) -> None:
+def put_back(
+    storage: Storage, location: str, entry_id: int, names: Iterable[str], still: Callable[[], None] | None = None
+) -> None:
     """Moves ``names`` out of the entry's quarantine to their final names, durably together.
+
+    Args:
+        still: raises once they are no longer to be moved; see ``rename_same``.
 
     Raises:
         StorageError: one cannot be moved, or its name is not durable; the others may be back.
@@ -108,7 +102,9 @@ def put_back(storage: Storage, location: str, entry_id: int, names: Iterable[str
         parent = name.rpartition("/")[0]
         if parent:
             storage.make_directories(f"{location}/{parent}", like=location)
-        storage.rename(f"{place}/{name}", f"{location}/{name}", durable=False)
+        source = f"{place}/{name}"
+        if not rename_same(storage, source, f"{location}/{name}", storage.identity(source), still):
+            raise StorageError(f"{source}: is gone from the quarantine, which was erased meanwhile")
         moved.append(f"{location}/{name}")
         reach(CommandStep.PUT_BACK)
     for error in storage.sync_names(moved).values():
@@ -165,10 +161,7 @@ def erase(storage: Storage, location: str, entry_id: int) -> None:
     storage.remove(doomed)  # left by an earlier removal that died half-way
     if not storage.exists(place):
         return
-    identity = storage.identity(place)
-    storage.rename(place, doomed)
-    if storage.identity(doomed) != identity:
-        storage.rename(doomed, place)
-        raise Disagreement(f"{place}: was created while it was erased, so it stays; the next pass looks again")
+    if not rename_same(storage, place, doomed, storage.identity(place)):
+        return
     reach(Step.QUARANTINE_GIVEN_UP)
     storage.remove(doomed)

@@ -10,17 +10,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from compactor.acid.names import Hidden, parse_hidden, parse_staging
-from compactor.errors import Disagreement, StorageError
 from compactor.ids import TxnId
+from compactor.rewrite.publish.same_directory import must_be_same, rename_same
 from compactor.steps import Step, reach
 from compactor.storage.protocol import Storage
 
 log = logging.getLogger(__name__)
-
-
-def identities(storage: Storage, location: str, names: Iterable[str]) -> dict[str, str | None]:
-    """Returns the identity of each of ``names`` in ``location``, None where there is none; see ``Storage.identity``."""
-    return {name: storage.identity(f"{location}/{name}") for name in names}
 
 
 def hide(
@@ -29,6 +24,7 @@ def hide(
     names: Iterable[str],
     until: TxnId,
     expected: Mapping[str, str | None] | None = None,
+    still: Callable[[], None] | None = None,
 ) -> tuple[str, ...]:
     """Takes directories (or files) out of every reader's sight, each by one rename.
 
@@ -40,6 +36,7 @@ def hide(
         until: they may be removed once every transaction up to this one has ended.
         expected: what each was when the decision to hide it was made. Another one, of a table that was created there
             since, is left alone, or put back if it was created in the same moment (PROTOCOL 11.8).
+        still: see ``rename_same``.
 
     Returns:
         The hidden names.
@@ -52,35 +49,19 @@ def hide(
         source = f"{location}/{final}"
         if not storage.exists(source):
             continue
-        identity = None if expected is None else expected.get(final)
-        if identity is not None and storage.identity(source) not in (identity, None):
-            raise _another(source)
+        identity = storage.identity(source) if expected is None else expected.get(final)
         if not storage.capabilities(source).renames:
+            must_be_same(storage, source, identity)
             storage.remove(source)
             reach(Step.HIDDEN)
             continue
         relative = Hidden(final_name=final.replace("/", "__"), until=until).name
         if storage.exists(f"{location}/{relative}"):
             storage.remove(f"{location}/{relative}")  # left by an earlier removal of the same name that died half-way
-        try:
-            storage.rename(source, f"{location}/{relative}")
-        except StorageError:
-            if storage.exists(source):
-                raise
-            continue  # another cleaner has just taken it away
-        if identity is not None and storage.identity(f"{location}/{relative}") != identity:
-            storage.rename(f"{location}/{relative}", source)
-            raise _another(source)
-        hidden.append(relative)
-        reach(Step.HIDDEN)
+        if rename_same(storage, source, f"{location}/{relative}", identity, still):
+            hidden.append(relative)
+            reach(Step.HIDDEN)
     return tuple(hidden)
-
-
-def _another(source: str) -> Disagreement:
-    return Disagreement(
-        f"{source}: was created since it was decided to remove what had this name; the table was probably dropped and made "
-        "again meanwhile, so nothing is removed there; the next pass looks again"
-    )
 
 
 def remove_leftovers(

@@ -1,6 +1,6 @@
 """Turns attempt files into complete output directories under their final names, still hidden, with a manifest.
 
-Executors write to ``_compactor_v<txn>/attempts/``, the driver accepts into ``_compactor_v<txn>/out/<final name>/``; only the
+Executors write to ``.compactor_v<txn>/attempts/``, the driver accepts into ``.compactor_v<txn>/out/<final name>/``; only the
 latter ever moves (PROTOCOL 3.1).
 """
 

@@ -24,7 +24,10 @@ def unchanged_inputs(plan: Plan, before: Listing, now: Listing) -> Mapping[str, 
         LockNotGranted: a file that is read is gone, new or of another length, or there is a new directory or original
             in the output's range; the next pass tries again.
     """
-    planned, found = _inputs(plan, before), _inputs(plan, now)
+    found = _inputs(plan, now)
+    if (now.files, now.directories) == (before.files, before.directories):  # nearly always
+        return found
+    planned = _inputs(plan, before)
     for path in sorted({*planned, *found}):
         if planned.get(path) != found.get(path):
             raise _changed(plan, f"{path} had {_size(planned.get(path))} and has {_size(found.get(path))}")

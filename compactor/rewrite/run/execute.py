@@ -23,6 +23,7 @@ from compactor.rewrite.insert_only.rewrite_unit import rewrite_insert_only
 from compactor.rewrite.plan.unit import Output, Unit, UnitResult
 from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.rewrite.run.failure import Failure
+from compactor.rewrite.run.memory_limit import memory_limit
 from compactor.steps import Step, reach
 from compactor.storage.options import StoreOptions
 from compactor.storage.protocol import Storage
@@ -65,7 +66,20 @@ def _attempted(task: TaskInput) -> TaskResult | Failure:
         with failing_alone(f"{unit.location}, file number {unit.number}"):
             return perform_task(task)
     except CompactorError as error:
-        return _failure(error)
+        return _failure(_explained(error, unit))
+
+
+def _explained(error: CompactorError, unit: Unit) -> CompactorError:
+    """Returns the error that says what to do if a library found no memory."""
+    if not isinstance(error.__cause__, MemoryError):
+        return error
+    limit = memory_limit()
+    than = f"the {limit} bytes of its process (compactor.unit.memory)" if limit else "its process could get"
+    reason = f" ({error.__cause__})" if str(error.__cause__) else ""
+    return CompactorError(
+        f"{unit.location}, file number {unit.number}: needs more memory than {than}{reason}; find out who wrote its files, "
+        "give the worker more, or rewrite the partition with INSERT OVERWRITE"
+    )
 
 
 def _unit_of(task: TaskInput) -> Unit:

@@ -15,19 +15,23 @@ from compactor.orc.codecs.without_pandas import exclude_pandas
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.run.execute import TaskInput, TaskResult, attempt_task
 from compactor.rewrite.run.failure import Failure
+from compactor.rewrite.run.memory_limit import limit_memory
 from compactor.rewrite.run.runner import attempt_parcels, keep_busy, run_here
 from compactor.rewrite.run.task_queue import PARCEL_BYTES, Job, JobAnswer, TaskQueue
 
 
 class ProcessRunner:
-    """Keeps up to ``width`` processes busy. They start with the first work that is more than one small unit, and end with
-    ``close``, or by themselves when this process is killed.
+    """Keeps up to ``width`` processes busy, each with up to ``memory`` bytes (0: no limit). They end with ``close``, or by
+    themselves when this process is killed.
+
+    They start with the first work; without a limit, with the first that is more than one small unit. With one, no unit
+    runs in this process: some libraries end the process that finds no memory.
     """
 
     application: str | None = None
 
-    def __init__(self, width: int) -> None:
-        self._width = width
+    def __init__(self, width: int, memory: int = 0) -> None:
+        self._width, self._memory = width, memory
         self._pool: ProcessPoolExecutor | None = None
         self._lock = threading.Lock()
 
@@ -55,47 +59,50 @@ class ProcessRunner:
             keep_busy(queue, 1, run_here)
         while suspects := keep_busy(queue, self._width, self._begin, lost=BrokenProcessPool):
             for task in suspects:  # one of them may have killed its process
-                queue.put(task, _attempted_alone(task.work))
+                queue.put(task, _attempted_alone(task.work, self._memory))
         return queue.answers()
 
     def _is_little(self, jobs: Sequence[Job]) -> bool:
         units = [unit for job in jobs for unit in job.units]
-        return self._pool is None and len(units) < 2 and sum(unit.input_bytes for unit in units) <= PARCEL_BYTES
+        here = self._pool is None and not self._memory
+        return here and len(units) < 2 and sum(unit.input_bytes for unit in units) <= PARCEL_BYTES
 
     def _begin(self, parcels: list[list[TaskInput]]) -> Future[list[TaskResult | Failure]]:
         with self._lock:
             if self._pool is None:
-                self._pool = _processes(self._width)
+                self._pool = _processes(self._width, self._memory)
             try:
                 return self._pool.submit(attempt_parcels, parcels)
             except BrokenProcessPool:
-                self._pool = _processes(self._width)
+                self._pool = _processes(self._width, self._memory)
                 return self._pool.submit(attempt_parcels, parcels)
 
 
-def _attempted_alone(task: TaskInput) -> TaskResult | Failure:
+def _attempted_alone(task: TaskInput, memory: int) -> TaskResult | Failure:
     """Performs ``task`` in a process of its own, so that nothing else suffers if the process is killed."""
-    with _processes(1) as pool:
+    with _processes(1, memory) as pool:
         try:
             return pool.submit(attempt_task, task).result()
         except BrokenProcessPool:
             location = (task if isinstance(task, Unit) else task.unit).location
+            limit = f", whose limit is {memory} bytes (compactor.unit.memory)" if memory else ""
             return Failure(
                 kind="CompactorError",
-                message=f"{location}: the process that rewrote it was killed, perhaps for lack of memory; give the worker "
-                "more, or rewrite the partition with INSERT OVERWRITE",
+                message=f"{location}: the process that rewrote it was killed, perhaps for lack of memory{limit}; give the "
+                "worker more, or rewrite the partition with INSERT OVERWRITE",
             )
 
 
-def _processes(width: int) -> ProcessPoolExecutor:
+def _processes(width: int, memory: int) -> ProcessPoolExecutor:
     context = multiprocessing.get_context("forkserver")  # this process has threads, so it must not fork by itself
     context.set_forkserver_preload(["compactor.rewrite.run.process_runner"])
-    return ProcessPoolExecutor(width, mp_context=context, initializer=_begin)
+    return ProcessPoolExecutor(width, mp_context=context, initializer=_begin, initargs=(memory,))
 
 
-def _begin() -> None:
+def _begin(memory: int) -> None:
     """Leaves an interruption of the command line to the parent process, and makes this process end with it."""
     exclude_pandas()
+    limit_memory(memory)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
 

@@ -23,7 +23,7 @@ from compactor.service.memory import sentences_about
 from compactor.service.mode import Mode, mode_of
 from compactor.service.requests.request import parse_table
 from compactor.service.roles.blockers import Blocker, blockers_of
-from compactor.service.roles.initiator import Considered
+from compactor.service.roles.scan import Considered
 from compactor.service.site import Site
 from compactor.service.worker.planning import PlanSummary, preview_plan
 from compactor.settings.precedence import Settings

@@ -13,7 +13,7 @@ from compactor.service.answers.show_compactions import compaction_row
 from compactor.service.answers.survey import DUE
 from compactor.service.requests.pause import paused_tables
 from compactor.service.requests.request import can_be_requested_again
-from compactor.service.roles.initiator import DISAGREEMENT
+from compactor.service.roles.scan import DISAGREEMENT
 from compactor.service.site import Site
 from compactor.state.batches import Batch, BatchState
 from compactor.state.conditions import Seen, Wanted

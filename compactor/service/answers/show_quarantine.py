@@ -12,7 +12,7 @@ from compactor.service.site import Site
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineRow(Row):
-    """What the cleaning of one compaction keeps; ``since`` and ``until`` in epoch milliseconds of the database's clock.
+    """The directories that the cleaning of one compaction keeps, from ``since`` to ``until`` (epoch ms in the database).
 
     Once the compaction is undone, these are the directories that it had made.
     """

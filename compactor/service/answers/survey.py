@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from compactor.acid.listing import Listing
-from compactor.acid.names import Delta, parse_directory
+from compactor.acid.names import Delta, known_directory, parse_directory
 from compactor.compaction.entry import Entity
-from compactor.errors import BadName, CompactorError, failing_alone
+from compactor.errors import CompactorError, failing_alone
 from compactor.metastore.catalog.values import Partition, Table
-from compactor.service.roles.initiator import DISAGREEMENT, Considered, Scan
+from compactor.service.roles.scan import DISAGREEMENT, Considered, Scan
 from compactor.service.site import Site, path_of
 from compactor.storage.protocol import Storage
 
@@ -48,7 +48,7 @@ class Content:
 
     @classmethod
     def of(cls, listing: Listing) -> Content:
-        names = [name for name in listing.directories if _is_acid(name)]
+        names = [name for name in listing.directories if known_directory(name) is not None]
         return cls(
             directories=len(names),
             deltas=sum(_is_delta(name) for name in names),
@@ -197,13 +197,6 @@ def _rank(outcome: str) -> int:
 def _counted(outcomes: Iterable[str]) -> tuple[tuple[str, int], ...]:
     counts = Counter(outcomes)
     return tuple((outcome, counts[outcome]) for outcome in sorted(counts, key=lambda o: (_rank(o), o)))
-
-
-def _is_acid(name: str) -> bool:
-    try:
-        return parse_directory(name) is not None
-    except BadName:
-        return False
 
 
 def _is_delta(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -10,15 +11,17 @@ from compactor.compaction.batching import Item, RouteBatch, batches
 from compactor.compaction.entry import Entry
 from compactor.compaction.routing import Route, route
 from compactor.compaction.states import State
-from compactor.errors import CompactorError, failing_alone
+from compactor.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.service import lost_workers
 from compactor.service.batches.pool_limits import StartableBatch, policy_of, startable_batches
 from compactor.service.mode import Mode, may
+from compactor.service.run_as import process_user, run_as
 from compactor.service.site import Site, Target, own_state
-from compactor.service.worker.work import is_ours
+from compactor.service.worker.work import end_waiting, is_ours
 from compactor.state.store import OwnState
 
 log = logging.getLogger(__name__)
+_SECRET = re.compile(r"(?i)secret|password|token|credential|access[.]?key")  #: Spark's own, and a little more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +40,13 @@ class PlannedBatch:
     max_seconds: int | None = None  #: when the application has to stop, because its pool's hours end then
 
     def to_json(self) -> dict[str, object]:
+        """Returns what may be printed: secrets among the site's own keys of Spark are left out."""
         return {
             "batch": self.batch_id,
             "pool": self.pool,
             "queue": self.queue,
             "run_as": self.run_as,
-            "conf": dict(self.conf),
+            "conf": {key: "***" if _SECRET.search(key) else value for key, value in self.conf.items()},
             "entries": self.entries,
             "bytes": self.bytes,
             "job": self.job,
@@ -63,7 +67,7 @@ def plan_batches(site: Site, pool: str | None = None, *, route: str | None = Non
         lost_workers.repair(site)
     store.residents.bury(site.name)
     reserved = store.batches.reserved(site.name)
-    items = [_item(site, entry) for entry in _claimable(site, pool, reserved)]
+    items = [item for entry in _claimable(site, pool, reserved) if (item := _item(site, entry)) is not None]
     if route is not None:
         items = [item for item in items if item.route.digest == route]
     made = batches(items, site.settings.integer("compactor.batch.bytes"))[: None if route is None else 1]
@@ -92,22 +96,31 @@ def _claimable(site: Site, pool: str | None, reserved: Collection[int]) -> list[
     return waiting
 
 
-def _item(site: Site, entry: Entry) -> Item:
-    """Returns the entry with its size in bytes and its route."""
-    size, found = 0, Route(pool=entry.pool)
+def _item(site: Site, entry: Entry) -> Item | None:
+    """Returns the entry with its size in bytes and its route. Without a route nothing is launched for it: the entry ends by
+    the error, as it would in its worker."""
     try:
         with failing_alone(entry.entity):
             target = site.target(entry.entity, entry.properties)
             found = _route(site, entry, target)
+    except DatabaseUnavailable:
+        raise
+    except CompactorError as error:
+        log.warning("%s entry %d: nothing is launched for it: %s", entry.entity, entry.id, error)
+        end_waiting(site, entry.id, error)
+        return None
+    try:
+        with failing_alone(entry.entity):
             size = sum(f.length for f in site.storage.listing(target.location).files)
     except CompactorError as error:
         log.warning("%s entry %d: its worker will record this: %s", entry.entity, entry.id, error)
+        size = 0
     return Item(entry=entry, bytes=size, route=found)
 
 
 def _route(site: Site, entry: Entry, target: Target) -> Route:
     """Returns the route that the settings give, with the pool's queue where they name none."""
-    found = route(entry, target.settings, owner=target.table.owner)
+    found = route(entry, target.settings, run_as=run_as(site, target))
     policy = policy_of(site, found.pool)
     return found if found.queue or policy is None else replace(found, queue=policy.queue)
 
@@ -127,7 +140,7 @@ def _register(site: Site, store: OwnState, found: StartableBatch) -> PlannedBatc
         batch_id=number,
         pool=r.pool,
         queue=r.queue,
-        run_as=None if r.run_as == site.user else r.run_as,
+        run_as=None if r.run_as == process_user() else r.run_as,
         conf=dict(r.conf),
         entries=len(batch.items),
         bytes=batch.bytes,

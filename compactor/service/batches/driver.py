@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import TypedDict, Unpack
 
 from compactor.rewrite.run.runner import Runner
 from compactor.service import lost_workers
 from compactor.service.batches.read_cost import ReadCost, Sampler
 from compactor.service.batches.reservation import Reservation
-from compactor.service.bystander import beside
 from compactor.service.memory import must_be_newest
 from compactor.service.site import Site, own_state
 from compactor.service.worker.options import Options
@@ -110,20 +109,20 @@ def run_batch(
     return done
 
 
+class Manner(TypedDict, total=False):
+    """The further arguments of ``run_without_repair``."""
+
+    parallel: int
+    progress: Callable[[Outcome], None]
+    wanted: Callable[[], bool]
+
+
 def run_entries(
-    site: Site,
-    ids: Sequence[int],
-    runner: Runner,
-    options: Options | None = None,
-    *,
-    parallel: int = 1,
-    progress: Callable[[Outcome], None] = lambda outcome: None,
-    wanted: Callable[[], bool] = lambda: True,
+    site: Site, ids: Sequence[int], runner: Runner, options: Options | None = None, **manner: Unpack[Manner]
 ) -> WorkerPass:
     """Takes back what lost workers held, then works on entries of the queue as ``run_without_repair`` does."""
     repaired = lost_workers.repair(site)
-    done = run_without_repair(site, ids, runner, options, parallel=parallel, progress=progress, wanted=wanted)
-    return replace(done, repaired=repaired)
+    return replace(run_without_repair(site, ids, runner, options, **manner), repaired=repaired)
 
 
 def run_without_repair(
@@ -191,7 +190,7 @@ def _keep_figures(site: Site, outcomes: Iterable[Outcome], sampler: Sampler) -> 
     if site.state is None:
         return
     runs = [
-        _run_record(site, outcome, beside("measuring the cost of reading", partial(sampler.measure, outcome)))
+        _run_record(site, outcome, sampler.measure(outcome))
         for outcome in outcomes
         if outcome.result is Result.COMPACTED
     ]

@@ -14,11 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from compactor.acid.names import ACID_VERSION_FILE, FLUSH_LENGTH_SUFFIX, METADATA_FILE
 from compactor.errors import CompactorError
 from compactor.orc.format.tail import read_tail
 from compactor.rows.remote_source import open_source
+from compactor.service.bystander import beside
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.storage.protocol import Storage
@@ -48,9 +50,13 @@ class Sampler:
         self._lock = threading.Lock()
 
     def measure(self, outcome: Outcome) -> ReadCost | None:
-        """Returns the read cost before and after; None if this run is not sampled, or there is nothing to compare."""
+        """Returns the read cost before and after; None if this run is not sampled, there is nothing to compare, or measuring
+        it fails or hangs."""
         if self._site.state is None or outcome.result is not Result.COMPACTED or not self._is_due():
             return None
+        return beside("measuring the cost of reading", partial(self._measured, outcome))
+
+    def _measured(self, outcome: Outcome) -> ReadCost | None:
         try:
             after = seconds_to_open(self._site.storage, outcome.location, outcome.output, self._clock)
             before = seconds_to_open(self._site.storage, outcome.location, outcome.inputs, self._clock)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
-from compactor.service.roles.initiator import DISAGREEMENT
+from compactor.service.roles.scan import DISAGREEMENT
 from compactor.service.site import Site
 from compactor.state.conditions import Wanted
 

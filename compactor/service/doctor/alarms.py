@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from compactor.compaction.entry import Entry
+from compactor.compaction.lost_count import lost_workers
 from compactor.compaction.states import State
 from compactor.errors import StorageError
 from compactor.service.doctor.finding import Level
 from compactor.service.memory import doubt_of
-from compactor.service.roles.initiator import DISAGREEMENT
+from compactor.service.roles.scan import DISAGREEMENT
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 
@@ -34,6 +35,7 @@ class Readings:
     initiated: int = 0
     working: int = 0
     ready_for_cleaning: int = 0
+    lost_out: int = 0  #: tables and partitions whose last compaction lost worker after worker
     failed: int = 0  #: in the history, including those that could not be initiated
     succeeded: int = 0  #: in the history
     open_transactions: int = 0
@@ -156,6 +158,14 @@ _RULES = (
         fix="make sure that a housekeeper runs; an old open transaction keeps rows: compactor show transactions",
     ),
     _Rule(
+        name="killed_workers",
+        reading="lost_out",
+        warning=0,
+        message="the last compaction of {value} tables and partitions lost worker after worker, and is not tried again",
+        fix="compactor show history names them; look in the workers' logs for what kills them, give them more memory, and "
+        "request the compactions again",
+    ),
+    _Rule(
         name="failed_compaction_ratio",
         reading="failed_ratio",
         warning="hive.compactor.failed.compaction.ratio.threshold",
@@ -241,6 +251,7 @@ def take_readings(site: Site) -> Readings:
         initiated=len(by_state[State.INITIATED]),
         working=len(by_state[State.WORKING]),
         ready_for_cleaning=len(by_state[State.READY_FOR_CLEANING]),
+        lost_out=_lost_out((*history, *by_state[State.READY_FOR_CLEANING])),
         failed=sum(e.state in (State.FAILED, State.DID_NOT_INITIATE) for e in history),
         succeeded=sum(e.state is State.SUCCEEDED for e in history),
         open_transactions=len(opened),
@@ -262,6 +273,11 @@ def _memory(site: Site) -> tuple[int, int]:
     except StorageError:
         return 0, 1
     return (0 if found is None else len(found.contradictions)), 0
+
+
+def _lost_out(ended: Iterable[Entry]) -> int:
+    newest = {entry.entity: entry for entry in sorted(ended, key=lambda entry: entry.end or _ready_since(entry) or 0)}
+    return sum(entry.state is State.FAILED and lost_workers(entry) > 0 for entry in newest.values())
 
 
 def _ready_since(entry: Entry) -> int | None:

@@ -19,7 +19,7 @@ from compactor.storage.capabilities import Capabilities
 
 
 @dataclass(slots=True, kw_only=True)
-class _Walk:
+class _PathWalk:
     """The results of one walk over the directories of all transactional tables."""
 
     tables: int
@@ -57,7 +57,7 @@ def check_storage(site: Site) -> Iterator[Finding]:
     """Yields findings on locations, and on leftovers that nothing removes by itself, from one walk over all transactional
     tables."""
     tables = [t for t in site.metastore.catalog.tables() if t.is_transactional]
-    walk = _Walk(tables=len(tables))
+    walk = _PathWalk(tables=len(tables))
     for table in tables:
         partitions = site.metastore.catalog.partitions(table) if table.partition_keys else [None]
         settings = site.settings_for(table)
@@ -67,7 +67,7 @@ def check_storage(site: Site) -> Iterator[Finding]:
     yield from quarantine_findings(site, walk.quarantines, walk.cannot_keep)
 
 
-def _findings(walk: _Walk) -> Iterator[Finding]:
+def _findings(walk: _PathWalk) -> Iterator[Finding]:
     checked = f"{walk.directories} directories of {walk.tables} transactional tables"
     if walk.unreachable:
         yield Finding(

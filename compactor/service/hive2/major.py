@@ -35,6 +35,7 @@ from compactor.service.doctor.finding import Finding, Level, ok
 from compactor.service.ground import Ground
 from compactor.service.hive2.before_hive_3 import PartitionPlace, check_partition, none_of, partition_places
 from compactor.service.mode import Mode, may
+from compactor.service.run_as import process_user, wanted_user
 from compactor.service.site import identity, must_be_compactable, path_of
 from compactor.settings.precedence import Settings, with_table
 from compactor.steps import Step, reach
@@ -236,7 +237,13 @@ def _may_compact(site: OldSite, place: PartitionPlace, ground: Ground) -> None:
     must_be_compactable(table, place.partition)
     if (why := ground.refusal(table.id, entity.partition)) is not None:
         raise Refused(why)
-    if not site.storage.capabilities(path_of(site.storage, table, place.partition)).renames:
+    path = path_of(site.storage, table, place.partition)
+    user = wanted_user(site.settings, site.storage, entity, path, table.owner)
+    if user is not None and user != process_user():
+        raise Refused(
+            f"{entity}: is to be compacted as {user}, and this process runs as {process_user()}; run it as {user}"
+        )
+    if not site.storage.capabilities(path).renames:
         raise NotSupported(
             f"{entity}: its store has no directory rename, and Hive 2 would read a base that is only half named"
         )

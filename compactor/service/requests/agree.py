@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compactor.compaction.marks import Doubt, Present, Remembered, to_remember
@@ -12,6 +12,7 @@ from compactor.errors import Refused, StorageError
 from compactor.service.mark_files import MarkFiles
 from compactor.service.memory import judged
 from compactor.service.mode import must_write
+from compactor.service.requests.open_writes import OpenWrite, open_writes
 from compactor.service.site import Site
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,8 @@ log = logging.getLogger(__name__)
 class BothSides:
     """The database, what is remembered of it, and the doubt. ``unreadable`` says why the files cannot be read, if so.
 
-    ``agreed`` is the path of the record of an agreement, None where nothing was changed.
+    ``written`` are the writes of open transactions that are on disk: some of them may have committed. ``agreed`` is the
+    path of the record of an agreement, None where nothing was changed.
     """
 
     place: str
@@ -29,6 +31,7 @@ class BothSides:
     remembered: tuple[Remembered, ...]
     found: Doubt | None
     unreadable: str | None = None
+    written: tuple[OpenWrite, ...] = ()
     agreed: str | None = None
 
     @property
@@ -49,6 +52,7 @@ class BothSides:
             "remembered": [file.to_json() for file in self.remembered],
             "doubt": None if self.found is None else self.found.to_json(),
             "unreadable": self.unreadable,
+            "open_writes": [one.to_json() for one in self.written],
             "agreed": self.agreed,
         }
 
@@ -64,8 +68,10 @@ def both_sides(site: Site) -> BothSides:
         remembered, now, found = judged(site, memory)
     except StorageError as error:
         now = site.metastore.marks.present(site.name)
-        return BothSides(place=memory.place, database=now, remembered=(), found=None, unreadable=str(error))
-    return BothSides(place=memory.place, database=now, remembered=remembered, found=found)
+        sides = BothSides(place=memory.place, database=now, remembered=(), found=None, unreadable=str(error))
+    else:
+        sides = BothSides(place=memory.place, database=now, remembered=remembered, found=found)
+    return replace(sides, written=open_writes(site)) if sides.is_doubtful else sides
 
 
 def agree(site: Site, by: str) -> BothSides:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from compactor.acid.listing import Listing, SortedListing
 from compactor.acid.names import parse_directory
-from compactor.compaction.disagreement import Doubt, DoubtKind
+from compactor.compaction.disagreement import DirectoryDoubt, DoubtKind
 from compactor.compaction.entry import Entity
 from compactor.errors import BadName, CompactorError, Disagreement
 from compactor.ids import TxnId
@@ -30,7 +30,7 @@ class InDoubt:
     entity: Entity
     location: str
     name: str
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[DirectoryDoubt, ...]
     files: int
     bytes: int
     unreadable: str | None = None
@@ -80,13 +80,13 @@ def in_doubt_at(site: Site, target: Target) -> list[InDoubt]:
     """Returns the directories in doubt of one partition."""
     listing = site.storage.listing(target.location)
     given = Given(site, [target.table], listing.directories)
-    by_name: dict[str, list[Doubt]] = defaultdict(list)
+    by_name: dict[str, list[DirectoryDoubt]] = defaultdict(list)
     for doubt in (*given.doubts(target, listing.directories), *_only_copies(site, target, listing, given)):
         by_name[doubt.name].append(doubt)
     return [_described(site, target, listing, name, found) for name, found in sorted(by_name.items())]
 
 
-def _only_copies(site: Site, target: Target, listing: Listing, given: Given) -> Iterable[Doubt]:
+def _only_copies(site: Site, target: Target, listing: Listing, given: Given) -> Iterable[DirectoryDoubt]:
     """Yields the outputs of compactions that did not commit, and of which nothing proves that they hold no row alone."""
     silent = _silent_transactions(site)
     for name, txn in visibility_transactions(listing.directories).items():
@@ -97,7 +97,7 @@ def _only_copies(site: Site, target: Target, listing: Listing, given: Given) -> 
             must_lose_nothing(site, target, [name])
         except Disagreement:
             because = f"compaction transaction {txn} did not commit, and no other file is proved to hold the rows"
-            yield Doubt(name=name, kind=DoubtKind.ONLY_COPY, number=txn, because=because)
+            yield DirectoryDoubt(name=name, kind=DoubtKind.ONLY_COPY, number=txn, because=because)
 
 
 def _silent_transactions(site: Site) -> frozenset[TxnId]:
@@ -107,7 +107,7 @@ def _silent_transactions(site: Site) -> frozenset[TxnId]:
     return frozenset(txn.id for txn in opened if txn.last_heartbeat < deadline)
 
 
-def _described(site: Site, target: Target, listing: Listing, name: str, doubts: Iterable[Doubt]) -> InDoubt:
+def _described(site: Site, target: Target, listing: Listing, name: str, doubts: Iterable[DirectoryDoubt]) -> InDoubt:
     inside = [file for file in listing.files if file.path.startswith(f"{name}/")]
     return InDoubt(
         entity=target.entity,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from compactor.acid.names import Base, Delta, parse_directory, set_aside_name
+from compactor.acid.names import Base, Delta, known_directory, parse_directory, set_aside_name
 from compactor.compaction.disagreement import DoubtKind
 from compactor.compaction.entry import Entity
 from compactor.errors import Refused
@@ -75,12 +75,13 @@ def resolve(site: Site, table: Table, rulings: Mapping[str, Ruling]) -> Resoluti
     site = site.for_a_pass()
     found = in_doubt(site, table)
     must_be_ruled(found, rulings)
+    for here in by_entity(found).values():
+        _must_have_no_twins(site, here, rulings)
     _abort_lost(site, found)
-    done: list[Resolved] = []
-    for entity, here in by_entity(found).items():
+    done = _all_set_aside(site, [one for one in found if rulings[one.path] is Ruling.QUARANTINE])
+    for entity, here in by_entity(one for one in found if rulings[one.path] is Ruling.KEEP).items():
         with _held(site, entity, here):
-            done += [_set_aside(site, one) for one in here if rulings[one.path] is Ruling.QUARANTINE]
-            done += _keep(site, [one for one in here if rulings[one.path] is Ruling.KEEP])
+            done += _keep(site, here)
     _raise_write_ids(site, table, done)
     return Resolution(directories=tuple(done), next_write_id=site.metastore.write_ids.next(table.database, table.name))
 
@@ -89,6 +90,11 @@ def quarantine(site: Site, found: Iterable[InDoubt]) -> list[Resolved]:
     """Sets directories aside; see ``resolve``."""
     chosen, site = list(found), site.for_a_pass()
     _abort_lost(site, chosen)
+    return _all_set_aside(site, chosen)
+
+
+def _all_set_aside(site: Site, chosen: Iterable[InDoubt]) -> list[Resolved]:
+    """Sets directories aside before any is kept: that gives numbers, and one with such a number would count."""
     done: list[Resolved] = []
     for entity, here in by_entity(chosen).items():
         with _held(site, entity, here):
@@ -120,6 +126,28 @@ def must_be_ruled(found: Sequence[InDoubt], rulings: Mapping[str, Ruling]) -> No
                 f"{other} and {one.path}: are the halves of one compaction, and only one of them is to be kept; nothing was "
                 "changed; decide the same about both"
             )
+
+
+def _must_have_no_twins(site: Site, here: Sequence[InDoubt], rulings: Mapping[str, Ruling]) -> None:
+    """Refuses to keep a compaction's delta where another one of its range stays: Trino would show each of their rows twice
+    (PROTOCOL 6). ``here`` are the directories in doubt of one partition."""
+    aside = {one.name for one in here if rulings[one.path] is Ruling.QUARANTINE}
+    staying = [name for name in site.storage.children(here[0].location) if name not in aside]
+    for one in here:
+        twin = next((name for name in staying if _are_twins(one.name, name)), None)
+        if one.name not in aside and twin is not None:
+            raise Refused(
+                f"{one.path}: holds the same write IDs as {twin} beside it, and readers without visibility would show their "
+                "rows twice; nothing was changed; quarantine one of them, or wait until a cleaner has removed the other"
+            )
+
+
+def _are_twins(output: str, other: str) -> bool:
+    """Returns true if ``output`` is a compaction's delta, and ``other`` another delta of exactly its range."""
+    one, two = known_directory(output), known_directory(other)
+    if output == other or not isinstance(one, Delta) or not isinstance(two, Delta) or not one.visibility_txn_id:
+        return False
+    return replace(two, visibility_txn_id=one.visibility_txn_id) == one
 
 
 def _compaction(one: InDoubt) -> object:
@@ -180,7 +208,8 @@ def _keep(site: Site, kept: Sequence[InDoubt]) -> list[Resolved]:
         if key not in numbers:
             numbers[key] = _committed_compaction(site)
         name = _named_by(one.name, numbers[key])
-        site.storage.rename(f"{one.location}/{one.name}", f"{one.location}/{name}")
+        if name != one.name:  # the number that it has may be the next one
+            site.storage.rename(f"{one.location}/{one.name}", f"{one.location}/{name}")
         log.warning("%s/%s: kept as %s by a person's ruling", one.location, one.name, name)
         reach(CommandStep.KEPT)
         done.append(Resolved(doubt=one, ruling=Ruling.KEEP, name=name))

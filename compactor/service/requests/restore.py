@@ -11,13 +11,15 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine import Quarantined, Record
 from compactor.compaction.restoring import Situation, Undo, undo
 from compactor.errors import CompactorError, LockNotGranted, NotFound, Refused
 from compactor.ids import TxnId
-from compactor.rewrite.publish import quarantine, removal
+from compactor.rewrite.publish import quarantine
+from compactor.rewrite.publish.same_directory import identities
 from compactor.service.agreement import must_be_the_same_table
 from compactor.service.exclusive import exclusively
 from compactor.service.memory import must_be_newest
@@ -35,8 +37,10 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restoration:
-    """What undoing one compaction moves or, once ``done``, has moved. ``until`` (epoch ms) is when what was taken away may
-    be erased."""
+    """The names that undoing one compaction moves or, once ``done``, has moved.
+
+    What was taken away may be erased from ``until`` (epoch ms) on.
+    """
 
     entity: Entity
     entry_id: int
@@ -88,11 +92,12 @@ def restore(site: Site, table: str, partition: str | None, entry_id: int, by: st
     with _alone(site, target, entry_id) as txn:
         planned = _planned(site, target, record)
         moved = planned.undo
-        expected = removal.identities(site.storage, target.location, moved.outputs)
+        expected = identities(site.storage, target.location, moved.outputs)
         must_be_the_same_table(site, target)
         _list(site, planned, record.names, sum(record.kept.values()))  # so that it is not due meanwhile
         with _paused(site, target, by), _covered(site, target, planned):
-            quarantine.put_back(site.storage, target.location, entry_id, moved.back)
+            still = partial(_must_be_held, site, target, entry_id, txn)
+            quarantine.put_back(site.storage, target.location, entry_id, moved.back, still)
             _let_the_others_end(site, target, entry_id, txn)
             must_be_the_same_table(site, target)
             last = _planned(site, target, record).undo  # from fresh listings: every input is in its place
@@ -187,6 +192,12 @@ def _alone(site: Site, target: Target, entry_id: int) -> Iterator[TxnId]:
         yield txn
 
 
+def _must_be_held(site: Site, target: Target, entry_id: int, txn: TxnId) -> None:
+    """Checks that the transaction of the lock is open: without it, somebody may have removed what the inputs lie beside."""
+    if site.metastore.transactions.state(txn) != "o":
+        raise _in_use(target, entry_id, f"transaction {txn}, which holds its lock, has timed out")
+
+
 def _tries(target: Target) -> Iterator[bool]:
     """Yields at once and then again and again for compactor.lock.wait; true for the last time."""
     deadline = time.monotonic() + target.settings.milliseconds("compactor.lock.wait") / 1000
@@ -228,7 +239,7 @@ def _covered(site: Site, target: Target, planned: Restoration) -> Iterator[None]
     except BaseException:
         with suppress(CompactorError):
             if all(storage.exists(f"{location}/{output}") for output in moved.outputs):
-                expected = removal.identities(storage, location, moved.back)
+                expected = identities(storage, location, moved.back)
                 quarantine.take(storage, location, planned.entry_id, moved.back, expected)
         raise
 

@@ -1,4 +1,4 @@
-"""What aborted transactions wrote: which tables are cleaned of it, its removal, and which of it may be forgotten."""
+"""The writes of aborted transactions: tables to be cleaned of them, their removal, and those that may be forgotten."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from compactor.acid.directory import acid_directory
-from compactor.acid.names import parse_directory
+from compactor.acid.listing import Listing
+from compactor.compaction.cleaning import is_output
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
 from compactor.ids import WriteId
@@ -15,6 +16,7 @@ from compactor.service import leftovers
 from compactor.service.abort_grace import AbortGrace
 from compactor.service.absence import Absence
 from compactor.service.agreement import Given
+from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may
 from compactor.service.roles.removing import remove_directories
 from compactor.service.site import Site, Target, must_have_its_own_ground
@@ -24,7 +26,7 @@ GRACE = "compactor.forget.grace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortsCleaned:
-    """What was removed, with its bytes; and what stays, since its time is not over yet."""
+    """The directories that were removed, with their bytes, and those that stay, since their time is not over yet."""
 
     removed: tuple[str, ...] = ()
     bytes_freed: int = 0
@@ -75,16 +77,18 @@ class AbortedWrites:
             if not may(target.settings, Mode.CLEAN) or no_cleanup(table.parameters, partition_parameters):
                 return AbortsCleaned()
             must_have_its_own_ground(site, target)
-            doomed, young = self._aborted(target)
+            listing = site.storage.listing(target.location)
+            leftovers.clear_leftovers(site, target)  # also what a pass had only hidden when it died
+            doomed, young = self._aborted(target, listing)
             held += young
             if doomed:
                 self._absence.look(target.location)
-                freed += remove_directories(site, target, doomed)
+                freed += remove_directories(site, target, listing, doomed)
                 removed += doomed
-            leftovers.clear_leftovers(site, target)  # directories that a pass had only hidden when it died
         absence = self._absence
         kept = absence.of_table(table, old) if entity.partition is None else absence.of_target(target, old)
         if forgotten := old - kept.keys():
+            must_be_newest(site, polling=True)  # looking through storage may take long
             site.metastore.aborts.forget(entity, forgotten)
         return AbortsCleaned(removed=tuple(removed), bytes_freed=freed, held=tuple(held))
 
@@ -113,19 +117,12 @@ class AbortedWrites:
         writes = self._site.metastore.aborts.writes(entity)
         return {w.write_id for w in writes if w.write_id <= highest and self._grace.is_over(w.txn)}
 
-    def _aborted(self, target: Target) -> tuple[list[str], list[str]]:
+    def _aborted(self, target: Target, listing: Listing) -> tuple[list[str], list[str]]:
         """Returns the directories that only aborted transactions wrote: those to remove, and those to leave for now."""
         site = self._site
         txns = site.metastore.transactions.snapshot()
         write_ids = site.write_ids(target.table, txns)
-        listing = site.storage.listing(target.location)
         Given(site, [target.table], listing.directories).must_explain(target, listing.directories)
-        aborted = [name for name in acid_directory(listing, write_ids, txns).aborted if _is_a_write(name)]
+        aborted = [name for name in acid_directory(listing, write_ids, txns).aborted if not is_output(name)]
         held = self.held(target, aborted, write_ids.aborted)
         return [name for name in aborted if name not in held], sorted(held)
-
-
-def _is_a_write(name: str) -> bool:
-    """Returns true for a user's directory; those of compactions go through the gate of ``clear_leftovers``."""
-    acid = parse_directory(name)
-    return acid is not None and not acid.visibility_txn_id

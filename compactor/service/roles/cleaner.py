@@ -6,12 +6,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from compactor.acid import partition_names
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import Base, parse_directory, parse_hidden, parse_staging
 from compactor.acid.write_ids import ValidTxnList
-from compactor.compaction.cleaning import Clean, CleaningFacts, Drop, Wait, may_clean, removable, retry_retention
+from compactor.compaction.cleaning import (
+    Clean,
+    CleaningFacts,
+    Drop,
+    Wait,
+    is_output,
+    may_clean,
+    removable,
+    retry_retention,
+)
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
@@ -277,10 +287,14 @@ def _remove(site: Site, aborts: AbortedWrites, target: Target, entry: Entry, low
     highest = entry.highest_write_id if entry.highest_write_id is not None else WriteId(0)
     view = _view(site, target, lowest, highest)
     obsolete = removable(view.directory)
+    if any(map(is_output, view.directory.aborted)):
+        leftovers.clear_leftovers(site, target)  # first, since nothing is cleaned beside one that may be the only copy
     held = aborts.held(target, obsolete, view.write_ids.aborted)
     kept = quarantine.keep_obsolete(site, target, entry, view)
     names = [name for name in obsolete if name not in kept.names and name not in held]
-    freed = remove_directories(site, target, names)
+    freed = remove_directories(
+        site, target, view.listing, names, still=partial(site.metastore.cleaning.must_be_ready, entry)
+    )
     swept = leftovers.clear_leftovers(site, target)
     quarantine.record_kept(site, target, entry, kept)
     reach(Step.REMOVED)
@@ -295,7 +309,9 @@ def _remove(site: Site, aborts: AbortedWrites, target: Target, entry: Entry, low
         because = _within_grace(shared)
         site.metastore.cleaning.back_off(entry, site.settings.milliseconds(GRACE), because)
         return Waiting(entity=entry.entity, entry_id=entry.id, because=because)
-    site.metastore.cleaning.mark_cleaned(entry, aborts.forgettable(target, entry), all_below=False)
+    if forgotten := aborts.forgettable(target, entry):
+        must_be_newest(site, polling=True)  # looking through storage may take long
+    site.metastore.cleaning.mark_cleaned(entry, forgotten, all_below=False)
     reach(Step.CLEANED)
     log.info("%s entry %d: cleaned, %d directories, %d bytes", entry.entity, entry.id, len(names), freed)
     removed = tuple(sorted({*names, *swept}))
@@ -365,7 +381,11 @@ def _back_off(site: Site, entry: Entry, error: CompactorError) -> Waiting | None
     """Makes a row that cannot be cleaned wait, twice as long each time; it never leaves the queue by itself (PROTOCOL 6).
 
     Returns None if another cleaner, perhaps Hive's, has meanwhile removed the row and its directories.
+
+    Raises:
+        Disagreement: a row that is gone, and the error, come from an older database that was put back meanwhile.
     """
+    must_still_be_newest(site)
     retention = retry_retention(entry.retry_retention, site.settings)
     try:
         site.metastore.cleaning.back_off(entry, retention, str(error))

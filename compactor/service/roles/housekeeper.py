@@ -107,6 +107,7 @@ def _acid(site: Site) -> dict[str, Any]:
     keeping, timeout = site.metastore.housekeeping, _settled_ms(site)
     aborted = [ended for ended in keeping.forgettable(timeout) if ended.state == "a"]
     kept = _not_forgettable(site, aborted)
+    must_be_newest(site, polling=True)  # looking through storage may take long
     return {
         "repaired": len(repaired),
         "write_set_purged": keeping.purge_write_set(open_txn_timeout_ms=timeout),

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
+from compactor.acid.listing import Listing
 from compactor.ids import TxnId
 from compactor.rewrite.publish import removal
+from compactor.rewrite.publish.same_directory import identities
 from compactor.service.agreement import must_be_the_same_table
 from compactor.service.exclusive import while_removing
+from compactor.service.memory import must_be_newest
 from compactor.service.site import Site, Target
 from compactor.steps import Step, reach
 
 
-def remove_directories(site: Site, target: Target, names: Collection[str]) -> int:
-    """Hides, then removes, each of ``names``, and returns the bytes that were freed.
+def remove_directories(
+    site: Site, target: Target, listing: Listing, names: Collection[str], still: Callable[[], None] | None = None
+) -> int:
+    """Hides, then removes, each of ``names``, and returns the bytes of their files in ``listing``.
 
     Bound to the directories that are there now, and to the table that they belong to (PROTOCOL 11.8).
 
+    Args:
+        still: raises once ``names`` are no longer to be removed; see ``rename_same``.
+
     Raises:
         LockNotGranted: the store has no rename, and the table is in use.
-        Disagreement: the table, or one of the directories, is another one by now.
+        Disagreement: the table, or one of the directories, is another one by now; or the metastore's database is an
+            older copy.
     """
     reach(Step.CLEANING)
-    sizes = {f.path: f.length for f in site.storage.listing(target.location).files}
-    freed = sum(size for path, size in sizes.items() if path in names or path.partition("/")[0] in names)
     if not names:
         return 0
-    expected = removal.identities(site.storage, target.location, names)
+    expected = identities(site.storage, target.location, names)
     must_be_the_same_table(site, target)  # so all of these are its directories
+    must_be_newest(site, polling=True)  # a pass may have been suspended since it looked
     with while_removing(site, target):
         for name in names:
-            for hidden in removal.hide(site.storage, target.location, [name], TxnId(0), expected):
+            for hidden in removal.hide(site.storage, target.location, [name], TxnId(0), expected, still):
                 site.storage.remove(f"{target.location}/{hidden}")
-    return freed
+    return sum(f.length for f in listing.files if f.path in names or f.path.partition("/")[0] in names)

@@ -12,6 +12,7 @@ from compactor.ids import TxnId
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.publish.stage import Staged
+from compactor.service.run_as import run_as
 from compactor.service.site import Site, Target
 from compactor.service.worker.planning import ReadScope
 
@@ -30,19 +31,22 @@ class Claimed:
         return self.entry.type is CompactionType.REBALANCE
 
     def located(self, target: Target) -> Located:
-        return _next(Located, self, target=target)
+        """Returns the entry at its table or partition, with the user for whom it is compacted.
+
+        Raises:
+            CompactorError: he cannot be found out; see ``service.run_as``.
+        """
+        user = run_as(self.site, target) or target.table.owner or self.site.user
+        return _next(Located, self, target=target, run_as=user)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Located(Claimed):
-    """Its table or partition has been found."""
+    """Its table or partition has been found. ``run_as`` is recorded: as whom it is compacted, else the table's owner, as
+    whom Hive's cleaner works."""
 
     target: Target
-
-    @property
-    def run_as(self) -> str:
-        """The request's user, else the table's owner, else our own."""
-        return self.entry.run_as or self.target.table.owner or self.site.user
+    run_as: str
 
     def admitted(self, file_format: FileFormat | None) -> Admitted:
         return _next(Admitted, self, file_format=file_format)

@@ -10,8 +10,10 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.rewrite.run.runner import Runner
+from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may
 from compactor.service.site import VERSION, Site
+from compactor.service.worker.ending import end
 from compactor.service.worker.group import Group
 from compactor.service.worker.group_run import GroupRun
 from compactor.service.worker.options import Options
@@ -53,6 +55,13 @@ def work_together(
             group = Group(claimed, report)
             left += GroupRun(site=site, group=group, runner=runner, options=options).run(claimed)
     return tuple(left)
+
+
+def end_waiting(site: Site, entry_id: int, error: CompactorError) -> None:
+    """Ends an entry that waits, by an error that was met before any worker had it; nothing is done if it waits no longer."""
+    must_be_newest(site)
+    for one in _claim(site, [entry_id]):
+        end(one, error)
 
 
 def is_ours(site: Site, entity: Entity) -> bool:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
@@ -97,6 +97,30 @@ def test_a_table_is_explained_and_compacted(shown: Shown, login: Login, site: Si
     (entry,) = site.metastore.entries.queue(database="default", table="returns_4")
     assert (entry.type.label, entry.pool) == ("MINOR", "night")
     assert audited(shown, "compactor_compact") == [("opal", "default.returns_4")]
+
+
+def test_what_found_no_thread_free_is_asked_again(shown: Shown, login: Login) -> None:
+    """The server says when; what does not answer at all is told at once."""
+    page = login("vera").new_page()
+    busy_for = ["1", "1"]
+
+    def busy(route: Route) -> None:
+        if not busy_for:
+            route.continue_()
+            return
+        headers = {"Retry-After": busy_for.pop(0), "Content-Type": "application/json"}
+        route.fulfill(status=503, headers=headers, body='{"detail": "metastore default: it takes too long."}')
+
+    page.route("**/api/overview*", busy)
+    page.goto(shown.page_url("queue"), timeout=SLOW)
+    page.wait_for_selector("main[data-ready]")
+    expect(page.locator("#mode")).to_contain_text("mode")
+    expect(page.locator("#alert")).to_be_empty()
+    assert busy_for == []
+    busy_for.extend(["10"] * 100)
+    page.locator("#refresh").click()
+    expect(page.locator("#alert")).to_contain_text("metastore default: it takes too long.")
+    assert len(busy_for) > 90
 
 
 def test_a_table_is_paused_and_resumed(shown: Shown, login: Login, site: Site) -> None:

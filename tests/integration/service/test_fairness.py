@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction.entry import Entity
-from compactor.service.roles import initiator
+from compactor.service.roles import initiator, scan
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
@@ -33,7 +33,7 @@ def passed_over(site: Site) -> list[str]:
 
 def test_no_candidate_is_left_out_whatever_the_page(written: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hive's HIVE-30026: with a limit and no total order the same first candidates come again and again."""
-    monkeypatch.setattr(initiator, "PAGE", 2)
+    monkeypatch.setattr(scan, "PAGE", 2)
     assert sorted(passed_over(written)) == [f"t{number}" for number in range(TABLES)]
 
 
@@ -42,19 +42,19 @@ def test_passes_that_are_cut_short_go_on_where_the_last_one_ended(
 ) -> None:
     """Each pass dies after two candidates; after four passes all seven were looked at."""
     monkeypatch.setattr(initiator, "RECORD_SIZE", 1)
-    original = initiator.Scan.consider
+    original = scan.Scan.consider
     seen: list[str] = []
     left = 0
 
-    def consider(scan: initiator.Scan, entity: Entity) -> initiator.Considered:
+    def consider(one: scan.Scan, entity: Entity) -> scan.Considered:
         nonlocal left
         if left == 0:
             raise _Killed
         left -= 1
         seen.append(entity.table)
-        return original(scan, entity)
+        return original(one, entity)
 
-    monkeypatch.setattr(initiator.Scan, "consider", consider)
+    monkeypatch.setattr(scan.Scan, "consider", consider)
     for _ in range(4):
         left = 2
         with pytest.raises(_Killed):

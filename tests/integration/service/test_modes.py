@@ -249,4 +249,4 @@ def test_mode_request_repairs_nothing(deployment: Site, warehouse: Path, tmp_pat
     acting = with_settings(deployment, compactor_mode="compact")
     (repaired,) = clean(acting).repaired
     assert repaired.entry.entity.table == "lost"
-    assert not any(n.startswith(("_compactor_v", "delta_0000001_0000002")) for n in names_in(warehouse / "lost"))
+    assert not any(n.startswith((".compactor_v", "delta_0000001_0000002")) for n in names_in(warehouse / "lost"))

@@ -77,7 +77,7 @@ def naming(seen: Callable[[str], object]) -> Renames:
         if f"/{staging_name_prefix}" in source and "/out/" in source and "/attempts/" not in source:
             seen(os.path.basename(target))
 
-    staging_name_prefix = "_compactor_v"
+    staging_name_prefix = ".compactor_v"
     return Renames(look)
 
 
@@ -138,7 +138,7 @@ def test_a_minor_that_gets_no_exclusive_lock_becomes_a_major_and_says_so(site: S
     assert waiting == [LockState.ACQUIRED] * 2  # staged twice: as a pair, then as a base
     assert {row.state for row in site.metastore.locks.show()} == {LockState.ACQUIRED}
     assert rows_of(site, table) == rows_without_visibility(site, table) == wanted
-    assert not any(name.startswith("_compactor_v") for name in names_in(Path(table.location)))
+    assert not any(name.startswith(".compactor_v") for name in names_in(Path(table.location)))
 
 
 def test_the_exclusive_lock_is_tried_again_and_later_each_time(
@@ -318,7 +318,7 @@ def test_naming_refuses_a_target_that_exists(site: Site, table: Table) -> None:
     wanted = rows_of(site, table)
 
     def occupy() -> None:
-        (staged,) = (location / name / "out" for name in names_in(location) if name.startswith("_compactor_v"))
+        (staged,) = (location / name / "out" for name in names_in(location) if name.startswith(".compactor_v"))
         (entry,) = site.metastore.entries.queue()
         target = location / f"base_{entry.highest_write_id:07d}_v{entry.txn_id:07d}"
         target.mkdir()
@@ -374,7 +374,7 @@ def test_a_table_that_was_made_again_between_staging_and_naming(site: Site, tabl
     outcome = compact(site, runner=Interrupted(after=make_again))
     assert outcome.result is Result.LOST
     assert "re-created" in outcome.message
-    assert not any(n.startswith(("base_0000005", "_compactor_v")) for n in names_in(Path(table.location)))
+    assert not any(n.startswith(("base_0000005", ".compactor_v")) for n in names_in(Path(table.location)))
 
 
 def test_naming_that_takes_too_long_is_rolled_back_and_hidden(site: Site, table: Table) -> None:
@@ -454,7 +454,7 @@ def test_what_an_aborted_compaction_named_is_hidden_at_once_and_removed_when_nob
     assert hidden <= names_in(location)  # the reader may have it open
     site.metastore.transactions.commit(reader)
     clean_all(site)
-    assert not any(n.startswith("_") for n in names_in(location))
+    assert not any(n.startswith(".") for n in names_in(location))
     assert rows_of(site, table) == rows_without_visibility(site, table) == wanted
 
 

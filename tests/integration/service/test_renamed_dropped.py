@@ -99,7 +99,7 @@ def test_renamed_and_moved_while_it_is_compacted(site: Site, table: Table, wareh
     assert rows_of(site, renamed) == wanted
     row = site.metastore.entries.get(entry)
     assert (row.state, str(row.entity)) == (State.INITIATED, "default.t2")
-    assert not [name for name in names_in(warehouse / "t2") if name.startswith("_")]
+    assert not [name for name in names_in(warehouse / "t2") if name.startswith(".")]
     assert worked(site, entry).result is Result.COMPACTED
     assert rows_of(site, renamed) == wanted
 

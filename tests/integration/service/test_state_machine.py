@@ -210,7 +210,7 @@ class Walk(RuleBasedStateMachine):
         clean_all(self.site)
         self.a_new_reader_shows_what_was_written()
         assert all(lock.state is LockState.ACQUIRED for lock in self.site.metastore.locks.show())
-        assert not [name for name in Path(self.table.location).iterdir() if name.name.startswith("_")]
+        assert not [name for name in Path(self.table.location).iterdir() if name.name.startswith(".")]
 
 
 def test_no_snapshot_ever_changes(empty_metastore: Path) -> None:

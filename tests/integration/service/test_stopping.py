@@ -156,7 +156,7 @@ def test_sigterm_publishes_what_is_whole_and_requests_the_rest_again(
         env=environment | {"COMPACTOR_METASTORE_URL": metastore_url},
     ) as process:
         try:
-            until("the first unit", lambda: any(location.glob("_compactor_v*/attempts/*")), pause=0.001)
+            until("the first unit", lambda: any(location.glob(".compactor_v*/attempts/*")), pause=0.001)
             process.send_signal(signal.SIGTERM)
             said, error = process.communicate(timeout=PATIENCE)
         finally:
@@ -170,5 +170,5 @@ def test_sigterm_publishes_what_is_whole_and_requests_the_rest_again(
     (rest,) = site.metastore.entries.queue(states=(State.INITIATED,))
     assert (rest.type, rest.properties) == (CompactionType.MINOR, properties)
     assert set(told["output"]) <= names_in(location)
-    assert not [name for name in names_in(location) if name.startswith("_")]
+    assert not [name for name in names_in(location) if name.startswith(".")]
     assert rows_of_partition(site, table) == wanted

@@ -126,7 +126,7 @@ def test_units_of_an_aborted_compaction_do_not_begin(
     (batch,) = plan_batches(deployment)
     arguments, memory = ["--batch", str(batch.batch_id)], {"spark.executor.memory": "600m"}
     with spark.submitted(arguments, {"COMPACTOR_METASTORE_URL": metastore_url}, memory) as application:
-        until("the first units", lambda: any(location.glob("_compactor_v*/attempts/*")))
+        until("the first units", lambda: any(location.glob(".compactor_v*/attempts/*")))
         # While executors write, staging may not go at once; then the entry stays working, and the worker or a pass ends it.
         assert abort_compaction(deployment, asked.entry_id).state in (State.ABORTED, State.WORKING)
         ((told,),) = (said["compactions"] for said in [next(application)])

@@ -185,7 +185,7 @@ def test_file_names(name: str, expected: BucketFile | OriginalFile | None) -> No
         ".hive-staging_hive_1",
         ".crc",
         "-tmp.delta_1_1_0",
-        "_compactor_v3",
+        ".compactor_v3",
         "_metadata_acid",
     ],
 )

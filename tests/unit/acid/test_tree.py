@@ -12,8 +12,8 @@ ANCHOR = Anchor(volume="file:1", identity="x")
     [
         ("p=7/delta_0000002_0000002_0000", "delta_0000002_0000002_0000"),
         ("base_0000005", "base_0000005"),
-        ("p=7/_compactor_obsolete_12_delta_0000002_0000002", "delta_0000002_0000002"),
-        ("_compactor_obsolete_12_p=7__000000_0", "000000_0"),
+        ("p=7/.compactor_obsolete_12_delta_0000002_0000002", "delta_0000002_0000002"),
+        (".compactor_obsolete_12_p=7__000000_0", "000000_0"),
         ("p=7", "p=7"),
     ],
 )

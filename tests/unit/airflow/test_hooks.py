@@ -58,6 +58,18 @@ def test_a_connection_says_where_the_metastore_is() -> None:
 
 
 @pytest.mark.usefixtures("connection")
+def test_the_configuration_is_that_of_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is opened: there is no such database."""
+    (tmp_path / "compactor.toml").write_text('[metastore.archive.settings]\n"compactor.page.readers" = 9\n', "utf-8")
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", str(tmp_path / "compactor.toml"))
+    given = {"password": SECRET, "conn_type": CONNECTION_TYPE, "host": "/warehouse"}
+    monkeypatch.setenv("AIRFLOW_CONN_COMPACTOR_ARCHIVE", json.dumps(given))
+    found = CompactorHook("archive").configuration()
+    assert (found.url, found.warehouse) == (SECRET, "/warehouse")
+    assert found.settings.integer("compactor.page.readers") == 9
+
+
+@pytest.mark.usefixtures("connection")
 def test_a_configured_connection_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: Any) -> None:
         raise AirflowNotFoundException("The conn_id isn't defined")

@@ -50,3 +50,11 @@ def test_a_file_that_is_not_orc_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(dump, [str(tmp_path / "f")], obj=CliContext())
     assert isinstance(done.exception, BadFile)
     assert CliRunner().invoke(dump, [str(tmp_path)], obj=CliContext()).exit_code == 2
+
+
+def test_a_file_that_describes_too_much_is_refused_unless_more_is_allowed(file: Path) -> None:
+    few = CliContext(flags={"compactor.file.columns": "2", "url": "sqlite://"})
+    done = CliRunner().invoke(dump, [str(file)], obj=few)
+    assert isinstance(done.exception, BadFile)
+    assert "compactor.file.columns" in str(done.exception)
+    assert CliRunner().invoke(dump, [str(file)], obj=CliContext(flags={"compactor.file.columns": "3"})).exit_code == 0

@@ -10,14 +10,17 @@ from sqlalchemy import update
 from compactor.cli.stop_signals import Stop
 from compactor.cli.worker_loop import CliWorker
 from compactor.database.engine import open_database
-from compactor.errors import NotFound
+from compactor.errors import BadSetting, NotFound, Refused
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
 from compactor.metastore.store import Metastore
+from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.batches.driver import WorkerPass
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
-from tests.support.tables import insert, make_table, rows_of
+from compactor.storage.local import LocalStorage
+from tests.support.passes import with_storage
+from tests.support.tables import insert, make_table, rows_of, with_settings
 
 Made = Callable[..., CliWorker]
 
@@ -146,3 +149,30 @@ def test_another_drivers_batch_is_left_alone(working: CliWorker, deployment: Sit
     assert deployment.state.batches.register(batch, "another", 60_000)
     working.run_batch(batch)
     assert said == [f"batch {batch} belongs to another driver; there is nothing to do here"]
+
+
+class Foreign(LocalStorage):
+    """Every directory belongs to somebody else."""
+
+    def owner(self, path: str) -> str | None:
+        return "ann"
+
+
+def test_tables_of_others_stay_in_the_queue(made: Made, deployment: Site, warehouse: Path, said: list[str]) -> None:
+    ask(deployment, warehouse)
+    site = with_storage(with_settings(deployment, compactor_run_as_owner="true"), Foreign())
+    working = made(site)
+    for _ in range(2):
+        working.run_once()
+    assert said[0].startswith("default.t: is to be compacted as ann, and this process runs as ")
+    assert said[1:] == ["worker: 0 entries, 0 failed"] * 2
+    (planned,) = plan_batches(site)
+    assert planned.run_as == "ann"
+    with pytest.raises(Refused, match=r"batch 1: default\.t: is to be compacted as ann"):
+        working.run_batch(planned.batch_id)
+    assert claimable(replace(deployment, state=None)) == [1]
+
+
+def test_a_worker_that_cannot_be_the_wanted_user_does_not_start(made: Made, deployment: Site) -> None:
+    with pytest.raises(BadSetting, match="can become nobody else"):
+        made(with_settings(deployment, hive_compactor_run_as_user="somebody"))

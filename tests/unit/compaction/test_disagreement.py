@@ -21,7 +21,7 @@ NUMBERS = Numbers(
         "base_-9223372036854775808_v0000006",
         "delta_0000001_0000004_v0000006",
         "base_0000004_v0000003",  # committed, and its row in TXNS purged since
-        "_compactor_v9",
+        ".compactor_v9",
         "p=1",
         "delta_5_3",  # the planner refuses it by name
     ],

@@ -47,7 +47,7 @@ def test_directories_at_any_depth_hold_write_ids_hidden_ones_too() -> None:
     directories = (
         "p=7",
         "p=7/delta_0000003_0000003",
-        "p=8/_compactor_obsolete_0_delta_0000005_0000005_0001",
+        "p=8/.compactor_obsolete_0_delta_0000005_0000005_0001",
         "_quarantine/base_0000009",
         "p=9/base_0000004_v0000012",
     )

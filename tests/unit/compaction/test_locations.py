@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.compaction.locations import aliases_of, covers, is_inside, normalised, spelling
+from compactor.compaction.locations import ALL_OTHERS, aliases_of, covers, is_inside, normalised, spelling
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,22 @@ def test_the_hosts_of_a_cluster_stand_for_its_name() -> None:
     aliases = aliases_of({"NS1": ["nn1.example", "NN2.example:9870"], "other": []})
     spelt = ("hdfs://ns1/t", "hdfs://nn1.example:8020/t", "webhdfs://nn2.EXAMPLE:9870/t")
     assert {normalised(one, aliases=aliases) for one in spelt} == {"hdfs://ns1/t"}
+
+
+def test_names_that_lead_to_one_address_are_one_cluster() -> None:
+    aliases = aliases_of({"ns1": ["gw:9870"], "ns2": ["GW:9870"], "far": ["gw:9871"]})
+    spelt = [normalised(f"hdfs://{name}/t", aliases=aliases) for name in ("ns1", "NS2:8020", "far", "other")]
+    assert spelt == ["hdfs://ns1/t", "hdfs://ns1/t", "hdfs://far/t", "hdfs://other/t"]
+    assert normalised("s3://ns2/t", aliases=aliases) == "s3://ns2/t"
+
+
+def test_with_an_address_for_all_others_every_authority_is_one_cluster() -> None:
+    aliases = aliases_of({ALL_OTHERS: ["gw:9870"], "same": ["gw:9870"], "far": ["nn:9870"]})
+    spelt = {
+        normalised(one, aliases=aliases) for one in ("hdfs:///t", "hdfs://x/t", "hdfs://same/t", "webhdfs://y:1/t")
+    }
+    assert len(spelt) == 1
+    assert normalised("hdfs://far/t", aliases=aliases) == "hdfs://far/t"
 
 
 _NAMES = st.lists(st.sampled_from(["a", "b", "..", ".", "", "p=%2F", "%20", "ü"]), max_size=6)

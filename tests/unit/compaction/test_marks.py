@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,10 +21,10 @@ from compactor.compaction.marks import (
     SETTLED_MS,
     Contradiction,
     Marks,
+    MarkToken,
     Present,
     Remembered,
     TableMark,
-    Token,
     doubt,
     has_changed,
     lacks_files,
@@ -35,7 +36,7 @@ from compactor.ids import TxnId, WriteId
 
 TABLES = {7: TableMark(name="db.t", next_write_id=WriteId(5))}
 MARKS = Marks(newest=TxnId(30), unfinished=1, next_lock=9, next_compaction=4, starts={TxnId(30): 1_000}, tables=TABLES)
-TOKEN = Token(number=12, text="abc", at=50_000, seen=11)
+TOKEN = MarkToken(number=12, text="abc", at=50_000, seen=11)
 FILE = Remembered(token=TOKEN, marks=MARKS)
 NOW = Present(now_ms=60_000, newest=TxnId(31), marks=MARKS, tokens=(TOKEN, replace(TOKEN, number=11, text="older")))
 
@@ -177,6 +178,7 @@ def test_what_is_written_is_read_again() -> None:
         ({"number": "many"}, "invalid literal"),
         ({"started": [1]}, "not the marks of a metastore"),
         ({"next_write_ids": None}, "not the marks of a metastore"),
+        ({"next_lock": math.inf}, "not the marks of a metastore"),
     ],
 )
 def test_what_is_no_file_of_marks_is_named(change: dict[str, Any], said: str) -> None:
@@ -220,7 +222,7 @@ class Database:
     last_table: int = 0
     lock: int = 1
     compaction: int = 1
-    tokens: dict[int, Token] = field(default_factory=dict)
+    tokens: dict[int, MarkToken] = field(default_factory=dict)
 
     def marks(self, txns: Sequence[TxnId]) -> Marks:
         ended = max((txn for txn, (state, _) in self.txns.items() if state != "o"), default=0)
@@ -242,9 +244,9 @@ class Database:
         tokens = tuple(self.tokens.values())
         return Present(now_ms=self.clock, newest=newest, marks=self.marks(txns), tokens=tokens)
 
-    def mark(self, text: str, seen: int) -> Token:
+    def mark(self, text: str, seen: int) -> MarkToken:
         number = 1 + max(self.tokens, default=0)
-        self.tokens[number] = Token(number=number, text=text, at=self.clock, seen=seen)
+        self.tokens[number] = MarkToken(number=number, text=text, at=self.clock, seen=seen)
         self.tokens = {n: token for n, token in self.tokens.items() if n > number - KEPT_TOKENS}
         return self.tokens[number]
 

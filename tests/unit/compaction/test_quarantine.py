@@ -83,7 +83,11 @@ def test_a_record_comes_back(record: Record) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{}", b"\xff", RECORD.to_bytes()[:-9], RECORD.to_bytes().replace(b": 7", b': "x"')]
+    "content",
+    [
+        *(b"", b"[]", b"{}", b"\xff", b"[" * 100_000, RECORD.to_bytes()[:-9]),
+        *(RECORD.to_bytes().replace(b": 7", b': "x"'), RECORD.to_bytes().replace(b": 7", b": Infinity")),
+    ],
 )
 def test_anything_else_is_no_record(content: bytes) -> None:
     with pytest.raises(BadFile, match=r"^/p/_record.json: expected the record of a quarantine, found something else"):

@@ -64,6 +64,24 @@ def test_locations_in_any_store_however_they_are_spelt(site: Site, one: str, oth
     assert [found.refusal(table.id, None) is not None for table in tables] == [True, True]
 
 
+@pytest.mark.parametrize("other", ["hdfs://anything/w/t", "hdfs:///w/t/x", "webhdfs://far:1/w/t"])
+def test_with_one_url_for_all_of_hdfs_every_authority_is_the_same_cluster(site: Site, other: str) -> None:
+    """PROTOCOL 11.13: requests go to that URL, whatever a location says."""
+    tables = [make(site, "a", "hdfs://nn/w/t"), make(site, "b", other)]
+    found = ground(site, StoreOptions.of({"hdfs": {"url": "http://gateway:14000"}, "hdfs://own": {"user": "x"}}))
+    assert [found.refusal(table.id, None) is not None for table in tables] == [True, True]
+    assert refused(site, *tables) == [False, False]
+
+
+@pytest.mark.parametrize("other", ["abfs://c/w/t", "ABFSS://c/w/t/x", "abfss://c@Acct.blob.core.windows.net/w"])
+def test_a_location_that_leaves_out_the_account_lies_in_the_configured_one(site: Site, other: str) -> None:
+    """PROTOCOL 11.13."""
+    tables = [make(site, "a", "abfss://c@acct.dfs.core.windows.net/w/t"), make(site, "b", other)]
+    for table in ({"account_name": "acct"}, {"connection_string": "AccountName=acct;AccountKey=aA=="}):
+        found = ground(site, StoreOptions.of({"abfs": table}))
+        assert [found.refusal(table.id, None) is not None for table in tables] == [True, True]
+
+
 def test_usual_partitions_are_not_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """They lie below their table, so what overlaps them overlaps it."""
     table = make(site, "a", "/w/a", ("1", None), ("2", None))

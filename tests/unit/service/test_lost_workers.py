@@ -10,7 +10,7 @@ from sqlalchemy import update
 from compactor.acid.names import parse_hidden, staging_name
 from compactor.compaction.states import State
 from compactor.errors import StorageError
-from compactor.ids import TxnId
+from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
@@ -19,9 +19,11 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service import leftovers, lost_workers
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.batches.driver import run_entries
+from compactor.service.doctor.alarms import raised_alarms, take_readings
+from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import initiate
+from compactor.service.roles.initiator import consider_now, initiate
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.storage.local import LocalStorage
@@ -95,6 +97,56 @@ def test_a_lost_workers_request_is_queued_again_and_nothing_of_it_is_visible(sit
     assert site.metastore.entries.get(entry.id).state is State.INITIATED
     assert not names_in(Path(table.location)) & {staging_name(txn), f"base_0000002_v{txn:07d}"}
     assert lost_workers.repair(site) == ()
+
+
+def killed(site: Site, table: Table) -> tuple[lost_workers.Repaired, ...]:
+    """Lets the next worker be lost, and returns how that is repaired."""
+    (entry,) = site.metastore.entries.queue()
+    claims = site.metastore.claims
+    assert claims.claim(WORKER, "1", pool_timeout_ms=0, ids=[entry.id]) is not None
+    (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION, agent=WORKER)
+    claims.record(site.metastore.entries.get(entry.id), WORKER, txn, "w", WriteId(2))
+    (Path(table.location) / f"base_0000002_v{txn:07d}").mkdir()
+    age(site)
+    return lost_workers.repair(site)
+
+
+def test_a_request_that_loses_worker_after_worker_fails(site: Site, table: Table) -> None:
+    """PROTOCOL 6: it may be what kills them. Nothing that they named stays, and the threshold of failures counts it."""
+    request_compaction(site, table="default.t")
+    for number in (1, 2):
+        (done,) = killed(site, table)
+        assert done.result is State.INITIATED
+        (entry,) = site.metastore.entries.queue()
+        assert (entry.error or "").startswith(f"lost worker {number}: its transaction ")
+    (last,) = killed(site, table)
+    assert last.result is State.FAILED
+    assert site.metastore.entries.queue() == []
+    (ended,) = site.metastore.entries.history(last.entry.entity)
+    assert ended.state is State.FAILED
+    assert "lost worker 3: its transaction " in (ended.error or "")
+    assert "compactor.lost.workers" in (ended.error or "")
+    assert not {name for name in names_in(Path(table.location)) if name.startswith("base_")}
+    once = with_settings(site, hive_compactor_initiator_failed_compacts_threshold="1")
+    assert "the last 1 compactions failed" in consider_now(once, entity_of(table)).because
+    (alarm,) = (one for one in raised_alarms(take_readings(site), site.settings) if one.name == "killed_workers")
+    assert alarm.value == 1
+    compact(site)
+    assert take_readings(site).lost_out == 0
+
+
+def test_a_request_that_succeeds_forgets_the_workers_that_it_lost(site: Site, table: Table) -> None:
+    request_compaction(site, table="default.t")
+    killed(site, table)
+    run_entries(site, [one.id for one in site.metastore.entries.queue()], InProcessRunner())
+    (entry,) = site.metastore.entries.queue()
+    assert (entry.state, entry.error) == (State.READY_FOR_CLEANING, None)
+
+
+def test_the_number_of_workers_that_may_be_lost_is_a_sites(site: Site, table: Table) -> None:
+    request_compaction(site, table="default.t")
+    (done,) = killed(with_settings(site, compactor_lost_workers="1"), table)
+    assert done.result is State.FAILED
 
 
 ROLES: list[Callable[[Site], object]] = [

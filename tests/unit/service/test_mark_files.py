@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.compaction.marks import Marks, Remembered, Token
+from compactor.compaction.marks import Marks, MarkToken, Remembered
 from compactor.errors import StorageError
 from compactor.ids import TxnId
 from compactor.service.mark_files import MarkFiles
@@ -17,7 +17,7 @@ from compactor.storage.local import LocalStorage
 
 
 def remembered(number: int, text: str = "abc") -> Remembered:
-    return Remembered(token=Token(number=number, text=text, at=number), marks=Marks(newest=TxnId(number)))
+    return Remembered(token=MarkToken(number=number, text=text, at=number), marks=Marks(newest=TxnId(number)))
 
 
 def opened(folder: Path, name: str = "default", base: Path | None = None) -> MarkFiles:
@@ -36,6 +36,15 @@ def test_what_was_added_last_is_the_newest(tmp_path: Path) -> None:
         files.add(remembered(number))
         assert files.newest() == opened(tmp_path / "a" / "b").newest() == (remembered(number),)
     assert files.largest_number() == 3
+
+
+def test_a_number_that_no_database_takes_is_nobodys(tmp_path: Path) -> None:
+    """Whoever may write there must not make an agreement impossible."""
+    files = opened(tmp_path)
+    files.add(remembered(7))
+    for number in ("9" * 20, f"0{'9' * 19}"):
+        Path(files.place, f"marks-{number}-abc.json").write_text("{}")
+    assert (files.newest(), files.largest_number()) == ((remembered(7),), 7)
 
 
 def test_a_slow_process_does_not_hide_what_is_newer(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_a_worker_under_way_ends_without_a_trace(site: Site, table: Table, backu
     (done,) = run_entries(site, claimable(site), RestoredWhileUnitsRun()).outcomes
     assert done.result is Result.FAILED
     assert "the database is older than what" in done.message
-    assert {path: content for path, content in files_of(table).items() if not path.startswith("_")} == before
+    assert {path: content for path, content in files_of(table).items() if not path.startswith(".")} == before
     assert len(site.metastore.transactions.open_transactions()) == 1
     (entry,) = site.metastore.entries.queue()
     assert entry.state is (State.INITIATED if known == "before the claim" else State.WORKING)
@@ -390,12 +390,13 @@ def test_a_memory_that_is_away_stops_what_removes_and_nothing_else(
     assert [bool(sentences_about(away)), bool(explain(away, "default.t").doubt)] == [not reads, not reads]
 
 
-def test_a_damaged_file_is_named(site: Site, table: Table) -> None:
+@pytest.mark.parametrize("content", ['{"format": 1, "number"', "[" * 100_000, "[]"])
+def test_a_damaged_file_is_named(site: Site, table: Table, content: str) -> None:
     """PROTOCOL 11.2: fail closed, with four parts."""
     insert(site, table, [1])
     initiate(site)
     (name,) = marks(site)
-    (place_of(site) / name).write_text('{"format": 1, "number"')
+    (place_of(site) / name).write_text(content)
     with pytest.raises(
         StorageError, match=rf"{name}: what is remembered .* wanted is .* put the file back from a copy"
     ):

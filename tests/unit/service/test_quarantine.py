@@ -19,10 +19,11 @@ from compactor.compaction.states import CompactionType, State
 from compactor.errors import StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
+from compactor.rewrite.publish.stage import token
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.quarantine import erase_due
+from compactor.service.quarantine import erase_due, keep_manifest
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import Cleaned, clean
 from compactor.service.roles.housekeeper import keep_house
@@ -209,6 +210,7 @@ def test_a_quarantine_of_another_compaction_with_the_same_number_is_left_alone(s
     settle()
     (failed,) = clean(site).failed
     assert "the metastore was probably restored from a backup" in failed.because
+    assert failed.because.endswith("move that directory out of the table; the next pass goes on")  # it is not erased
     assert "delta_0000004_0000004_0000" in names_in(place)
 
 
@@ -263,11 +265,23 @@ def test_a_manifest_that_cannot_be_kept_is_no_failure(
 def test_the_manifest_of_a_worker_that_died_at_its_commit_is_kept_too(site: Site, table: Table) -> None:
     compact(site)
     place, txn = Path(table.location), site.metastore.entries.queue()[0].txn_id
-    (place / f"_compactor_v{txn}").mkdir()
-    (place / HERE / "_manifest.json").rename(place / f"_compactor_v{txn}" / "manifest.json")
+    staging = place / f".compactor_v{txn}_{token()}"
+    staging.mkdir()
+    (place / HERE / "_manifest.json").rename(staging / "manifest.json")
     clean_all(site)
     assert record_of(table).inputs == record_of(table).kept
     assert {name[:5] for name in names_in(place)} == {"base_", ".comp"}
+
+
+def test_a_worker_that_slept_until_its_entry_was_cleaned_lists_nothing_anew(site: Site, table: Table) -> None:
+    done = compact(site)
+    clean_all(site)
+    before = listed(site)
+    keep_manifest(site, site.target(entity_of(table)), done.entry, f"{table.location}/.compactor_v4_1a/manifest.json")
+    assert listed(site) == before
+    shutil.rmtree(Path(table.location) / HERE)
+    keep_manifest(site, site.target(entity_of(table)), done.entry, f"{table.location}/.compactor_v4_1a/manifest.json")
+    assert HERE not in names_in(Path(table.location))
 
 
 def test_a_request_may_set_it(deployment: Site, table: Table) -> None:

@@ -159,6 +159,18 @@ def test_texts_of_every_unit(unit: SettingUnit, text: str, value: object) -> Non
     assert type(parsed) is type(value)
 
 
+#: What no database and no Java holds, written as it is or in its unit.
+TOO_LARGE = (
+    (SettingUnit.COUNT, str(2**63)),
+    (SettingUnit.COUNT, f"-{2**64}"),
+    (SettingUnit.COUNT, "9" * 5000),
+    (SettingUnit.BYTES, f"{2**30}TB"),
+    (SettingUnit.SECONDS, "9" * 400 + "d"),
+    (SettingUnit.DAYS, str(2**40)),
+    (SettingUnit.RATIO, "1e30"),
+)
+
+
 @pytest.mark.parametrize(
     ("unit", "text", "wanted"),
     [
@@ -166,6 +178,7 @@ def test_texts_of_every_unit(unit: SettingUnit, text: str, value: object) -> Non
         (SettingUnit.SECONDS, "5 parsecs", "a unit among ms, s, min, h and d"),
         (SettingUnit.SECONDS, "1.5h", "such as 300s"),
         (SettingUnit.SECONDS, "${env:T}", "not resolved"),
+        *((unit, text, "at most 9223372036854775807") for unit, text in TOO_LARGE),
         (SettingUnit.COUNT, "ten", "a whole number"),
         (SettingUnit.COUNT, "10s", "a whole number"),
         (SettingUnit.COUNT, "1.0", "a whole number"),
@@ -191,6 +204,7 @@ def test_out_of_range() -> None:
     with pytest.raises(BadSetting, match="at least 0"):
         parse(lookup("hive.compactor.delta.num.threshold"), "-1")
     assert parse(lookup("hive.compactor.aborted.txn.time.threshold"), "-1") == -3_600_000
+    assert parse(lookup("hive.compactor.delta.num.threshold"), f"000{2**63 - 1}") == 2**63 - 1
     with pytest.raises(BadSetting, match="one of observe, request, compact, clean"):
         parse(lookup("compactor.mode"), "watch")
 

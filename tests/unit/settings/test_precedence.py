@@ -214,10 +214,10 @@ def test_table_properties_are_not_trusted(key: str) -> None:
 
 
 def test_code_is_never_loaded_even_when_the_site_lists_it() -> None:
-    site = _site(compactor_allowed_spark_conf="spark.jars, spark.yarn.queue")
-    assert allowed_spark_keys(site) == {"spark.jars", "spark.yarn.queue"}
-    settings = with_table(site, {"compactor.spark.jars": "evil.jar", "compactor.spark.yarn.queue": "q"})
-    assert settings.spark_conf == {"spark.yarn.queue": "q"}
+    site = _site(compactor_allowed_spark_conf="spark.jars, spark.executor.instances")
+    assert allowed_spark_keys(site) == {"spark.jars", "spark.executor.instances"}
+    settings = with_table(site, {"compactor.spark.jars": "evil.jar", "compactor.spark.executor.instances": "7"})
+    assert settings.spark_conf == {"spark.executor.instances": "7"}
 
 
 def test_the_site_itself_may_set_any_spark_key() -> None:

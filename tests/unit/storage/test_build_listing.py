@@ -20,7 +20,7 @@ def test_directories_are_those_given_and_those_of_files() -> None:
 
 def test_the_content_of_a_skipped_directory_is_skipped() -> None:
     """PROTOCOL 3.1: at any depth; side files of a base are not skipped."""
-    names = ["_SUCCESS", "_compactor_v1/base_1/f", "base_1/.x/f", "base_1/_orc_acid_version"]
+    names = ["_SUCCESS", ".compactor_v1/base_1/f", "base_1/.x/f", "base_1/_orc_acid_version"]
     found = listing_of("s3://b/t", [(name, 1) for name in names], [], _never)
     assert [f.path for f in found.files] == ["base_1/_orc_acid_version"]
 

@@ -97,13 +97,13 @@ def test_a_listing_holds_files_at_any_depth_and_directories_at_the_top(tmp_path:
 
 def test_a_listing_skips_the_names_that_every_reader_skips(tmp_path: Path) -> None:
     """PROTOCOL 3.1: staging and hidden directories are never input."""
-    for name in ("_compactor_v7", ".hive-staging", "-tmp.base_0000001"):
+    for name in (".compactor_v7", ".hive-staging", "-tmp.base_0000001"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "bucket_00000").write_bytes(b"1")
     (tmp_path / "_SUCCESS").write_bytes(b"")
     listing = STORAGE.listing(str(tmp_path))
     assert (listing.files, listing.directories) == ((), ())
-    assert STORAGE.children(str(tmp_path)) == ("-tmp.base_0000001", ".hive-staging", "_SUCCESS", "_compactor_v7")
+    assert STORAGE.children(str(tmp_path)) == ("-tmp.base_0000001", ".compactor_v7", ".hive-staging", "_SUCCESS")
 
 
 def test_a_listing_reads_the_metadata_of_a_base(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_no_directory_is_made_through_a_link(tmp_path: Path) -> None:
 
 def staged(table: Path) -> str:
     """Makes a staging directory with an output in it."""
-    staging = f"{table}/_compactor_v7"
+    staging = f"{table}/.compactor_v7"
     STORAGE.make_private(staging, ("attempts", "out"))
     STORAGE.make_inside(f"{staging}/out/base_1")
     STORAGE.write(f"{staging}/out/base_1/bucket_00000", b"1")
@@ -220,7 +220,7 @@ def test_what_is_staged_is_private_until_it_is_adopted(tmp_path: Path) -> None:
 
 def test_a_private_directory_is_a_new_one(tmp_path: Path) -> None:
     staging = staged(tmp_path)
-    with pytest.raises(StorageError, match=r"cannot create .*/_compactor_v7: File exists"):
+    with pytest.raises(StorageError, match=r"cannot create .*/.compactor_v7: File exists"):
         STORAGE.make_private(staging)
 
 
@@ -230,9 +230,9 @@ def test_only_what_is_ours_alone_is_adopted_or_added_to(tmp_path: Path) -> None:
     staging.rename(tmp_path / "away")
     (staging / "out" / "base_1").mkdir(parents=True)
     staging.chmod(0o755)
-    with pytest.raises(UnsafeDirectory, match=r"_compactor_v7: belongs to user \d+ with mode 755"):
+    with pytest.raises(UnsafeDirectory, match=r".compactor_v7: belongs to user \d+ with mode 755"):
         STORAGE.adopt(f"{staging}/out", like=str(tmp_path))
-    with pytest.raises(UnsafeDirectory, match=r"_compactor_v7: belongs to user"):
+    with pytest.raises(UnsafeDirectory, match=r".compactor_v7: belongs to user"):
         STORAGE.make_inside(f"{staging}/attempts")
     assert sorted(path.name for path in staging.rglob("*")) == ["base_1", "out"]
 

@@ -72,7 +72,7 @@ def test_what_is_no_file_is_named_and_refused(table: Path, outside: Path, kind: 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_that_every_reader_skips_are_not_even_looked_at(table: Path, outside: Path, kind: str) -> None:
-    plant(kind, table / "_compactor_v7", outside)
+    plant(kind, table / ".compactor_v7", outside)
     plant(kind, table / ".hive-staging", outside)
     (table / "delta_0000001_0000001" / "_tmp").mkdir()
     plant(kind, table / "delta_0000001_0000001" / "_tmp" / "x", outside)
@@ -81,19 +81,19 @@ def test_names_that_every_reader_skips_are_not_even_looked_at(table: Path, outsi
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_removing_removes_the_thing_and_not_what_it_leads_to(table: Path, outside: Path, kind: str) -> None:
-    plant(kind, table / "_compactor_v7", outside)
-    (table / "_compactor_v8" / "out").mkdir(parents=True)
-    plant(kind, table / "_compactor_v8" / "out" / "base_1", outside)
-    for name in ("_compactor_v7", "_compactor_v8"):
+    plant(kind, table / ".compactor_v7", outside)
+    (table / ".compactor_v8" / "out").mkdir(parents=True)
+    plant(kind, table / ".compactor_v8" / "out" / "base_1", outside)
+    for name in (".compactor_v7", ".compactor_v8"):
         STORAGE.remove(f"{table}/{name}")
     assert [path.name for path in table.iterdir()] == ["delta_0000001_0000001"]
     assert sorted(path.name for path in outside.iterdir()) == ["delta_0000001_0000001", "secret"]
 
 
 def test_the_names_of_our_own_are_found_whatever_is_beside_them(table: Path) -> None:
-    (table / "_compactor_v7").mkdir()
+    (table / ".compactor_v7").mkdir()
     os.mkdir(os.fsencode(table) + b"/_\xff")
-    assert STORAGE.children(str(table)) == ("_compactor_v7", "delta_0000001_0000001")
+    assert STORAGE.children(str(table)) == (".compactor_v7", "delta_0000001_0000001")
 
 
 def test_a_name_that_no_database_can_hold_is_refused(table: Path) -> None:
@@ -107,10 +107,10 @@ def test_a_listing_ends_at_a_depth(table: Path) -> None:
     try:
         with pytest.raises(UnsafeDirectory, match=r"is more than 64 directories deep"):
             STORAGE.listing(str(table))
-        os.rename(table / "d", table / "_compactor_v7")
+        os.rename(table / "d", table / ".compactor_v7")
         with pytest.raises(UnsafeDirectory, match=r"is more than 64 directories deep"):
-            STORAGE.remove(f"{table}/_compactor_v7")
-        os.rename(table / "_compactor_v7", table / "d")
+            STORAGE.remove(f"{table}/.compactor_v7")
+        os.rename(table / ".compactor_v7", table / "d")
     finally:
         remove_tree(table / "d")
     assert len(STORAGE.listing(str(table)).files) == 1

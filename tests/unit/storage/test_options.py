@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import BadSetting
+from compactor.errors import BadSetting, UnnamedPlace
 from compactor.storage.options import StoreOptions, scrub
 
 
@@ -38,3 +38,94 @@ def test_no_secret_is_shown() -> None:
 def test_equal_options_are_one_key() -> None:
     one, two = {"s3": {"a": 1, "b": 2}}, {"s3": {"b": 2, "a": 1}}
     assert hash(StoreOptions.of(one)) == hash(StoreOptions.of(two))
+
+
+def admitted(options: StoreOptions, *places: str) -> list[bool]:
+    """For each ``kind://place``, true if credentials may go there."""
+    found = []
+    for place in places:
+        kind, _, rest = place.partition("://")
+        try:
+            options.admitted(kind, rest)
+        except UnnamedPlace:
+            found.append(False)
+        else:
+            found.append(True)
+    return found
+
+
+def test_only_places_that_the_configuration_names_are_admitted() -> None:
+    tables = {"hdfs": {"user": "x", "authorities": ["nn1:8020", "ns1"]}, "hdfs://nn2:9000": {"user": "y"}}
+    options = StoreOptions.of(tables)
+    places = ("hdfs://nn1", "hdfs://NS1:8020", "hdfs://nn2:9000", "hdfs://nn2:8020", "hdfs://nn1:9000", "hdfs://evil")
+    assert admitted(options, *places) == [True, True, True, False, False, False]
+    assert options.admitted("hdfs", "NN2:9000") == {"user": "y"}
+    assert options.admitted("hdfs", "ns1") == {"user": "x"}
+    assert admitted(StoreOptions(), "hdfs://nn", "hdfs://", "abfs://c@a", "s3://b", "gs://b", "abfs://c") == [
+        *(False, False, False),
+        *(True, True, True),
+    ]
+
+
+def test_with_a_url_for_all_of_hdfs_a_location_chooses_no_host() -> None:
+    url = {"url": "http://gateway:14000"}
+    assert admitted(StoreOptions.of({"hdfs": url}), "hdfs://", "hdfs://anything:1") == [True, True]
+    listed = StoreOptions.of({"hdfs": {**url, "authorities": ["nn"]}})
+    assert admitted(listed, "hdfs://nn", "hdfs://", "hdfs://other") == [True, False, False]
+
+
+def test_with_a_list_only_its_buckets_are_admitted() -> None:
+    options = StoreOptions.of({"s3": {"authorities": ["a", "ARN:odd"]}, "s3://b": {}})
+    assert admitted(options, "s3://a", "s3://b", "s3://ARN:odd", "s3://c") == [True, True, True, False]
+
+
+def test_an_account_is_the_one_to_which_the_options_lead() -> None:
+    options = StoreOptions.of({"abfs": {"account_name": "near"}, "abfs://c@far": {"account_name": "far"}})
+    assert admitted(options, "abfs://c@near", "abfs://c@far", "abfs://d@far", "abfs://c") == [True, True, False, True]
+    wrong = StoreOptions.of({"abfs": {"account_name": "near", "authorities": ["far"]}})
+    with pytest.raises(UnnamedPlace, match="leads to the account 'near', where this location is not"):
+        wrong.admitted("abfs", "c@far")
+
+
+def test_places_that_other_settings_of_the_site_name_are_admitted() -> None:
+    options = StoreOptions.of({"s3": {}}).naming(["hdfs://NN:8020/w", None, "", "/w", "hdfs:///w", "oss://x/w"])
+    assert options.named == ("hdfs://NN:8020",)
+    assert admitted(options, "hdfs://nn", "hdfs://other", "hdfs://", "s3://any") == [True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"hdfs": {"authorities": "nn"}}, "wanted a list of names"),
+        ({"hdfs": {"authorities": ["hdfs://nn"]}}, "wanted a list of names without scheme"),
+        ({"hdfs": {"authorities": [""]}}, "wanted a list of names"),
+        ({"hdfs://nn": {"authorities": []}}, "already names one place"),
+        ({"hdfs": {"authorities": ["[nn"]}}, "is no authority of HDFS"),
+        ({"hdfs": {"authorities": ["nn?x"]}}, "is no authority of HDFS"),
+        ({"hdfs://nn]": {}}, "is no authority of HDFS"),
+    ],
+)
+def test_authorities_are_names(tables: dict[str, dict[str, object]], said: str) -> None:
+    with pytest.raises(BadSetting, match=said):
+        StoreOptions.of(tables)
+
+
+def test_the_message_says_what_to_write_and_repeats_no_password() -> None:
+    with pytest.raises(UnnamedPlace) as refused:
+        StoreOptions().admitted("hdfs", "ann:hush@nn:8020")
+    assert '[storage.hdfs] authorities = ["nn:8020"]' in str(refused.value)
+    assert "hush" not in str(refused.value)
+    with pytest.raises(UnnamedPlace, match=r"write url into \[storage\.hdfs\]"):
+        StoreOptions().admitted("hdfs", "")
+
+
+@pytest.mark.parametrize(
+    "url", ["nn:9870", "http://[nn", "http://nn]:1/", "ftp://nn", "http://", 7, ["http://a", None]]
+)
+def test_urls_are_of_a_name_node(url: object) -> None:
+    for table in ("hdfs", "hdfs://nn"):
+        with pytest.raises(BadSetting, match="expected http://host:port of a NameNode or HttpFS"):
+            StoreOptions.of({table: {"url": url}})
+    with pytest.raises(BadSetting) as refused:
+        StoreOptions.of({"hdfs": {"url": "ftp://ann:hush@nn"}})
+    assert "hush" not in str(refused.value)

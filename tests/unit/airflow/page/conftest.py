@@ -25,8 +25,12 @@ Audit = Callable[[], list[tuple[str, str, dict[str, Any]]]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    pass_over_foreign(items, HERE)
+
+
+def pass_over_foreign(items: list[pytest.Item], folder: Path) -> None:
     for item in items:
-        if HERE in item.path.parents:
+        if folder in item.path.parents:
             for warning in FOREIGN:
                 item.add_marker(pytest.mark.filterwarnings(warning))
 

@@ -35,6 +35,21 @@ def test_relabelling_does_not_copy() -> None:
     assert relabelled(array, array.type) is array
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError(), pa.ArrowMemoryError("malloc of size 9 failed"), OSError("std::bad_alloc")]
+)
+def test_a_lack_of_memory_is_no_damage_of_the_file(error: Exception) -> None:
+    with pytest.raises(MemoryError, match="file f: "):
+        decoding_failed(empty_tail(ROW, name="f"), error)
+
+
+def test_blocks_of_very_wide_files_are_short() -> None:
+    """The library holds one for each stream."""
+    wide = Types([replace(ROW[0], children=tuple(range(1, 20_001))), *[ROW[1]] * 20_000])
+    assert encoder_block_size(empty_tail(ROW)) == 256 * 1024
+    assert encoder_block_size(empty_tail(wide)) == 64 * 1024
+
+
 def test_a_batch_is_relabelled_whole() -> None:
     batch = pa.record_batch({"f0": pa.array([1, 2]), "f1": pa.array(["x", None])})
     named = relabelled_batch(batch, pa.schema([("id", pa.int64()), ("name", pa.string())]))

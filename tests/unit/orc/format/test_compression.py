@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from compactor.errors import BadFile, NotSupported
 from compactor.orc.format.compression import Compression, compress, decompress
+from compactor.orc.stripe_compatibility import WRITABLE
+from compactor.settings.file_limits import FileLimits
 
 _HANDLED = [Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 _DATA = st.one_of(st.binary(max_size=400), st.text("ab", max_size=3000).map(str.encode))
@@ -57,3 +59,14 @@ def test_codecs_that_are_not_read_are_refused_by_name(codec: Compression) -> Non
     with pytest.raises(NotSupported, match=rf"file f: compressed with {codec.name}.*orc\.compress"):
         decompress(b"\x06\x00\x00abc", codec, 1024, "f")
     assert decompress(b"\x07\x00\x00abc", codec, 1024, "f") == b"abc"  # a chunk that is stored uncompressed
+
+
+@pytest.mark.parametrize("codec", sorted(WRITABLE - {Compression.NONE}))
+def test_chunks_hold_no_more_than_a_footer_may(codec: Compression) -> None:
+    """A thousandth of it is read, and no more than a chunk too much is ever in memory."""
+    data = compress(b"x" * 10_000, codec, 1000)
+    assert decompress(data, codec, 1000, "f", limits=FileLimits(footer_bytes=10_000)) == b"x" * 10_000
+    with pytest.raises(
+        BadFile, match=r"f: its tail has 10000 bytes or more, at most 9999.*compactor\.file\.footer\.bytes"
+    ):
+        decompress(data, codec, 1000, "f", limits=FileLimits(footer_bytes=9999))

@@ -54,15 +54,16 @@ def length_stream(data: bytes) -> bytes:
 @given(sizes=_LENGTHS)
 def test_runs_of_both_versions_add_up(sizes: list[int]) -> None:
     first, second = (length_stream(binaries(sizes, version)) for version in ("0.11", "0.12"))
-    assert length_checks._added(length_checks._runs_v1(first)) == (len(sizes), sum(sizes))
-    assert length_checks._added(length_checks._runs_v2(second, exact=True)) == (len(sizes), sum(sizes))
+    wanted = (len(sizes), sum(sizes), max(sizes))
+    assert length_checks._added(length_checks._runs_v1(first)) == wanted
+    assert length_checks._added(length_checks._runs_v2(second, exact=True)) == wanted
 
 
 @given(sizes=_LENGTHS)
 def test_a_quick_sum_is_never_too_small(sizes: list[int]) -> None:
     """Otherwise correct files would be refused, or damaged ones accepted."""
-    count, total = length_checks._added(length_checks._runs_v2(length_stream(binaries(sizes, "0.12")), exact=False))
-    assert (count, total >= sum(sizes)) == (len(sizes), True)
+    found = length_checks._added(length_checks._runs_v2(length_stream(binaries(sizes, "0.12")), exact=False))
+    assert (found.number, found.total >= sum(sizes), found.longest >= max(sizes)) == (len(sizes), True, True)
 
 
 @given(data=st.binary(max_size=60), first_version=st.booleans())

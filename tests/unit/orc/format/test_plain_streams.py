@@ -18,6 +18,7 @@ from compactor.orc.format.stripe_footer import DATA, DICTIONARY_DATA, LENGTH, RO
 from compactor.orc.format.tail import Stripe, Tail, empty_tail
 from compactor.orc.io.source import BytesSource
 from compactor.orc.stripe_compatibility import WRITABLE
+from compactor.settings.file_limits import FileLimits
 
 BLOCK = 64
 BEFORE = b"before"
@@ -106,7 +107,35 @@ def test_a_cut_chunk_is_damage_of_its_stream(compression: Compression) -> None:
 
 
 def test_a_dictionary_too_large_for_decoders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "MAX_DICTIONARY", 999)
+    monkeypatch.setitem(plain._LONGEST, DICTIONARY_DATA, 999)
     source, tail, footer = stripe_of([(DATA, b"ab" * 500), (DICTIONARY_DATA, b"ab" * 500)], Compression.ZLIB)
-    with pytest.raises(BadFile, match="file f, stripe 0: the dictionary of column 1 has 1000 bytes, at most 999"):
+    with pytest.raises(
+        BadFile, match="file f, stripe 0: the dictionary of column 1 has 1000 bytes or more, at most 999"
+    ):
         plain_streams(source, tail, 0, footer, range(2))
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZLIB])
+def test_a_stripe_has_no_more_bytes_than_it_may(compression: Compression) -> None:
+    source, tail, footer = stripe_of([(DATA, b"ab" * 500), (DATA, b"ab" * 500)], compression)
+    source.limits = FileLimits(stripe_bytes=2000)
+    assert len(plain_streams(source, tail, 0, footer, range(2))) == 2
+    source.limits = FileLimits(stripe_bytes=1999)
+    with pytest.raises(BadFile, match=r"f, stripe 0: its streams have .* at most 1999.*compactor\.stripe\.bytes"):
+        plain_streams(source, tail, 0, footer, range(2))
+
+
+def test_lengths_are_read_at_once_and_so_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(plain._LONGEST, LENGTH, 999)
+    source, tail, footer = stripe_of([(DATA, b"ab" * 500), (LENGTH, b"ab" * 500)], Compression.ZLIB)
+    with pytest.raises(BadFile, match=r"f, stripe 0: the length stream of column 1 has .* bytes or more, at most 999"):
+        plain_streams(source, tail, 0, footer, range(2))
+
+
+def test_chunks_of_nothing_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "MAX_CHUNKS", 16)
+    source, tail, footer = stripe_of([(DATA, b"ab" * 500)], Compression.ZLIB)
+    assert plain_streams(source, tail, 0, footer, [0])
+    source, tail, footer = stripe_of([(DATA, b"ab" * 513)], Compression.ZLIB)
+    with pytest.raises(BadFile, match="f, stripe 0: its streams have more than 16 compressed chunks"):
+        plain_streams(source, tail, 0, footer, [0])

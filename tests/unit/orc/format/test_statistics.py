@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.orc.format import messages
+from compactor.orc.format import messages, statistics
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.statistics import merge
 from compactor.orc.format.tail import Tail, read_tail
@@ -159,3 +159,12 @@ def test_stripes_of_real_files_merge_to_their_file_statistics(
         for field in ("int_statistics", "string_statistics", "date_statistics", "bucket_statistics"):
             if wanted.HasField(field) and wanted.number_of_values:
                 assert _known(getattr(merged, field)) == _known(getattr(wanted, field)), (number, field)
+
+
+@pytest.mark.parametrize("sums", [(b"1E+300000000", b"1"), (b"1E+999999999999999999",) * 2, (b"9" * 300, b"1")])
+def test_sums_of_decimals_that_no_column_has_are_left_out(sums: tuple[bytes, bytes]) -> None:
+    """Added exactly, they would have hundreds of millions of digits."""
+    parts = [messages.ColumnStatistics(number_of_values=1) for _ in sums]
+    for part, text in zip(parts, sums, strict=True):
+        part.decimal_statistics.sum = text
+    assert not statistics.merge(parts, OrcType(kind=TypeKind.DECIMAL)).decimal_statistics.HasField("sum")

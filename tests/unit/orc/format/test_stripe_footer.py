@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from compactor.errors import BadFile
-from compactor.orc.format.stripe_footer import check_key_index, read_stripe_footer
+from compactor.orc.format import part_counts
+from compactor.orc.format.stripe_footer import ROW_INDEX, check_key_index, read_stripe_footer
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import BytesSource
+from compactor.settings.file_limits import FileLimits
 from tests.torture.anatomy import Parts, put_together, take_apart
 from tests.torture.victims import rows_file
 from tests.unit.orc.conftest import fixture_files
@@ -102,3 +104,31 @@ def test_a_bloom_filter_with_too_many_functions() -> None:
 
     with pytest.raises(BadFile, match="bloom filter of column 2 has 2147483648 functions"):
         judge(damaged(many))
+
+
+def test_a_footer_or_index_has_no_more_bytes_than_its_source_allows() -> None:
+    data = rows_file("ZLIB")
+    source = BytesSource(data, "f")
+    tail = read_tail(source)
+    footer = read_stripe_footer(source, tail, 0)
+    check_key_index(source, tail, 0, footer)
+    limited = BytesSource(data, "f", FileLimits(footer_bytes=8))
+    for read in (read_stripe_footer, lambda *given: check_key_index(*given, footer)):
+        with pytest.raises(
+            BadFile, match=r"f, stripe 0: its .* has .* bytes.*, at most 8 .*compactor\.file\.footer\.bytes"
+        ):
+            read(limited, tail, 0)
+
+
+def test_entries_are_counted_before_an_index_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry of nothing takes two bytes in a file and a hundred in memory."""
+    monkeypatch.setattr(part_counts, "SHORT", 0)
+    parts = take_apart(rows_file("ZLIB"))
+    stripe = parts.stripes[0]
+    place = next(n for n, s in enumerate(stripe.footer.streams) if (s.kind, s.column) == (ROW_INDEX, 1))
+    stripe.streams[place] = parts.packed(b"\x0a\0" * 100_000)
+    stripe.footer.streams[place].length = len(stripe.streams[place])
+    source = BytesSource(put_together(parts), "f")
+    tail = read_tail(source)
+    with pytest.raises(BadFile, match=r"f, stripe 0: its index of column 1 has [0-9]+ entries or more, at most"):
+        check_key_index(source, tail, 0, read_stripe_footer(source, tail, 0))

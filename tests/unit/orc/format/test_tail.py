@@ -18,6 +18,9 @@ from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.tail import Tail, key_statistics, read_tail
 from compactor.orc.io.source import BytesSource, LocalSource
+from compactor.settings.file_limits import FileLimits
+from tests.support import bombs
+from tests.support.orc_files import acid_source
 from tests.torture.anatomy import put_together, take_apart
 from tests.torture.victims import rows_file
 
@@ -147,3 +150,21 @@ def test_an_unknown_file_version_is_named() -> None:
     parts.script.version.append(7)
     with pytest.raises(BadFile, match=r"file f: file version \[0, 12, 7\] is unknown"):
         read_tail(BytesSource(put_together(parts), "f"))
+
+
+def test_a_stripe_has_no_more_rows_than_writers_count() -> None:
+    with pytest.raises(BadFile, match="file f: stripe 0 says that it has 8589934592 rows, no writer makes more than"):
+        read_tail(BytesSource(bombs.many_rows(), "f"))
+
+
+def test_a_file_has_no_more_stripes_columns_and_bytes_than_its_source_allows() -> None:
+    data = acid_source("struct<a:int>", [(1,)]).read(0, acid_source("struct<a:int>", [(1,)]).length)
+    for limits, key in (
+        (FileLimits(stripes=0), "compactor.file.stripes"),
+        (FileLimits(columns=7), "compactor.file.columns"),
+        (FileLimits(depth=2), "compactor.file.depth"),
+        (FileLimits(footer_bytes=99), "compactor.file.footer.bytes"),
+    ):
+        with pytest.raises(BadFile, match=rf"file f: .*at most \d+ are read \({key}\)"):
+            read_tail(BytesSource(data, "f", limits))
+    assert read_tail(BytesSource(data, "f", FileLimits(stripes=1, columns=8, depth=3))).rows == 1

@@ -9,6 +9,7 @@ import pytest
 
 from compactor.errors import BadFile
 from compactor.orc.format import messages
+from compactor.orc.format import types as types_module
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.types import (
     OrcType,
@@ -116,3 +117,30 @@ def test_types_are_pickled_without_their_cached_values() -> None:
     arrived = pickle.loads(pickle.dumps(types))
     assert (arrived, type(arrived), vars(arrived)) == (types, Types, {})
     assert hash(arrived) == hash(types)
+
+
+def test_depth() -> None:
+    assert parse_hive_type("struct<a:int>").depth == 2
+    assert parse_hive_type("struct<a:array<struct<b:int,c:map<int,int>>>,d:int>").depth == 5
+
+
+def test_types_that_are_too_deep_are_refused_even_if_known() -> None:
+    found = parse_hive_type("struct<a:array<array<int>>>")
+    assert from_messages(found.messages, "f", 4) == found
+    with pytest.raises(BadFile, match=r"file f: its types are in each other 4 deep, at most 3.*compactor\.file\.depth"):
+        from_messages(found.messages, "f", 3)
+
+
+@pytest.mark.parametrize("children", [[(0, 0), (), ()], [(1, 1), (2,), ()], [(2, 1), (), ()], [(1,), (2,), (1,)]])
+def test_types_with_several_parents_or_none_are_no_tree(children: list[tuple[int, ...]]) -> None:
+    items = [OrcType(kind=TypeKind.STRUCT, children=found, field_names=("a",) * len(found)) for found in children]
+    with pytest.raises(BadFile, match="are not one tree"):
+        from_messages(Types(items).messages, "f")
+
+
+def test_caches_forget_before_they_hold_many_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger's files may list other columns each time."""
+    monkeypatch.setattr(types_module, "MAX_CACHED_COLUMNS", 100)
+    for number in range(30):
+        from_messages(parse_hive_type(f"struct<a{number}:int,b:struct<c:int>>").messages, "f")
+        assert sum(map(len, types_module._KNOWN)) <= 100

@@ -26,6 +26,15 @@ def test_local_reads_are_exact(tmp_path: Path) -> None:
             source.read(8, 5)
 
 
+def test_a_disk_that_fails_is_no_bug(tmp_path: Path) -> None:
+    """The kernel reads no bytes from a directory either."""
+    with (
+        LocalSource("bucket_00000", descriptor=os.open(tmp_path, os.O_RDONLY)) as source,
+        pytest.raises(StorageError, match="file bucket_00000: cannot be read: Is a directory"),
+    ):
+        source.read(0, 10)
+
+
 def test_a_file_that_is_gone_is_a_bad_file(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="gone"):
         LocalSource(tmp_path / "gone")

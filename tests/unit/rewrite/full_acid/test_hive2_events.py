@@ -114,7 +114,7 @@ def test_a_base_holds_the_rows_that_hive_2_shows(
     base = compacted(tmp_path, small=0)
     assert rows(tmp_path) == wanted  # through the base and what lies above it
     for child in tmp_path.iterdir():
-        if child != base and not child.name.startswith("_"):
+        if child != base and not child.name.startswith("."):
             shutil.rmtree(child)
     assert rows(tmp_path) == wanted
     for file in base.glob("bucket_*"):

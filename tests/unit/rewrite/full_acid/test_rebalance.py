@@ -100,7 +100,7 @@ def test_rows_keep_order_and_write_id(tmp_path: Path) -> None:
     f = result.figures
     assert (f.rows_in, f.rows_out, f.files_in, f.files_out, f.stripes_encoded) == (30, 30, 6, 4, 6)
     assert f.bytes_out == sum(output.length for output in result.outputs)
-    assert not list((tmp_path / "_compactor_v7").rglob("run-*"))
+    assert not list((tmp_path / ".compactor_v7").rglob("run-*"))
 
 
 def test_deletes_meet_the_rows_of_their_own_file_only(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pyarrow import parquet
 from compactor.errors import BadFile, NotLossless
 from compactor.orc.io.source import BytesSource
 from compactor.rewrite.insert_only import parquet_footer as footer
+from compactor.settings.file_limits import FileLimits
 
 
 def written(rows: int = 10, **options: object) -> bytes:
@@ -64,3 +65,33 @@ def test_a_file_that_is_not_parquet_is_refused() -> None:
 def test_an_encrypted_file_is_refused() -> None:
     with pytest.raises(NotLossless, match="encrypted"):
         footer.read_footer(BytesSource(written()[:-4] + b"PARE", "f1"))
+
+
+def test_a_footer_has_no_more_parts_groups_and_columns_than_its_source_allows() -> None:
+    data = written(40, row_group_size=10)
+    for limits, key in (
+        (FileLimits(footer_bytes=100), "compactor.file.footer.bytes"),
+        (FileLimits(footer_bytes=16 * 200), "200 are read .one for each 16 bytes of compactor.file.footer.bytes"),
+        (FileLimits(stripes=3), "row groups or more, at most 3 are read .compactor.file.stripes"),
+        (FileLimits(columns=5), "compactor.file.columns"),
+        (FileLimits(depth=2), "compactor.file.depth"),
+    ):
+        with pytest.raises(BadFile, match=f"file f: .*{key}"):
+            footer.read_footer(BytesSource(data, "f", limits))
+    assert footer.read_footer(BytesSource(data, "f", FileLimits(stripes=4, columns=6, depth=4)))
+
+
+def test_structs_that_are_too_deep_are_damage() -> None:
+    with pytest.raises(BadFile, match=r"f: its footer is damaged .structs are in each other more than"):
+        footer.parse_struct(b"\x1c" * 500 + b"\0" * 500, "f")
+
+
+def test_a_struct_with_thousands_of_fields_is_damage() -> None:
+    with pytest.raises(BadFile, match=r"f: its footer is damaged .a struct has 4096 fields or more"):
+        footer.parse_struct(b"\x15\0" * 5000 + b"\0", "f")
+
+
+@pytest.mark.parametrize(("start", "length"), [(-1, 2), (0, -1)])
+def test_an_index_lies_within_the_file(start: int, length: int) -> None:
+    with pytest.raises(BadFile, match="f: its page index lies outside of the file"):
+        footer.read_part(BytesSource(b"12345", "f"), start, length, "page index")

@@ -21,7 +21,7 @@ from tests.support.insert_only import INPUTS, read_file, rows, write_file
 def unit(folder: Path, file_format: FileFormat, names: list[str], number: int = 3) -> Unit:
     return Unit(
         location=str(folder),
-        staging=staging_of(folder, "_compactor_v1"),
+        staging=staging_of(folder, ".compactor_v1"),
         number=number,
         shape=Shape.MAJOR,
         inserts=tuple(Input(path=name, length=(folder / name).stat().st_size, raw=True) for name in names),

@@ -117,7 +117,7 @@ def test_units_are_file_numbers_and_events_go_with_their_number() -> None:
     )
     assert [(u.number, len(u.inserts), len(u.deletes)) for u in made.units] == [(0, 2, 0), (2, 1, 1)]
     assert made.input_bytes == 40
-    assert {u.staging for u in made.units} == {"/w/t/_compactor_v42"}
+    assert {u.staging for u in made.units} == {"/w/t/.compactor_v42"}
     minor = planned(
         Shape.MINOR,
         see(3),

@@ -157,7 +157,7 @@ def test_slices_change_nothing_that_anybody_sees(site: Site, table: Table, kind:
     assert (figures.rows_out, figures.rows_deleted) == ((83, 7) if kind == "major" else (64, 6))
     assert len(outcome.inputs) == (11 if kind == "major" else 10)
     clean_all(site)
-    assert not [name for name in names_in(Path(table.location)) if name.startswith("_")]
+    assert not [name for name in names_in(Path(table.location)) if name.startswith(".")]
     assert rows_of(site, table) == wanted
 
 

@@ -11,7 +11,7 @@ def test_a_unit_travels() -> None:
     ids = ValidWriteIdList(table="d.t", high_watermark=WriteId(3), aborted=frozenset({WriteId(2)}))
     unit = Unit(
         location="/t",
-        staging="/t/_compactor_v1",
+        staging="/t/.compactor_v1",
         number=3,
         shape=Shape.MINOR,
         inserts=(Input(path="a", length=5),),

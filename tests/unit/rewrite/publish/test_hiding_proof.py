@@ -41,7 +41,7 @@ def copied(location: Path, source: str, name: str) -> NamedOutput:
 
 
 def manifest(location: Path, output: NamedOutput, *inputs: Path) -> None:
-    staging = location / f"_compactor_v{output.txn}"
+    staging = location / f".compactor_v{output.txn}"
     staging.mkdir(exist_ok=True)
     listed = [{"path": str(i.relative_to(location)), "length": i.stat().st_size} for i in inputs]
     (staging / "manifest.json").write_text(json.dumps({"inputs": listed, "directories": [{"name": output.name}]}))
@@ -107,8 +107,8 @@ def test_inputs_that_are_there_as_the_manifest_lists_them_are_proof(tmp_path: Pa
 def test_a_manifest_of_something_else_is_none(tmp_path: Path, content: str) -> None:
     output = copied(tmp_path, rows(tmp_path, 1, 5), "base_0000001_v0000007")
     shutil.rmtree(tmp_path / "delta_0000001_0000001_0000")
-    (tmp_path / "_compactor_v7").mkdir()
-    (tmp_path / "_compactor_v7" / "manifest.json").write_text(content)
+    (tmp_path / ".compactor_v7").mkdir()
+    (tmp_path / ".compactor_v7" / "manifest.json").write_text(content)
     refuses(tmp_path, output)
 
 

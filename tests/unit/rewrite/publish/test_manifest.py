@@ -28,7 +28,13 @@ def test_it_comes_back(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"inputs": [{}], "directories": []}', '{"inputs": 1}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "[]", "{}", "[" * 100_000, '{"inputs": [{}], "directories": []}', '{"inputs": 1}'),
+        '{"inputs": [{"path": "p", "length": Infinity}], "directories": []}',
+    ],
+)
 def test_anything_else_proves_nothing(tmp_path: Path, content: str) -> None:
     (tmp_path / "manifest.json").write_text(content)
     assert read_manifest(STORAGE, f"{tmp_path}/manifest.json") is None

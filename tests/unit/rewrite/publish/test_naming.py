@@ -21,14 +21,14 @@ PAIR = ("delta_0000002_0000003_v0000042", "delete_delta_0000002_0000003_v0000042
 def staged(tmp_path: Path, *names: str) -> Staged:
     directories = []
     for name in names:
-        path = tmp_path / "_compactor_v42" / "out" / name
+        path = tmp_path / ".compactor_v42" / "out" / name
         path.mkdir(parents=True)
         (path / "bucket_00000").write_bytes(b"12345")
         file = StagedFile(name="bucket_00000", length=5, crc32=0, rows=1)
         directories.append(StagedDirectory(name=name, staged=str(path), files=(file,)))
     return Staged(
         location=str(tmp_path),
-        staging=str(tmp_path / "_compactor_v42"),
+        staging=str(tmp_path / ".compactor_v42"),
         directories=tuple(directories),
         figures=Figures(),
         is_pair=len(names) > 1,
@@ -39,7 +39,7 @@ def test_every_directory_gets_its_name(tmp_path: Path) -> None:
     made = staged(tmp_path, *PAIR)
     assert made.is_pair
     naming.name_directories(STORAGE, made)
-    assert names_in(tmp_path) == {*PAIR, "_compactor_v42"}
+    assert names_in(tmp_path) == {*PAIR, ".compactor_v42"}
     assert not staged(tmp_path / "other", PAIR[0]).is_pair
 
 
@@ -49,7 +49,7 @@ def test_naming_again_after_a_lost_answer_changes_nothing(tmp_path: Path) -> Non
     STORAGE.rename(made.directories[0].staged, str(tmp_path / PAIR[0]))
     naming.name_directories(STORAGE, made)
     naming.name_directories(STORAGE, made)
-    assert names_in(tmp_path) == {*PAIR, "_compactor_v42"}
+    assert names_in(tmp_path) == {*PAIR, ".compactor_v42"}
 
 
 def test_a_target_that_is_something_else_is_refused(tmp_path: Path) -> None:
@@ -71,6 +71,6 @@ def test_a_target_that_exists_beside_its_source_is_refused(tmp_path: Path) -> No
 
 
 def test_names_of_a_transaction_are_found(tmp_path: Path) -> None:
-    for name in (*PAIR, "base_0000001_v0000041", "base_0000003", "base_oops", "_compactor_v42"):
+    for name in (*PAIR, "base_0000001_v0000041", "base_0000003", "base_oops", ".compactor_v42"):
         (tmp_path / name).mkdir()
     assert naming.names_of(STORAGE, str(tmp_path), TxnId(42)) == tuple(sorted(PAIR))

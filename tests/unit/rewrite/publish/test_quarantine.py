@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import BadFile, Disagreement, StorageError
-from compactor.rewrite.publish import quarantine, removal
+from compactor.rewrite.publish import quarantine
+from compactor.rewrite.publish.same_directory import identities
 from compactor.storage.local import LocalStorage
 from tests.support.watching import names_in
 from tests.unit.compaction.test_quarantine import RECORD
@@ -31,7 +32,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def take(place: Path, *names: str, storage: LocalStorage = STORAGE) -> tuple[str, ...]:
-    return quarantine.take(storage, str(place), 12, names, removal.identities(storage, str(place), names))
+    return quarantine.take(storage, str(place), 12, names, identities(storage, str(place), names))
 
 
 def test_what_is_taken_is_out_of_every_readers_sight_and_comes_back_as_it_was(place: Path) -> None:
@@ -62,7 +63,7 @@ def test_a_quarantine_that_cannot_be_listed_is_not_taken_for_empty(place: Path) 
 
 def test_a_table_that_was_made_again_has_no_quarantine_to_move_into(place: Path) -> None:
     """PROTOCOL 11.8: the directories of the new table stay."""
-    expected = removal.identities(STORAGE, str(place), [DELTA])
+    expected = identities(STORAGE, str(place), [DELTA])
     os.rename(place, old := place.parent / "old")
     place.mkdir()
     os.rename(old / DELTA, place / DELTA)  # the same one, so that nothing but the quarantine tells
@@ -86,10 +87,10 @@ def test_what_was_made_again_under_the_name_is_left_alone(place: Path, when: str
                 make_again()
             super().rename(source, target, durable=durable)
 
-    expected = removal.identities(STORAGE, str(place), [DELTA])
+    expected = identities(STORAGE, str(place), [DELTA])
     if when == "before":
         make_again()
-    with pytest.raises(Disagreement, match="was created since it was decided to move"):
+    with pytest.raises(Disagreement, match="was created since it was decided to take away"):
         quarantine.take(Late(), str(place), 12, [DELTA], expected)
     assert (place / DELTA / "bucket_00000").read_bytes() == b"new"
     assert names_in(place / HERE) == set()
@@ -149,6 +150,6 @@ def test_one_that_was_made_while_another_was_erased_stays(place: Path) -> None:
                 (place / HERE).mkdir()
             super().rename(source, target, durable=durable)
 
-    with pytest.raises(Disagreement, match="was created while it was erased"):
+    with pytest.raises(Disagreement, match="was created since it was decided"):
         quarantine.erase(Late(), str(place), 12)
     assert (place / HERE).is_dir()

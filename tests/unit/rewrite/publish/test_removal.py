@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from compactor.errors import Disagreement, StorageError
 from compactor.ids import TxnId
 from compactor.rewrite.publish import removal
+from compactor.rewrite.publish.same_directory import identities
+from compactor.storage.capabilities import Capabilities
 from compactor.storage.local import LocalStorage
 from tests.support.watching import names_in
 
@@ -26,9 +29,9 @@ def test_hidden_names_contain_the_transaction_and_the_final_name(tmp_path: Path)
     (tmp_path / "sub" / "000001_0").write_bytes(b"1")
     hidden = removal.hide(STORAGE, str(tmp_path), ["base_0000003", "000000_0", "sub/000001_0", "gone"], until=TxnId(9))
     assert hidden == (
-        "_compactor_obsolete_9_base_0000003",
-        "_compactor_obsolete_9_000000_0",
-        "_compactor_obsolete_9_sub__000001_0",
+        ".compactor_obsolete_9_base_0000003",
+        ".compactor_obsolete_9_000000_0",
+        ".compactor_obsolete_9_sub__000001_0",
     )
     assert names_in(tmp_path) == {*hidden, "sub"}
     assert (tmp_path / hidden[0] / "bucket_00000").is_file()
@@ -46,17 +49,17 @@ def test_hiding_a_name_that_was_hidden_before(tmp_path: Path) -> None:
 def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path) -> None:
     """PROTOCOL 3.1 and 7.2: staging directories of ended transactions; hidden directories strictly below the gate."""
     names = [
-        "_compactor_v1",
-        "_compactor_v2",
-        "_compactor_obsolete_5_base_0000001",
-        "_compactor_obsolete_6_base_0000002",
+        ".compactor_v1",
+        ".compactor_v2",
+        ".compactor_obsolete_5_base_0000001",
+        ".compactor_obsolete_6_base_0000002",
         "base_0000003",
         "_tmp",
     ]
     for name in names:
         (tmp_path / name).mkdir()
     removed = removal.remove_leftovers(STORAGE, str(tmp_path), is_alive=lambda txn: txn == 2, lowest_open=TxnId(6))
-    assert removed == ("_compactor_obsolete_5_base_0000001", "_compactor_v1")
+    assert removed == (".compactor_obsolete_5_base_0000001", ".compactor_v1")
     assert names_in(tmp_path) == set(names) - set(removed)
 
 
@@ -103,17 +106,34 @@ def test_what_was_made_again_under_the_name_is_left_alone(tmp_path: Path, when: 
             super().rename(source, target, durable=durable)
 
     storage = Late()
-    expected = removal.identities(storage, str(tmp_path), [place.name])
+    expected = identities(storage, str(tmp_path), [place.name])
     if when == "before":
         made_again(place)
-    with pytest.raises(Disagreement, match="was created since it was decided to remove what had this name"):
+    with pytest.raises(Disagreement, match="was created since it was decided to take away what had this name"):
         removal.hide(storage, str(tmp_path), [place.name], TxnId(0), expected)
     assert (names_in(tmp_path), (place / "bucket_00000").read_bytes()) == ({place.name}, b"new")
 
 
+def test_what_was_made_again_is_left_alone_where_there_is_no_rename_either(tmp_path: Path) -> None:
+    """PROTOCOL 11.8."""
+
+    class WithoutRename(LocalStorage):
+        def capabilities(self, path: str) -> Capabilities:
+            return replace(super().capabilities(path), renames=False)
+
+    place = tmp_path / "delta_0000001_0000001_0000"
+    place.mkdir()
+    expected = identities(STORAGE, str(tmp_path), [place.name])
+    place.rename(tmp_path / "moved")
+    place.mkdir()
+    with pytest.raises(Disagreement, match="was created since it was decided to take away"):
+        removal.hide(WithoutRename(), str(tmp_path), [place.name], TxnId(0), expected)
+    assert place.exists()
+
+
 def test_what_is_still_itself_is_hidden(tmp_path: Path) -> None:
     (tmp_path / "base_0000001").mkdir()
-    expected = removal.identities(STORAGE, str(tmp_path), ["base_0000001", "gone"])
+    expected = identities(STORAGE, str(tmp_path), ["base_0000001", "gone"])
     (tmp_path / "base_0000001" / "late").write_bytes(b"1")  # of the same table all the same
     assert removal.hide(STORAGE, str(tmp_path), ["base_0000001", "gone"], TxnId(0), expected) != ()
     assert expected["gone"] is None

@@ -28,7 +28,7 @@ IDS = ValidWriteIdList(table="d.t", high_watermark=WriteId(3))
 
 
 def plan(location: Path, shape: Shape, numbers: Sequence[int] = (0,)) -> Plan:
-    staging = f"{location}/_compactor_v42"
+    staging = f"{location}/.compactor_v42"
     return Plan(
         shape=shape,
         units=tuple(
@@ -126,7 +126,7 @@ def test_accepted_directories_are_complete_and_like_the_partition(tmp_path: Path
     assert stat.S_IMODE(Path(base.staged).stat().st_mode) == 0o750
     assert stat.S_IMODE((Path(base.staged) / "bucket_00000").stat().st_mode) == 0o640
     assert [f.crc32 for f in base.files] == [zlib.crc32(b"rows")] * 2
-    assert names_in(tmp_path) == {"_compactor_v42"}
+    assert names_in(tmp_path) == {".compactor_v42"}
 
 
 def test_a_pair_lists_rows_first(tmp_path: Path) -> None:
@@ -170,17 +170,17 @@ def test_no_directory_is_ever_empty_of_files(tmp_path: Path, shape: Shape, name:
 def test_a_staging_directory_begins_empty_and_private(tmp_path: Path) -> None:
     made = plan(tmp_path, Shape.MAJOR)
     stage.prepare(STORAGE, made)
-    assert names_in(tmp_path / "_compactor_v42") == {"attempts", "out"}
-    for path in (tmp_path / "_compactor_v42", *(tmp_path / "_compactor_v42").iterdir()):
+    assert names_in(tmp_path / ".compactor_v42") == {"attempts", "out"}
+    for path in (tmp_path / ".compactor_v42", *(tmp_path / ".compactor_v42").iterdir()):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
         assert names_in(path) <= {"attempts", "out"}
 
 
 def test_a_name_that_is_taken_is_not_staged_in(tmp_path: Path) -> None:
-    (tmp_path / "_compactor_v42" / "out").mkdir(parents=True)
-    with pytest.raises(StorageError, match=r"_compactor_v42: File exists"):
+    (tmp_path / ".compactor_v42" / "out").mkdir(parents=True)
+    with pytest.raises(StorageError, match=r".compactor_v42: File exists"):
         stage.prepare(STORAGE, plan(tmp_path, Shape.MAJOR))
-    assert names_in(tmp_path / "_compactor_v42") == {"out"}
+    assert names_in(tmp_path / ".compactor_v42") == {"out"}
 
 
 def test_no_two_staging_directories_have_the_same_token() -> None:
@@ -236,7 +236,7 @@ def test_the_manifest_lists_the_files_read_and_the_directories_to_be_named(tmp_p
     stage.prepare(STORAGE, made)
     staged = stage.accept(STORAGE, made, [UnitResult(number=0, outputs=(output(made, 0),))])
     stage.write_manifest(STORAGE, made, staged, {"delta_0000002_0000002_0000/bucket_00000": 4}, entry_id=17)
-    assert json.loads((tmp_path / "_compactor_v42" / "manifest.json").read_text()) == {
+    assert json.loads((tmp_path / ".compactor_v42" / "manifest.json").read_text()) == {
         "entry": 17,
         "transaction": 42,
         "inputs": [{"path": "delta_0000002_0000002_0000/bucket_00000", "length": 4}],
@@ -258,7 +258,7 @@ def test_directories_that_are_not_durable_are_reported(tmp_path: Path) -> None:
         stage.prepare(STORAGE, made[-1])
         staged = stage.accept(STORAGE, made[-1], [UnitResult(number=0, outputs=(output(made[-1], 0),))])
         stage.write_manifest(STORAGE, made[-1], staged, {}, entry_id=17)
-    (tmp_path / "a" / "_compactor_v42" / "manifest.json").unlink()
+    (tmp_path / "a" / ".compactor_v42" / "manifest.json").unlink()
     failed = stage.make_durable(STORAGE, made)
     assert list(failed) == [made[0].staging]
     assert "manifest.json: No such file" in str(failed[made[0].staging])
@@ -293,7 +293,7 @@ def test_uploads_are_accepted_checked_and_named(tmp_path: Path) -> None:
     assert [upload.length for upload in directory.uploads] == [5]
     assert names_in(Path(directory.staged)) == {"_orc_acid_version"}
     stage.check_staged(store, made, staged)
-    assert names_in(location) == {"_compactor_v42"}
+    assert names_in(location) == {".compactor_v42"}
     naming.name_directories(store, staged)
     assert names_in(location / "base_0000003_v0000042") == {"bucket_00000", "_orc_acid_version"}
 

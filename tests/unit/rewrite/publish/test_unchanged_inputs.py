@@ -23,7 +23,7 @@ def plan(shape: Shape, *inputs: str) -> Plan:
         highest_write_id=WriteId(5),
         txn=TxnId(9),
         location="/t",
-        staging="/t/_compactor_v9",
+        staging="/t/.compactor_v9",
         row_type="struct<a:int>",
         inputs=inputs or DELTAS,
     )

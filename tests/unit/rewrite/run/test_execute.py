@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from compactor.errors import BadFile, StorageError
@@ -40,6 +41,22 @@ def test_an_error_of_ours_comes_back_as_a_value(tmp_path: Path) -> None:
     with pytest.raises(BadFile) as raised:
         execute(made)
     assert attempt_task(made) == Failure(kind="BadFile", message=str(raised.value))
+
+
+@pytest.mark.parametrize("error", [MemoryError(), pa.ArrowMemoryError("malloc of size 9 failed")])
+def test_a_lack_of_memory_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    write_file(tmp_path / "d" / "bucket_00000", dense(1, 5))
+    made = acid_unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"])
+
+    def exhausted(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.open_files", exhausted)
+    failed = attempt_task(made)
+    assert isinstance(failed, Failure)
+    assert failed.kind == "CompactorError"
+    assert f"{tmp_path}, file number 0: needs more memory than" in failed.message
+    assert str(error) in failed.message
 
 
 def test_an_unforeseen_error_fails_its_task_only(
@@ -123,13 +140,13 @@ def files_no_longer_than(limit: int) -> Iterator[None]:
 def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     write_file(tmp_path / "d" / "bucket_00000", dense(1, 5000))
     made = acid_unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"])
-    with files_no_longer_than(100), pytest.raises(StorageError, match=r"_compactor_v7/attempts/.*cannot be written"):
+    with files_no_longer_than(100), pytest.raises(StorageError, match=r".compactor_v7/attempts/.*cannot be written"):
         execute(made)
 
 
 def test_a_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     write_file(tmp_path / "d" / "bucket_00000", dense(1, 5))
     unit = acid_unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"])
-    (tmp_path / "_compactor_v7" / "attempts").rmdir()
-    with pytest.raises(StorageError, match="_compactor_v7/attempts/"):
+    (tmp_path / ".compactor_v7" / "attempts").rmdir()
+    with pytest.raises(StorageError, match=r"\.compactor_v7/attempts/"):
         execute(unit)

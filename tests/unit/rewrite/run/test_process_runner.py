@@ -10,13 +10,14 @@ from typing import Any, SupportsIndex
 import pytest
 
 from compactor.errors import BadFile, CompactorError
-from compactor.rewrite.plan.unit import Unit
+from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rewrite.run.process_runner import ProcessRunner
 from compactor.rewrite.run.task_queue import Job
 from compactor.rows.inputs import Input
+from tests.support import bombs
 from tests.support.acid_files import dense, write_file
 from tests.support.split_units import WHOLE, content, large_unit
-from tests.support.units import execute, run_units, small_unit
+from tests.support.units import acid_unit, execute, run_units, small_unit
 
 
 @pytest.fixture
@@ -50,6 +51,13 @@ def test_one_small_unit_starts_no_process(unit: Unit, runner: ProcessRunner) -> 
     assert multiprocessing.active_children() == []
 
 
+def test_with_a_limit_of_memory_no_unit_runs_in_this_process(unit: Unit) -> None:
+    with ProcessRunner(1, 4 << 30) as runner:
+        (answer,) = runner.run(jobs_of([unit]))
+        assert isinstance(answer, list)
+        assert len(multiprocessing.active_children()) == 1
+
+
 class Deadly(str):
     """A path that kills the process that it arrives in."""
 
@@ -64,6 +72,30 @@ def test_a_unit_that_ends_its_process_is_the_only_one_to_fail(unit: Unit, runner
     assert [isinstance(answer, list) for answer in answers] == [True, True, True, False]
     assert isinstance(answers[3], CompactorError)
     assert "was killed" in str(answers[3])
+
+
+def test_a_unit_that_needs_more_memory_than_its_process_may_have_fails_alone(unit: Unit, tmp_path: Path) -> None:
+    """Limits of what files may hold cannot foresee everything: here a list of a hundred million numbers in one row."""
+    large = bomb_unit(tmp_path / "large", bombs.long_lists())
+    with ProcessRunner(2, 1 << 30) as runner:
+        failed, done = runner.run(jobs_of([large, unit]))
+        (alone,) = runner.run(jobs_of([large]))
+    assert isinstance(done, list)
+    for answer in (failed, alone):
+        assert isinstance(answer, CompactorError)
+        assert f"{large.location}" in str(answer)
+        assert "1073741824 bytes" in str(answer)
+        assert "compactor.unit.memory" in str(answer)
+
+
+def bomb_unit(folder: Path, data: bytes) -> Unit:
+    """Returns a unit of one file, of which a row is deleted so that it is decoded."""
+    rows, deletes = "delta_0000001_0000001_0000/bucket_00000", "delete_delta_0000002_0000002_0000/bucket_00000"
+    write_file(folder / deletes, dense(1, 1), current=[2], operation=2)
+    (folder / rows).parent.mkdir()
+    (folder / rows).write_bytes(data)
+    made = acid_unit(folder, Shape.MAJOR, rows=[rows], deletes=[deletes])
+    return replace(made, full_verify=False, row_type="struct<a:array<bigint>>")
 
 
 def test_a_split_unit_runs_in_all_processes(tmp_path: Path) -> None:

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from compactor.compaction.states import State
 from compactor.errors import DatabaseUnavailable
 from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.requests.request import request_compaction
+from compactor.service.run_as import process_user
 from compactor.service.site import Site, own_state
+from compactor.storage.local import LocalStorage
+from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, with_settings
 
 
@@ -64,8 +69,78 @@ def test_a_job_of_one_entry_is_named_as_hive_names_it(deployment: Site, warehous
     assert night.job == f"{deployment.host}-compactor-default-{night.batch_id}"
 
 
-def test_our_own_user_is_not_impersonated(deployment: Site, warehouse: Path) -> None:
-    for user, wanted in ((deployment.user, None), ("hive", "hive")):
-        site = with_settings(deployment, hive_compactor_run_as_user=user)
+def test_our_own_user_is_not_impersonated(deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """He is the one whom the kernel knows: USER may name anybody."""
+    monkeypatch.setenv("USER", "hive")
+    for user, wanted in ((process_user(), None), ("hive", "hive")):
+        site = with_settings(replace(deployment, user="hive"), hive_compactor_run_as_user=user)
         asked(site, warehouse, f"t_{user}")
         assert plan_batches(site)[0].run_as == wanted
+
+
+class Nameless(LocalStorage):
+    """One directory belongs to a user without a name."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def owner(self, path: str) -> str | None:
+        return None if path == self._path else super().owner(path)
+
+
+@pytest.mark.parametrize("because", ["gone", "refused"])
+def test_an_entry_without_a_route_ends_by_name_and_launches_nothing(
+    deployment: Site, warehouse: Path, because: str
+) -> None:
+    """Nothing may run as the service's own user, in no queue, because it is unknown as whom it should."""
+    site = with_settings(deployment, compactor_run_as_owner="true")
+    asked(site, warehouse, "good")
+    bad = asked(site, warehouse, "bad")
+    if because == "gone":
+        shutil.rmtree(bad.location)
+    else:
+        site = with_storage(site, Nameless(bad.location))
+    (planned,) = plan_batches(site)
+    (ended,) = site.metastore.entries.history()
+    assert (planned.entries, ended.entity.table) == (1, "bad")
+    assert bad.location in str(ended.error)
+    assert ended.state is (State.FAILED if because == "gone" else State.REFUSED)
+    assert plan_batches(site) == []
+
+
+def test_a_database_that_is_away_ends_no_entry(
+    deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(deployment, warehouse, "a")
+
+    def away(*_: object) -> None:
+        raise DatabaseUnavailable("away")
+
+    monkeypatch.setattr(Site, "target", away)
+    with pytest.raises(DatabaseUnavailable, match="away"):
+        plan_batches(deployment)
+    assert len(claimable(deployment)) == 1
+
+
+def test_what_cannot_be_measured_keeps_its_route(deployment: Site, warehouse: Path) -> None:
+    site = with_settings(deployment, hive_compactor_run_as_user="hive", hive_compactor_job_queue="etl")
+    broken = asked(site, warehouse, "a", **{"compactor.spark.executor.memory": "8g"})
+    delta = next(Path(broken.location).glob("delta_*"))
+    (delta / "_metadata_acid").write_text("{}")
+    (planned,) = plan_batches(site)
+    assert (planned.run_as, planned.queue, dict(planned.conf), planned.bytes) == (
+        "hive",
+        "etl",
+        {"spark.executor.memory": "8g"},
+        0,
+    )
+
+
+def test_the_sites_secrets_are_not_printed(deployment: Site, warehouse: Path) -> None:
+    key = "spark.hadoop.fs.s3a.secret.key"
+    site = replace(deployment, settings=replace(deployment.settings, spark_conf={key: "hush", "spark.x": "y"}))
+    asked(site, warehouse, "a")
+    (planned,) = plan_batches(site)
+    assert planned.conf[key] == "hush"
+    assert planned.to_json()["conf"] == {key: "***", "spark.x": "y"}

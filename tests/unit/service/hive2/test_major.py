@@ -23,6 +23,7 @@ from compactor.rows.reader import read_snapshot
 from compactor.service.doctor.finding import Finding, Level
 from compactor.service.hive2.before_hive_3 import before_hive_3
 from compactor.service.hive2.major import OldSite, compact_before_hive_3
+from compactor.settings.precedence import Layer, Settings
 from compactor.storage.local import LocalStorage
 from tests.support import hive2
 from tests.support.expected import read_expected, step, step_id, steps
@@ -118,6 +119,33 @@ def test_the_row_of_the_queue_is_as_hive_2_makes_it(site: OldSite, database: Dat
     }
     with database.read() as conn:
         assert conn.execute(text("SELECT NCQ_NEXT FROM NEXT_COMPACTION_QUEUE_ID")).scalar() == 17
+
+
+@pytest.mark.parametrize(
+    ("settings", "owner", "wanted"),
+    [
+        ({"hive.compactor.run.as.user": "hive"}, None, "hive"),
+        ({"compactor.run.as.owner": "true"}, "ann", "ann"),
+        ({"compactor.run.as.owner": "true"}, None, None),
+        ({}, "ann", None),
+    ],
+)
+def test_only_what_this_user_is_wanted_for_is_compacted(
+    site: OldSite,
+    database: Database,
+    warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, str],
+    owner: str | None,
+    wanted: str | None,
+) -> None:
+    hive2.register(database, step(DML), warehouse)
+    if owner is not None:
+        monkeypatch.setattr(LocalStorage, "owner", lambda self, path: owner)
+    given = Settings.of([Layer(name="flag", values={"compactor.mode": "compact", **settings})])
+    (finding,) = hive2.compact(replace(site, settings=given))
+    assert (f"is to be compacted as {wanted}, and this process runs as" in finding.found) is (wanted is not None)
+    assert len(queue(database)) == (0 if wanted else 1)
 
 
 def request(database: Database, state: str, type: str, worker: str | None = None) -> None:
@@ -257,7 +285,7 @@ def test_a_row_whose_worker_died_is_finished(site: OldSite, database: Database, 
     hive2.compact(site)
     died = f"compactor-hive2-here-{_dead_process()}-0a1b2c3d"
     change(database, f"UPDATE COMPACTION_QUEUE SET CQ_STATE = 'w', CQ_WORKER_ID = '{died}'")
-    (location / "_compactor_v12").mkdir()
+    (location / ".compactor_v12").mkdir()
     (finding,) = hive2.compact(site)
     assert finding.found == "base_0000034 is there; Hive 2's cleaner is asked to remove the directories it replaced"
     assert [(row["CQ_STATE"], row["CQ_HIGHEST_TXN_ID"]) for row in queue(database)] == [("r", 34)]

@@ -12,29 +12,12 @@ from compactor.service.requests.advance import advance, measure_gap
 from compactor.service.requests.resolve import Ruling
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
-from tests.support.backups import Backup, without_memory
+from tests.support.backups import Backup
 from tests.support.passes import clean_all, compact
-from tests.support.tables import insert, make_table, rows_of, with_settings
+from tests.support.tables import insert, make_table, rows_of
 from tests.support.watching import names_in
 
 KEEP, QUARANTINE = Ruling.KEEP, Ruling.QUARANTINE
-
-
-@pytest.fixture
-def site(deployment: Site) -> Site:
-    return with_settings(without_memory(deployment), hive_txn_opentxn_timeout="1ms")
-
-
-@pytest.fixture
-def table(site: Site, warehouse: Path) -> Table:
-    table = make_table(site, warehouse)
-    insert(site, table, [1, 2, 3])
-    return table
-
-
-@pytest.fixture
-def backup(tmp_path: Path) -> Backup:
-    return Backup(tmp_path / "metastore.db")
 
 
 def test_advancing_keeps_the_names(site: Site, table: Table, backup: Backup) -> None:

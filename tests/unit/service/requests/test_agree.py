@@ -16,7 +16,7 @@ from compactor.service.memory import doubt_of, must_be_newest
 from compactor.service.requests.agree import agree, both_sides
 from compactor.service.site import Site
 from tests.support.backups import Backup
-from tests.support.tables import with_settings
+from tests.support.tables import make_table, with_settings
 
 
 def commit(site: Site) -> None:
@@ -57,6 +57,27 @@ def test_a_dry_run_shows_both_sides_and_changes_nothing(restored: Site) -> None:
     assert sides.found.transactions == 2
     assert {path.name: path.read_bytes() for path in folder(restored).iterdir()} == before
     assert restored.metastore.marks.tokens(restored.name) == tokens
+
+
+def test_a_dry_run_names_what_open_transactions_have_written(deployment: Site, warehouse: Path, tmp_path: Path) -> None:
+    """An INSERT that had committed is among them: once the database is accepted it times out, and its rows go."""
+    table = make_table(deployment, warehouse)
+    backup = Backup(tmp_path / "metastore.db")
+    (txn,) = deployment.metastore.transactions.open("ann", "h")
+    write_id = deployment.metastore.write_ids.allocate(txn, table.database, table.name)
+    deployment.metastore.transactions.open("bob", "h")
+    backup.take()
+    written = Path(table.location) / f"delta_{write_id:07d}_{write_id:07d}_0000"
+    written.mkdir()
+    (written / "bucket_00000").write_bytes(b"rows")
+    deployment.metastore.transactions.commit(txn)
+    must_be_newest(deployment)
+    backup.restore()
+    sides = both_sides(deployment)
+    (found,) = sides.written
+    assert (found.txn, found.user, found.table, found.write_id) == (txn, "ann", "default.t", write_id)
+    assert found.found == str(written)
+    assert sides.to_json()["open_writes"] == [found.to_json()]
 
 
 def test_the_database_is_accepted_as_it_is_and_the_old_marks_are_kept(

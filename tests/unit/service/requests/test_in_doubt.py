@@ -32,7 +32,7 @@ def test_an_output_whose_inputs_are_there_is_in_no_doubt(deployment: Site, wareh
     deployment.metastore.transactions.abort(txn, "by hand")
     leave_manifest(table, txn, named.name)
     assert in_doubt(deployment, table) == []
-    (Path(table.location) / f"_compactor_v{txn}" / "manifest.json").unlink()
+    (Path(table.location) / f".compactor_v{txn}" / "manifest.json").unlink()
     (named / "bucket_00000").write_bytes(b"no ORC")
     (one,) = in_doubt(deployment, table)
     assert (one.name, one.kinds, one.files, one.bytes) == (named.name, {DoubtKind.ONLY_COPY}, 1, 6)

@@ -17,29 +17,13 @@ from compactor.service.requests.in_doubt import InDoubt, in_doubt
 from compactor.service.requests.resolve import Ruling, resolve
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
-from tests.support.backups import Backup, without_memory
+from tests.support.backups import Backup
+from tests.support.partitioned import add_partition, insert_into, make_partitioned
 from tests.support.passes import age, clean_all, compact, every_role
-from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
+from tests.support.tables import entity_of, insert, rows_of
 from tests.support.watching import names_in
 
 KEEP, QUARANTINE = Ruling.KEEP, Ruling.QUARANTINE
-
-
-@pytest.fixture
-def site(deployment: Site) -> Site:
-    return with_settings(without_memory(deployment), hive_txn_opentxn_timeout="1ms")
-
-
-@pytest.fixture
-def table(site: Site, warehouse: Path) -> Table:
-    table = make_table(site, warehouse)
-    insert(site, table, [1, 2, 3])
-    return table
-
-
-@pytest.fixture
-def backup(tmp_path: Path) -> Backup:
-    return Backup(tmp_path / "metastore.db")
 
 
 def restored_before_two_inserts(site: Site, table: Table, backup: Backup) -> list[tuple[object, ...]]:
@@ -167,3 +151,50 @@ def test_halves_of_one_compaction_go_together(site: Site, table: Table) -> None:
     one, other = in_doubt(site, table)
     with pytest.raises(Refused, match="are the halves of one compaction"):
         resolve(site, table, {one.path: KEEP, other.path: QUARANTINE})
+
+
+def test_one_of_two_deltas_of_one_range_is_kept(site: Site, table: Table) -> None:
+    """PROTOCOL 6: Trino shows the rows of both."""
+    for number in (90, 91):
+        made = Path(table.location) / f"delta_0000001_0000003_v{number:07d}"
+        made.mkdir()
+        copied = next((Path(table.location) / "delta_0000001_0000001_0000").glob("bucket_*"))
+        (made / copied.name).write_bytes(copied.read_bytes())
+    one, other = in_doubt(site, table)
+    with pytest.raises(Refused, match="holds the same write IDs as delta_0000001_0000003_v0000091 beside it"):
+        resolve(site, table, {one.path: KEEP, other.path: KEEP})
+    assert {one.name, other.name} <= names_in(Path(table.location))
+    done = resolve(site, table, {one.path: KEEP, other.path: QUARANTINE})
+    assert {found.ruling for found in done.directories} == {KEEP, QUARANTINE}
+
+
+def test_a_directory_may_get_the_number_that_it_has(site: Site, table: Table, backup: Backup) -> None:
+    """PROTOCOL 11.4: the one that the restored metastore gives next."""
+    insert(site, table, [4])
+    backup.take()
+    newest = site.metastore.transactions.newest()
+    while site.metastore.transactions.newest() < newest + 1:  # as many as the exclusive lock takes
+        site.metastore.transactions.commit(site.metastore.transactions.open("ann", "h")[0])
+    compact(site)
+    clean_all(site)
+    rows, names = rows_of(site, table), names_in(Path(table.location))
+    backup.restore()
+    resolve(site, table, all_of(in_doubt(site, table), KEEP))
+    assert names_in(Path(table.location)) == names == {f"base_0000002_v{newest + 2:07d}"}
+    assert rows_of(site, table) == rows
+
+
+def test_what_is_kept_gives_no_number_to_what_is_quarantined(site: Site, warehouse: Path) -> None:
+    """PROTOCOL 11.4: in another partition, the rows would count from then on."""
+    table = make_partitioned(site, warehouse)
+    for value in (1, 2):
+        add_partition(site, table, value)
+        insert_into(site, table, value, [value])
+    newest = site.metastore.transactions.newest()
+    kept, aside = Path(table.location) / "p=1", Path(table.location) / "p=2"
+    (kept / "delta_0000001_0000001_0000").rename(kept / f"delta_0000001_0000001_v{newest + 9:07d}")
+    (aside / "delta_0000002_0000002_0000").rename(aside / f"delta_0000002_0000002_v{newest + 2:07d}")
+    found = in_doubt(site, table)
+    done = resolve(site, table, {one.path: KEEP if one.path.startswith("p=1") else QUARANTINE for one in found})
+    assert sorted((one.doubt.path[:3], one.ruling) for one in done.directories) == [("p=1", KEEP), ("p=2", QUARANTINE)]
+    assert names_in(aside) == {Path(one.name).name for one in done.directories if one.ruling is QUARANTINE}

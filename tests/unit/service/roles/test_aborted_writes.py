@@ -12,11 +12,11 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
 from compactor.service.roles.aborted_writes import abort_candidates
 from compactor.service.roles.cleaner import clean
-from compactor.service.roles.initiator import Scan
+from compactor.service.roles.scan import Scan
 from compactor.service.site import Site
 from compactor.state.tables import ABORTS
 from tests.support.backups import Backup
-from tests.support.passes import compact, settle, time_out_all
+from tests.support.passes import clean_all, compact, settle, time_out_all
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
 
@@ -146,3 +146,18 @@ def test_a_directory_that_committed_and_aborted_writes_share_keeps_its_request(s
         conn.exec_driver_sql("UPDATE COMPACTION_QUEUE SET CQ_RETRY_RETENTION = 0")
     clean(hasty)
     assert (names_in(location), rows_of(site, table)) == ({base}, wanted)
+
+
+def test_nothing_is_removed_beside_an_output_that_may_be_the_only_copy(site: Site, table: Table) -> None:
+    """PROTOCOL 11.5.4"""
+    done = compact(site)
+    clean_all(site)
+    insert(site, table, [9], commits=False)
+    with site.metastore.database.write() as conn:
+        conn.execute(update(TXNS).where(done.txn == TXNS.c.TXN_ID).values(TXN_STATE="a"))
+    site = keen(site, compactor_forget_grace="0s")
+    before = names_in(Path(table.location))
+    (failed,) = clean(site).failed
+    assert "may be the only copy" in failed.because
+    assert names_in(Path(table.location)) == before
+    assert len(before) == 2

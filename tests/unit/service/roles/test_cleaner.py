@@ -21,6 +21,7 @@ from compactor.metastore.transactions.rows import TxnType
 from compactor.service.roles.cleaner import CleanerPass, clean
 from compactor.service.site import Site
 from compactor.storage.local import LocalStorage
+from tests.support.backups import Backup, without_memory
 from tests.support.passes import clean_all, compact, settle, with_storage
 from tests.support.patience import until
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
@@ -147,7 +148,7 @@ def test_aborted_writes_past_their_threshold_are_removed_without_a_request(site:
 def test_a_row_waits_for_hidden_directories_beside_those_it_removed(site: Site, table: Table) -> None:
     """PROTOCOL 7.2, 8: the aborted components go with the row, so none of their data may be in storage."""
     compact(site)
-    hidden = Path(table.location) / "_compactor_obsolete_99999_base_0000001_v0000007"
+    hidden = Path(table.location) / ".compactor_obsolete_99999_base_0000001_v0000007"
     hidden.mkdir()
     settle()
     (waiting,) = clean(site).waiting
@@ -236,3 +237,22 @@ def test_a_table_made_again_while_the_cleaner_slept_keeps_its_rows(
     assert [done.removed for one in passed for done in one.cleaned] == []
     new = site.target(entity_of(table)).table
     assert [row[-2:] for row in rows_of(site, new)] == [(10, "row 10"), (20, "row 20"), (30, "row 30")]
+
+
+def test_an_output_that_may_be_the_only_copy_does_not_go_with_an_older_entry(site: Site, table: Table) -> None:
+    """PROTOCOL 11.5: after a restore, its number was given again to a compaction elsewhere, which failed."""
+    compact(site)
+    insert(site, table, [4])
+    backup = Backup(site.metastore.database.path)
+    backup.take()
+    last = compact(site)
+    clean_all(site)
+    (output,) = names_in(Path(table.location))
+    backup.restore()
+    site, transactions = without_memory(site), site.metastore.transactions
+    while transactions.newest() < (last.txn or 0):
+        transactions.abort(transactions.open("ann", "h", type=TxnType.COMPACTION)[0], "failed")
+    settle()
+    (failed,) = clean(site).failed
+    assert "may be the only copy" in failed.because
+    assert names_in(Path(table.location)) == {output}

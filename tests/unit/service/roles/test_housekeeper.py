@@ -1,18 +1,24 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 
+from compactor.acid.tree import Tree
 from compactor.compaction.entry import Entity
+from compactor.errors import Disagreement
 from compactor.metastore.schema.tables import TXNS
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
 from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
-from tests.support.passes import clean_all, compact
+from compactor.storage.local import LocalStorage
+from tests.support.accidents import end_a_transaction, forget_components
+from tests.support.backups import Backup, without_memory
+from tests.support.passes import clean_all, compact, with_storage
 from tests.support.tables import insert, make_table, rows_of, with_settings
 
 
@@ -92,3 +98,28 @@ def test_our_own_state_is_purged_in_every_mode(site: Site, mode: str) -> None:
     site.state.conditions.record(site.name, seen)
     assert keep_house(site).state_purged == 2
     assert [s.entity.table for s in site.state.conditions.page(site.name, limit=9)] == ["new"]
+
+
+def test_a_database_put_back_while_storage_is_searched_forgets_nothing(site: Site, warehouse: Path) -> None:
+    """PROTOCOL 11.2.7: the number may be another transaction's there."""
+    table = make_table(site, warehouse)
+    insert(site, table, [1])
+    backup = Backup(site.metastore.database.path)
+    backup.take()
+    insert(site, table, [2], commits=False)
+    forget_components(site)
+    shutil.rmtree(warehouse / "t" / "delta_0000002_0000002_0000")
+    end_a_transaction(site)
+
+    class PutBack(LocalStorage):
+        def tree(self, path: str) -> Tree:
+            found = super().tree(path)
+            backup.restore()
+            insert(without_memory(site), table, [3], commits=False)  # of the same number
+            forget_components(site)
+            end_a_transaction(site)
+            return found
+
+    with pytest.raises(Disagreement, match="the database is older"):
+        keep_house(with_storage(site, PutBack()))
+    assert rows_of(site, table) == [(1, 536936448, 0, 1, "row 1")]

@@ -59,7 +59,7 @@ def once(site: Site, options: Options | None = None) -> Outcome:
 
 
 def deltas(table: Table) -> list[str]:
-    return sorted(name.partition("_v")[0] for name in names_in(Path(table.location)) if not name.startswith("_"))
+    return sorted(name.partition("_v")[0] for name in names_in(Path(table.location)) if not name.startswith("."))
 
 
 def test_a_request_bounded_in_bytes_asks_anew_for_what_it_leaves(
@@ -112,7 +112,7 @@ def test_when_the_time_is_over_what_is_whole_is_published(site: Site, table: Tab
     entry = site.metastore.entries.get(outcome.entry.id)
     assert (entry.state, entry.highest_write_id) == (State.READY_FOR_CLEANING, 2)
     assert rows_of(site, table) == wanted
-    assert not [name for name in names_in(Path(table.location)) if name.startswith("_compactor")]
+    assert not [name for name in names_in(Path(table.location)) if name.startswith(".compactor")]
 
 
 def test_in_time_all_chunks_are_published_at_once(site: Site, table: Table) -> None:

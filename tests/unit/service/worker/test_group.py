@@ -99,7 +99,7 @@ def test_one_that_a_person_aborts_falls_out_alone(site: Site, tables: list[Table
 
     done = worked(site, Interrupted(before=abort))
     assert [done[name].result for name in NAMES] == [Result.COMPACTED, Result.COMPACTED, Result.ABORTED]
-    assert not any(name.startswith("_compactor") for name in names_in(Path(tables[2].location)))
+    assert not any(name.startswith(".compactor") for name in names_in(Path(tables[2].location)))
     assert_nothing_left(site)
 
 
@@ -238,7 +238,7 @@ class _Undurable(LocalStorage):
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         out = os.path.dirname(source)
-        is_named = "/_compactor_v" in source and "/_compactor_v" not in target
+        is_named = "/.compactor_v" in source and "/.compactor_v" not in target
         if is_named and not {out, f"{os.path.dirname(out)}/manifest.json"} <= self.kept:
             self.named_early.append(target)
         if is_named and not durable:
@@ -292,7 +292,7 @@ def test_one_that_cannot_be_named_falls_out_alone(site: Site, tables: list[Table
     done = worked(replace(site, storage=_NotNaming(place, at)))
     assert [done[name].result for name in NAMES] == [Result.COMPACTED, Result.FAILED, Result.COMPACTED]
     assert "no room" in done["b"].message
-    assert not [name for name in names_in(Path(place)) if name.startswith(("base", "_compactor_v"))]
+    assert not [name for name in names_in(Path(place)) if name.startswith(("base", ".compactor_v"))]
     assert [rows_of(site, table) for table in tables] == wanted
     assert_nothing_left(site)
 

@@ -120,4 +120,4 @@ def test_what_is_put_back_waits_again(staged: StagedEntry, table: Table) -> None
     put_back(staged)
     entry = staged.site.metastore.entries.get(staged.entry.id)
     assert (entry.state, entry.worker_id) == (State.INITIATED, None)
-    assert not [name for name in names_in(Path(table.location)) if name.startswith(("base", "_compactor"))]
+    assert not [name for name in names_in(Path(table.location)) if name.startswith(("base", ".compactor"))]

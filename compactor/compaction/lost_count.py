@@ -1,0 +1,31 @@
+"""The number of workers that a request has lost, kept in its error message: the queue has no column for it. Pure.
+
+A request whose rows kill every worker would otherwise be taken back for ever, and every pass would die of it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from compactor.compaction.entry import Entry
+
+_FORM = re.compile(r"lost worker ([0-9]{1,6}): ")
+
+
+def lost_workers(entry: Entry) -> int:
+    """Returns the number of workers that ``entry`` has lost."""
+    found = _FORM.match(entry.error or "")
+    return int(found[1]) if found else 0
+
+
+def loss_message(number: int, because: str) -> str:
+    """Returns the error message of a request that has just lost its ``number``-th worker."""
+    return f"lost worker {number}: {because}"
+
+
+def last_message(number: int, because: str) -> str:
+    """Returns the error message of a request that is not tried again."""
+    return (
+        f"{loss_message(number, because)}. It is not tried again (compactor.lost.workers): find out in the workers' logs "
+        "what kills them, most often lack of memory, and request it again"
+    )

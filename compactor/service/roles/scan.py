@@ -1,0 +1,323 @@
+"""The data that one pass of the initiator reads once, and its judgement of each candidate by it."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.partition_names import escaped_once_less
+from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
+from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
+from compactor.compaction.disagreement import Numbers, doubts
+from compactor.compaction.eligibility import Candidate, Skipped, eligible
+from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.health import Condition
+from compactor.compaction.states import State
+from compactor.errors import CompactorError, DatabaseUnavailable, Disagreement, NotFound, Refused, failing_alone
+from compactor.ids import TxnId, WriteId
+from compactor.metastore.catalog.values import Partition, Table
+from compactor.metastore.queue.candidates import Aborted
+from compactor.service.abort_grace import AbortGrace
+from compactor.service.agreement import Given
+from compactor.service.ground import Ground
+from compactor.service.mode import Mode, may
+from compactor.service.site import Site, ground_of, path_of
+from compactor.settings.precedence import Settings
+from compactor.state.conditions import Seen
+from compactor.steps import Step, reach
+
+log = logging.getLogger(__name__)
+PAGE = 100_000  #: candidates fetched at a time; their order is total, so none is skipped
+DISAGREEMENT = "disagreement"  #: the outcome where files and metastore contradict each other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """One candidate: the decision or the reason to skip it, and the resulting row."""
+
+    entity: Entity
+    #: One word for tables and JSON: minor, major, cleanonly, abortcleanup, notneeded, skipped, error, disagreement.
+    outcome: str
+    because: str
+    decision: Decision | None = None
+    entry_id: int | None = None
+    pool: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SurveyedTable:
+    """A table as one pass sees it: its partitions by name, its write IDs and its settings."""
+
+    table: Table
+    partitions: Mapping[str, Partition]
+    write_ids: CompactorWriteIdList
+    next_write_id: WriteId  #: at the latest; writers may have drawn it since
+    settings: Settings
+
+
+@dataclass(slots=True)
+class Scan:
+    """The data that one pass reads once: a constant number of statements per table, however many partitions it has."""
+
+    site: Site
+    write: bool = True
+    txns: ValidTxnList = field(init=False)
+    now_ms: int = field(init=False)
+    queue: Mapping[Entity, Sequence[Entry]] = field(init=False)
+    history: Mapping[Entity, Sequence[Entry]] = field(init=False)
+    aborts: Mapping[Entity, Aborted] = field(init=False)
+    grace: AbortGrace = field(init=False)
+    ground: Ground = field(init=False)
+    tables: dict[tuple[str, str], _SurveyedTable | CompactorError | None] = field(init=False, default_factory=dict)
+    _compactions: Mapping[TxnId, bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        metastore = self.site.metastore
+        self.txns = metastore.transactions.snapshot()
+        self.now_ms = metastore.now_ms()
+        self.queue = _by_entity(metastore.entries.queue())
+        self.history = _by_entity(metastore.entries.history())
+        self.aborts = metastore.candidates.aborts()
+        self.grace = AbortGrace(self.site)
+        self.ground = ground_of(self.site)
+        self._compactions = dict.fromkeys(metastore.transactions.not_compactions(), False)
+
+    def candidates(self) -> list[Entity]:
+        """Returns every entity that was written to or has aborts, under the name of its partition, once each.
+
+        Hive stores partition names of static inserts escaped twice, and so never compacts those partitions; here they are
+        mapped to the stored names.
+        """
+        recorded: list[Entity] = []
+        more = True
+        while more:
+            page = self.site.metastore.candidates.page(PAGE, after=recorded[-1] if recorded else None)
+            recorded.extend(page)
+            more = len(page) == PAGE
+        seen: dict[Entity, None] = {}
+        for entity in recorded:
+            found = self._found_if_readable(entity)
+            name = entity.partition
+            if found is not None and name is not None and name not in found.partitions:
+                less = escaped_once_less(name)
+                name = less if less in found.partitions else name
+            seen[Entity(database=entity.database, table=entity.table, partition=name)] = None
+        return list(seen)
+
+    def exists(self, entity: Entity) -> bool:
+        """Returns true if the table exists, and the partition if one is named."""
+        try:
+            found = self.found(entity)
+        except CompactorError:  # ``consider`` says so
+            return True
+        return found is not None and (entity.partition is None or entity.partition in found.partitions)
+
+    def seen(self, considered: Considered) -> Seen:
+        """Returns the condition that people are shown until the next pass."""
+        decision, ended = considered.decision, self.history.get(considered.entity, ())
+        succeeded = [e.end for e in ended if e.state is State.SUCCEEDED and e.end is not None]
+        return Seen(
+            entity=considered.entity,
+            outcome=considered.outcome,
+            because=considered.because,
+            flips=decision.flips if decision is not None else (),
+            condition=Condition.of(decision.numbers) if decision is not None else None,
+            last_compacted=max(succeeded, default=None),
+            at=self.now_ms,
+        )
+
+    def found(self, entity: Entity) -> _SurveyedTable | None:
+        """Returns the table of ``entity``; None if it is gone.
+
+        Raises:
+            CompactorError: its entry in the catalog cannot be understood.
+        """
+        key = (entity.database, entity.table)
+        if key not in self.tables:
+            try:
+                with failing_alone(f"{entity.database}.{entity.table}"):
+                    self.tables[key] = self._find(*key)
+            except DatabaseUnavailable:
+                raise
+            except CompactorError as error:
+                self.tables[key] = error
+        found = self.tables[key]
+        if isinstance(found, CompactorError):
+            raise found
+        return found
+
+    def _found_if_readable(self, entity: Entity) -> _SurveyedTable | None:
+        try:
+            return self.found(entity)
+        except DatabaseUnavailable:
+            raise
+        except CompactorError:  # ``consider`` says so
+            return None
+
+    def _find(self, database: str, name: str) -> _SurveyedTable | None:
+        catalog = self.site.metastore.catalog
+        try:
+            table = catalog.table(database, name)
+        except NotFound:
+            return None
+        write_ids = self.site.write_ids(table, self.txns)
+        return _SurveyedTable(
+            table=table,
+            partitions={p.name: p for p in catalog.partitions(table)} if table.partition_keys else {},
+            write_ids=write_ids.for_compactor(),
+            next_write_id=WriteId(write_ids.high_watermark + 1),
+            settings=self.site.settings_for(table),
+        )
+
+    def consider(self, entity: Entity) -> Considered:
+        try:
+            with failing_alone(entity):
+                return self._consider(entity)
+        except Disagreement as error:
+            log.error("%s: files and metastore disagree: %s", entity, error)
+            return Considered(entity=entity, outcome=DISAGREEMENT, because=str(error))
+        except CompactorError as error:
+            log.warning("%s: not considered: %s", entity, error)
+            return Considered(entity=entity, outcome="error", because=str(error))
+
+    def _consider(self, entity: Entity) -> Considered:
+        found = self.found(entity)
+        settings = found.settings if found else self.site.settings
+        verdict = eligible(self._candidate(entity, found, settings), settings, self.now_ms)
+        if isinstance(verdict, Skipped):
+            if verdict.record and self.write and may(settings, Mode.REQUEST):
+                self.site.metastore.requests.did_not_initiate(entity, verdict.because)
+            return Considered(entity=entity, outcome="skipped", because=verdict.because)
+        assert found is not None  # a missing table is never eligible
+        decision = self._decide(entity, found)
+        outcome = type(decision).__name__.lower()
+        return Considered(entity=entity, outcome=outcome, because=decision.because, decision=decision)
+
+    def _candidate(self, entity: Entity, found: _SurveyedTable | None, settings: Settings) -> Candidate:
+        table = found.table if found else None
+        return Candidate(
+            entity=entity,
+            exists=self.exists(entity),
+            never=self._never(entity, found) if found else None,
+            is_insert_only=table.is_insert_only if table else False,
+            is_partitioned=bool(table.partition_keys) if table else False,
+            table_parameters=table.parameters if table else {},
+            database_parameters=table.database_parameters if table else {},
+            queued=self.queue.get(entity, ()),
+            history=self.history.get(entity, ()),
+            has_old_abort=self._old_abort(entity, settings),
+        )
+
+    def _never(self, entity: Entity, found: _SurveyedTable) -> str | None:
+        """Returns the reason why the entity is never compacted: its kind, or that its directory overlaps another's."""
+        table = found.table
+        return table.refusal(found.partitions.get(entity.partition or "")) or self.ground.refusal(
+            table.id, entity.partition
+        )
+
+    def _old_abort(self, entity: Entity, settings: Settings) -> bool:
+        aborts = self.aborts.get(entity)
+        limit = settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
+        return aborts is not None and limit >= 0 and self.now_ms - aborts.oldest_start > limit
+
+    def _decide(self, entity: Entity, found: _SurveyedTable) -> Decision:
+        aborts = self.aborts.get(entity)
+        age = None if aborts is None else self.now_ms - aborts.oldest_start
+        count = 0 if aborts is None else aborts.count
+        if entity.partition is None and found.table.partition_keys:
+            # An aborted dynamic-partition write: the partitions it touched are not recorded.
+            return decide(Facts(aborts=count, oldest_abort_age_ms=age), found.settings)
+        partition = found.partitions[entity.partition] if entity.partition else None
+        listing = self.site.storage.listing(path_of(self.site.storage, found.table, partition))
+        self._must_agree(entity, found, listing.directories)
+        directory = acid_directory(listing, found.write_ids, self.txns)
+        inserts = found.table.is_insert_only
+        facts = Facts.of(
+            directory,
+            held=self._held(found, directory),
+            aborts=count,
+            oldest_abort_age_ms=age,
+            is_insert_only=inserts,
+            minor_supported=not inserts or self.site.metastore.dialect.layout.has_visibility,  # rows have no write ID
+        )
+        decision = decide(facts, found.settings)
+        ready = [e.id for e in self.queue.get(entity, ()) if e.state is State.READY_FOR_CLEANING]
+        if isinstance(decision, CleanOnly) and ready:
+            return NotNeeded(
+                because=f"{decision.because}; compaction {ready[0]} is ready for cleaning and will remove them",
+                numbers=decision.numbers,
+                flips=("the end of the transactions that hold back the cleaner",),
+            )
+        return decision
+
+    def _must_agree(self, entity: Entity, found: _SurveyedTable, names: Collection[str]) -> None:
+        """Raises Disagreement if the metastore cannot have allocated a number in ``names`` (PROTOCOL 11.3).
+
+        What the pass has read already is older than the listing; only if it leaves a doubt are the counters read again.
+        """
+        known = Numbers(
+            newest=self.txns.high_watermark,
+            next_write_id=found.next_write_id,
+            compactions=self._compactions,
+            has_visibility=self.site.metastore.dialect.layout.has_visibility,
+        )
+        if next(doubts(names, known), None) is not None:
+            Given(self.site, [found.table], names).must_explain(self.site.target(entity), names)
+
+    def _held(self, found: _SurveyedTable, directory: AcidDirectory) -> int:
+        """Returns the number of aborted directories that our cleaner would leave as they are now (PROTOCOL 11.7)."""
+        if not directory.aborted or not may(found.settings, Mode.CLEAN):
+            return 0
+        table = found.table
+        return len(self.grace.held(table.database, table.name, directory.aborted, found.write_ids.aborted))
+
+    def request(self, judged: Sequence[Considered]) -> list[Considered]:
+        """Puts what is due into the queue in one transaction, and returns ``judged`` in their order with their rows."""
+        due = [(c, request) for c in judged if (request := self._request(c)) is not None]
+        if not due:
+            return list(judged)
+        answers: Sequence[int | CompactorError]
+        try:
+            answers = self.site.metastore.requests.request_all([request for _, request in due])
+        except CompactorError as error:
+            log.warning("%d compactions could not be requested: %s", len(due), error)
+            answers = [error] * len(due)
+        reach(Step.ENQUEUED)
+        rows = {c.entity: _with_answer(c, request, a) for (c, request), a in zip(due, answers, strict=True)}
+        return [rows.get(c.entity, c) for c in judged]
+
+    def _request(self, considered: Considered) -> Request | None:
+        """Returns the request for a decision, if it needs one. The cleaner finds aborted transactions by itself."""
+        decision = considered.decision
+        if decision is None or decision.type is None or isinstance(decision, AbortCleanup):
+            return None
+        found = self.found(considered.entity)
+        if found is None:
+            return None
+        if not self.write or not may(found.settings, Mode.REQUEST):
+            return None
+        return Request(
+            entity=considered.entity,
+            type=decision.type,
+            initiator=f"compactor-{self.site.host}-initiator",
+            pool=found.settings.text("hive.compactor.worker.pool") or None,
+        )
+
+
+def _with_answer(considered: Considered, request: Request, answer: int | CompactorError) -> Considered:
+    if isinstance(answer, Refused):
+        return replace(considered, because=f"{considered.because}, but {answer}")
+    if isinstance(answer, CompactorError):
+        return Considered(entity=considered.entity, outcome="error", because=str(answer))
+    log.info("%s: %s requested as %d: %s", request.entity, request.type.label, answer, considered.because)
+    return replace(considered, entry_id=answer, pool=request.pool)
+
+
+def _by_entity(entries: Sequence[Entry]) -> Mapping[Entity, Sequence[Entry]]:
+    grouped: dict[Entity, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        grouped[entry.entity].append(entry)
+    return grouped

@@ -1,0 +1,134 @@
+"""One HDFS cluster over WebHDFS or HttpFS, as one thread asks it: its NameNodes, sessions, and answers that are errors."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from compactor.errors import NotSupported, StorageError
+from compactor.storage.options import scrub
+
+HTTP_PORT = 9870  #: of a NameNode, unless configured
+TIMEOUT_S = 60.0  #: to connect, and between two bytes of an answer
+#: The exception's name in the page that HttpFS returns when a stream fails.
+_THROWN = re.compile(r"\bjava\.[a-z.]+\.(\w+Exception)\b")
+_AWAY = frozenset({"StandbyException", "RetriableException", "SafeModeException"})
+
+
+class RemoteError(Exception):
+    """An error that HDFS answered; ``kind`` is the name of its exception, ``Connection`` if there was no answer."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class HdfsClient:
+    """One cluster's NameNodes, one of which is active, as one thread uses them."""
+
+    def __init__(self, authority: str, options: Mapping[str, Any]) -> None:
+        try:
+            from fsspec.implementations.webhdfs import WebHDFS
+        except ImportError as error:
+            raise NotSupported(
+                f"hdfs://{authority}: HDFS needs the extra: pip install 'hive-compactor[hdfs]' ({error})"
+            ) from error
+        given = dict(options)
+        urls = given.pop("url", None) or f"http://{host_of(authority)}:{HTTP_PORT}"
+        given.pop("httpfs", None)  # decides the guarantees that callers see; requests are those to a NameNode
+        self._timeout = float(given.pop("timeout", TIMEOUT_S))
+        self._names = []
+        for url in [urls] if isinstance(urls, str) else urls:
+            parts = urlsplit(url)
+            host = parts.hostname or ""
+            with saying_plainly("reach", f"hdfs://{authority}"):
+                self._names.append(
+                    WebHDFS(
+                        f"[{host}]" if ":" in host else host,
+                        parts.port or (443 if parts.scheme == "https" else HTTP_PORT),
+                        use_https=parts.scheme == "https",
+                        skip_instance_cache=True,
+                        **given,
+                    )
+                )
+
+    def ask(self, op: str, method: str, path: str, *, redirect: bool, **parameters: object) -> Any:
+        """Returns the answer of the active NameNode; asks the others in turn."""
+        for number, node in enumerate(list(self._names)):
+            last = number == len(self._names) - 1
+            url = node._apply_proxy(node.url + quote(path, safe="/="))
+            try:
+                answer = self.send(
+                    method, url, node=node, redirect=redirect, params={**parameters, **node.pars, "op": op}
+                )
+            except RemoteError as error:
+                if last or error.kind not in (*_AWAY, "Connection"):
+                    raise
+                continue
+            if number:
+                self._names.insert(0, self._names.pop(number))
+            return answer
+        raise AssertionError("a client has a NameNode")
+
+    def send(self, method: str, url: str, *, node: Any = None, redirect: bool = True, **arguments: Any) -> Any:
+        """Returns the answer to one request, with credentials for a NameNode alone.
+
+        Raises:
+            RemoteError: there is no answer, or it is an error.
+        """
+        import requests
+
+        if node is None and _origin(url) not in {_origin(one.url) for one in self._names}:
+            arguments["auth"] = _no_credentials  # a data node's address, which a NameNode answered
+        node = node or self._names[0]
+        try:
+            answer = node.session.request(method, url, allow_redirects=redirect, timeout=self._timeout, **arguments)
+        except requests.RequestException as error:
+            raise RemoteError("Connection", f"no answer ({type(error).__name__}: {scrub(error)})") from error
+        if answer.status_code < 400:
+            return answer
+        try:
+            remote = answer.json()["RemoteException"]
+            raise RemoteError(str(remote["exception"]), scrub(str(remote["message"]).partition("\n")[0]))
+        except (ValueError, KeyError):
+            thrown = _THROWN.search(answer.text)
+            raise RemoteError(thrown[1] if thrown else "Http", f"answer {answer.status_code} {answer.reason}") from None
+
+    def proxied(self, url: str) -> str:
+        """Returns the address at which a data node's ``url`` is reached from here."""
+        return str(self._names[0]._apply_proxy(url))
+
+
+def _origin(url: str) -> tuple[str, str]:
+    """Returns scheme, host and port of an address."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.lower()
+
+
+def _no_credentials(request: Any) -> Any:
+    """Sends a request as it is: the address that a NameNode answered holds what its data node wants."""
+    return request
+
+
+def host_of(authority: str) -> str:
+    """Returns the host of an authority, an IPv6 address in its brackets."""
+    host = authority.rpartition("@")[2]
+    return f"{host.partition(']')[0]}]" if host.startswith("[") else host.partition(":")[0]
+
+
+def split_location(path: str) -> tuple[str, str]:
+    """Returns the authority and the path inside the cluster."""
+    authority, _, inside = path.partition("://")[2].partition("/")
+    return authority, f"/{inside}"
+
+
+@contextlib.contextmanager
+def saying_plainly(verb: str, path: str) -> Iterator[None]:
+    """Raises a ``StorageError`` that says what was to be done where HDFS answers with an error."""
+    try:
+        yield
+    except RemoteError as error:
+        raise StorageError(f"cannot {verb} {path}: {error.kind}: {error}") from error

@@ -1,0 +1,97 @@
+"""Requests to HDFS: which host is asked, and what is sent to it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from compactor.storage.hdfs import HdfsStorage
+from compactor.storage.hdfs_client import host_of
+from compactor.storage.options import StoreOptions
+
+
+@pytest.mark.parametrize(
+    ("authority", "host"),
+    [("nn:8020", "nn"), ("ann@nn", "nn"), ("[::1]:8020", "[::1]"), ("[::1]", "[::1]"), ("10.0.0.1:1", "10.0.0.1")],
+)
+def test_the_host_of_an_authority(authority: str, host: str) -> None:
+    assert host_of(authority) == host
+
+
+class Node:
+    """An HTTP server on loopback that keeps each request's method, path and Authorization."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, str | None]] = []
+        self.location: str | None = None
+        node = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                node.seen.append((self.command, self.path, self.headers.get("Authorization")))
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                body = b'{"FileStatus": {"length": 3, "type": "FILE"}}'
+                is_moved = node.location is not None and ("op=CREATE" in self.path or "op=OPEN" in self.path)
+                self.send_response(307 if is_moved else 200)
+                if is_moved:
+                    self.send_header("Location", f"{node.location}/webhdfs/v1/t/f?op=X&delegation=of-the-node")
+                self.send_header("Content-Length", str(0 if is_moved else len(body)))
+                self.end_headers()
+                if not is_moved:
+                    self.wfile.write(body)
+
+            def do_PUT(self) -> None:
+                self.do_GET()
+
+            def log_message(self, *_: object) -> None:
+                """Prints nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+
+    def __enter__(self) -> Node:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def name_node() -> Iterator[Node]:
+    with Node() as found:
+        yield found
+
+
+@pytest.fixture
+def data_node() -> Iterator[Node]:
+    with Node() as found:
+        yield found
+
+
+def test_a_data_node_gets_no_password(name_node: Node, data_node: Node) -> None:
+    """A NameNode names the data node; the token for it is in the address."""
+    name_node.location = data_node.url
+    store = HdfsStorage(StoreOptions.of({"hdfs": {"url": name_node.url, "user": "ann", "password": "hush"}}))
+    store.write("hdfs://nn/t/f", b"123")
+    store.read("hdfs://nn/t/f")
+    password = f"Basic {base64.b64encode(b'ann:hush').decode()}"
+    assert {authorization for _, _, authorization in name_node.seen} == {password}
+    assert [(method, authorization) for method, _, authorization in data_node.seen] == [("PUT", None), ("GET", None)]
+
+
+def test_a_gateway_that_names_itself_gets_it_again(name_node: Node) -> None:
+    """It redirects to another path of its own, to which all bytes go."""
+    name_node.location = f"{name_node.url}/data"
+    store = HdfsStorage(StoreOptions.of({"hdfs": {"url": name_node.url, "user": "ann", "password": "hush"}}))
+    store.write("hdfs://nn/t/f", b"123")
+    store.read("hdfs://nn/t/f")
+    assert [path for _, path, _ in name_node.seen if path.startswith("/data/")]
+    assert [authorization is not None for _, _, authorization in name_node.seen] == [True] * len(name_node.seen)
