@@ -24,7 +24,7 @@ from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.service.hive2.major import OldSite
 from compactor.service.mark_files import MarkFiles
-from compactor.service.mode import Mode, mode_of
+from compactor.service.mode import Mode, loosest_mode
 from compactor.service.site import Site
 from compactor.settings.compactor_toml import Profile, parse_profile
 from compactor.settings.file_limits import FileLimits
@@ -75,7 +75,7 @@ class Configuration:
         """The URL of our own state; None if nothing may be stored: mode observe without a database for the state."""
         if self.state_url is not None:
             return self.state_url
-        return None if mode_of(self.settings) is Mode.OBSERVE else self.url
+        return None if loosest_mode(self.settings) is Mode.OBSERVE else self.url
 
 
 def configure(
@@ -118,7 +118,7 @@ def configure(
         Layer(name="compactor.toml", values=profile.values),
         Layer(name="flag", values=given),
     ]
-    settings, warehouse = Settings.of(layers), connection["warehouse"] or profile.warehouse
+    settings, warehouse = Settings.of(layers, profile.database_modes), connection["warehouse"] or profile.warehouse
     of_site = (warehouse, settings.text("compactor.memory"), *map(in_site_files.get, _NAMING_PLACES))
     return Configuration(
         name=name,
@@ -195,7 +195,7 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
     store = open_metastore(
         configuration.name,
         configuration.url,
-        read_only=read_only or mode_of(configuration.settings) is Mode.OBSERVE,
+        read_only=read_only or loosest_mode(configuration.settings) is Mode.OBSERVE,
         retryable=configuration.settings.text("hive.txn.retryable.sqlex.regex"),
         limits=_limits(configuration.settings),
     )

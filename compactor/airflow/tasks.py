@@ -17,7 +17,7 @@ from compactor.errors import CompactorError, NotFound, Refused
 from compactor.metastore.marker import change_marker
 from compactor.service.answers.preview import Preview, preview
 from compactor.service.batches.assembly import plan_batches
-from compactor.service.mode import Mode, may
+from compactor.service.mode import Mode, may_somewhere
 from compactor.service.requests.request import RebalanceOptions, parse_table, request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
@@ -34,7 +34,9 @@ def read_marker(metastore: str) -> tuple[str, float]:
     """Reads the change marker, with a digest of the settings, and ``hive.compactor.check.interval`` in seconds."""
     with CompactorHook(metastore).get_conn() as site:
         interval = site.settings.milliseconds("hive.compactor.check.interval") / 1000
-        settings = hashlib.sha256(repr(site.settings.explain()).encode()).hexdigest()
+        settings = hashlib.sha256(
+            repr((site.settings.explain(), dict(site.settings.database_modes))).encode()
+        ).hexdigest()
         return f"{change_marker(site.metastore)}-{settings[:16]}", interval
 
 
@@ -53,7 +55,7 @@ def scan(metastore: str) -> tuple[dict[str, int], bool]:
 
 def waiting(site: Site) -> dict[str, int]:
     """Counts, by pool, the queue entries for our workers that no batch has reserved, whoever queued them."""
-    if not may(site.settings, Mode.COMPACT):
+    if not may_somewhere(site.settings, Mode.COMPACT):
         return {}
     reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
     entries = site.metastore.entries.queue(states=(State.INITIATED,))
@@ -63,7 +65,7 @@ def waiting(site: Site) -> dict[str, int]:
 def plan(metastore: str) -> list[dict[str, Any]]:
     """Plans batches of the waiting entries, as arguments of ``CompactionSubmitOperator``."""
     with CompactorHook(metastore).get_conn() as site:
-        if not may(site.settings, Mode.COMPACT):
+        if not may_somewhere(site.settings, Mode.COMPACT):
             log.info("metastore %s: compactor.mode leaves the work to Hive's workers", metastore)
             return []
         batches = plan_batches(site)
@@ -90,7 +92,7 @@ def plan(metastore: str) -> list[dict[str, Any]]:
 def ready_for_cleaning(metastore: str) -> int:
     """Counts the entries that wait for the cleaner."""
     with CompactorHook(metastore).get_conn() as site:
-        if not may(site.settings, Mode.CLEAN):
+        if not may_somewhere(site.settings, Mode.CLEAN):
             return 0
         return len(site.metastore.entries.queue(states=(State.READY_FOR_CLEANING,)))
 

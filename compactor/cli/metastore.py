@@ -59,23 +59,28 @@ def init(context: CliContext) -> None:
 @with_context
 def info(context: CliContext) -> None:
     """Show which metastore this is and how much it contains."""
+    from compactor.service.mode import Mode, modes_of_databases
+
     with context.site(read_only=True) as site:
         tables = site.metastore.catalog.tables()
+        modes = modes_of_databases(site.settings, site.metastore.catalog.databases())
         found = {
             "metastore": site.name,
             "url": site.metastore.database.url,
             "schema_version": site.metastore.schema_version,
             "mode": site.settings.mode,
+            "open_databases": [name for name, mode in modes.items() if mode is not Mode.OBSERVE],
             "state_url": None if site.state is None else site.state.database.url,
             "memory": None if site.memory is None else site.memory.place,
-            "databases": len(site.metastore.catalog.databases()),
+            "databases": len(modes),
             "tables": len(tables),
             "transactional_tables": sum(table.is_transactional for table in tables),
             "newest_transaction": site.metastore.transactions.newest(),
             "open_transactions": len(site.metastore.transactions.open_transactions()),
             "queue": len(site.metastore.entries.queue()),
         }
-    text = "\n".join(f"{key}: {'-' if value is None else value}" for key, value in found.items())
+    found_or_none = {key: ", ".join(value) if isinstance(value, list) else value for key, value in found.items()}
+    text = "\n".join(f"{key}: {'-' if value in (None, '') else value}" for key, value in found_or_none.items())
     print_either(context.json, found, text)
 
 

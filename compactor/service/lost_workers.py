@@ -28,7 +28,7 @@ from compactor.rewrite.publish import naming, removal
 from compactor.service.agreement import must_lose_nothing
 from compactor.service.leftovers import can_hide_early, clear_aborted, clear_leftovers, hider
 from compactor.service.memory import must_be_newest
-from compactor.service.mode import Mode, may
+from compactor.service.mode import Mode, may, may_somewhere
 from compactor.service.site import Site, Target
 from compactor.steps import Step, reach
 
@@ -48,14 +48,15 @@ class Repaired:
 def repair(site: Site) -> tuple[Repaired, ...]:
     """Takes back every request that a lost worker of ours holds. Requests of live workers stay untouched.
 
-    In the modes observe and request nothing happens (``lost_requests`` reports them). A request that cannot be taken back
+    In the modes observe and request nothing happens (``lost_requests`` reports them). Where only some databases are
+    open to us, no transaction but those of our workers is timed out. A request that cannot be taken back
     because storage fails stays as it is for the next pass, so that no worker starts beside its leftovers.
 
     Raises:
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
         StorageError: whether it is cannot be known now.
     """
-    if not may(site.settings, Mode.COMPACT):
+    if not may_somewhere(site.settings, Mode.COMPACT):
         return ()
     must_be_newest(site, polling=True)
     timeouts = (site.settings.milliseconds("hive.txn.timeout"), site.settings.milliseconds("hive.repl.txn.timeout"))
@@ -67,7 +68,12 @@ def repair(site: Site) -> tuple[Repaired, ...]:
         for entry in working:
             if entry.txn_id in silent and not _hide_before_locks_end(site, entry, entry.txn_id, timeouts[0]):
                 spared.add(entry.txn_id)
-    site.metastore.transactions.time_out(timeouts[0], repl_timeout_ms=timeouts[1], spared=spared)
+    site.metastore.transactions.time_out(
+        timeouts[0],
+        repl_timeout_ms=timeouts[1],
+        spared=spared,
+        among=None if may(site.settings, Mode.COMPACT) else {e.txn_id for e in working if e.txn_id is not None},
+    )
     done: list[Repaired] = []
     for entry in working:
         because = _evidence_of_loss(site, entry)

@@ -15,7 +15,7 @@ from compactor.compaction.marks import Doubt, Present, Remembered, doubt, has_ch
 from compactor.errors import Disagreement, StorageError
 from compactor.ids import TxnId
 from compactor.service.mark_files import MarkFiles
-from compactor.service.mode import Mode, may
+from compactor.service.mode import Mode, may_somewhere
 from compactor.service.site import Site
 from compactor.steps import Step, reach
 
@@ -39,7 +39,7 @@ def must_be_newest(site: Site, *, polling: bool = False, remembering: bool = Tru
         StorageError: the memory cannot be read or written, so nothing may be removed.
     """
     memory = site.memory
-    if memory is None or not may(site.settings, Mode.REQUEST):
+    if memory is None or not may_somewhere(site.settings, Mode.REQUEST):
         return
     if polling and _is_fresh(site, memory):
         return
@@ -51,7 +51,7 @@ def must_be_newest(site: Site, *, polling: bool = False, remembering: bool = Tru
     memory.known = files
     last = max(files, key=lambda file: file.token.number, default=None)
     waits = polling and last is not None and now.now_ms - last.token.at < _POLLED_MS
-    writes = remembering and may(site.settings, Mode.COMPACT) and not site.metastore.database.read_only
+    writes = remembering and may_somewhere(site.settings, Mode.COMPACT) and not site.metastore.database.read_only
     if writes and not waits and has_changed(last, now):
         memory.known = (_remember(site, memory, last),)
     memory.checked_at = started

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 from compactor.errors import Refused
-from compactor.settings.precedence import Settings
+from compactor.settings.precedence import Settings, with_table
 
 
 class Mode(enum.IntEnum):
@@ -22,6 +23,18 @@ def mode_of(settings: Settings) -> Mode:
     return Mode[settings.mode.upper()]
 
 
+def loosest_mode(settings: Settings) -> Mode:
+    """Returns the loosest mode that the site gives to any database: the most that a pass over all of them may do."""
+    return Mode[settings.loosest_mode.upper()]
+
+
+def modes_of_databases(settings: Settings, databases: Mapping[str, Mapping[str, str]]) -> dict[str, Mode]:
+    """Returns the mode of each of a site's databases, given with their parameters."""
+    return {
+        name: mode_of(with_table(settings.of_database(name), {}, parameters)) for name, parameters in databases.items()
+    }
+
+
 def must_write(settings: Settings, what: str) -> None:
     """Raises if the mode does not allow people to request changes.
 
@@ -33,5 +46,10 @@ def must_write(settings: Settings, what: str) -> None:
 
 
 def may(settings: Settings, wanted: Mode) -> bool:
-    """Returns true if ``settings`` allow the mode ``wanted``."""
+    """Returns true if ``settings`` allow the mode ``wanted``. Those of a site decide about what belongs to no database."""
     return mode_of(settings) >= wanted
+
+
+def may_somewhere(settings: Settings, wanted: Mode) -> bool:
+    """Returns true if the settings of a site allow the mode ``wanted`` for some database."""
+    return loosest_mode(settings) >= wanted

@@ -273,7 +273,8 @@ def erase_due(site: Site) -> tuple[Quarantined, ...]:
 def _erase(site: Site, one: Quarantined) -> bool:
     """Erases one quarantine. Returns false if it has to stay, or may only be out of reach for now."""
     target = _target_now(site, one)
-    if not may(site.settings if target is None else target.settings, Mode.CLEAN):
+    settings = site.settings.of_database(one.entity.database) if target is None else target.settings
+    if not may(settings, Mode.CLEAN):
         return False
     if target is not None and no_cleanup(
         target.table.parameters, target.partition.parameters if target.partition else {}

@@ -111,7 +111,7 @@ class Site:
         try:
             of_table, of_database = self.metastore.catalog.parameters(entity.database, entity.table)
         except NotFound:
-            return self.settings
+            return self.settings.of_database(entity.database)
         return self._of_table(entity.database, entity.table, of_table, of_database)
 
     def settings_for(self, table: Table) -> Settings:
@@ -122,7 +122,7 @@ class Site:
     def _of_table(
         self, database: str, table: str, of_table: Mapping[str, str], of_database: Mapping[str, str]
     ) -> Settings:
-        settings = with_table(self.settings, of_table, of_database)
+        settings = with_table(self.settings.of_database(database), of_table, of_database)
         if self.state is not None:
             kept = self.state.overrides.of_table(self.name, database, table)
             settings = with_override(settings, {one.key: one.value for one in kept})

@@ -2,6 +2,7 @@
 
 [metastore.NAME]            url, password_file, state_url, hive_conf, warehouse, mode
 [metastore.NAME.settings]   Hive's keys and ours, as text, number or boolean
+[metastore.NAME.database_modes]  the mode of single databases, by name or pattern
 [metastore.NAME.pool.POOL]  where and when a compaction pool works (docs/airflow.md)
 [storage.KIND]              options of the client of a kind of store (docs/storage.md)
 """
@@ -19,6 +20,7 @@ from compactor.errors import BadSetting
 from compactor.settings.catalogue import lookup, parse
 
 _KEYS = ("url", "password_file", "state_url", "hive_conf", "warehouse", "mode")
+_TABLES = ("settings", "database_modes", "pool")
 
 
 def _nothing() -> Mapping[str, str]:
@@ -38,6 +40,7 @@ class MetastoreProfile:
     mode: str | None = None
     settings: Mapping[str, str] = field(default_factory=_nothing)
     pools: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: MappingProxyType({}))
+    database_modes: Mapping[str, str] = field(default_factory=_nothing)
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -99,12 +102,14 @@ def _metastore(name: str, table: object) -> MetastoreProfile:
         raise BadSetting(f"compactor.toml: metastore.{name} is a value; wanted a table{hint}")
     texts: dict[str, str] = {}
     for key, value in table.items():
-        if key in ("settings", "pool"):
+        if key in _TABLES:
             continue
         if key not in _KEYS:
-            near = difflib.get_close_matches(key, (*_KEYS, "settings", "pool"), n=1)
+            near = difflib.get_close_matches(key, (*_KEYS, *_TABLES), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise BadSetting(f"{where}: key {key!r} is unknown, known are {', '.join(_KEYS)}, settings and pool{hint}")
+            raise BadSetting(
+                f"{where}: key {key!r} is unknown, known are {', '.join(_KEYS)} and the tables {', '.join(_TABLES)}{hint}"
+            )
         if not isinstance(value, str):
             raise BadSetting(f"{where}: {key} = {value!r}; wanted a text")
         texts[key] = value
@@ -115,8 +120,22 @@ def _metastore(name: str, table: object) -> MetastoreProfile:
         name=name,
         settings=_settings(where, table.get("settings", {})),
         pools=_pools(where, table.get("pool", {})),
+        database_modes=_database_modes(where, table.get("database_modes", {})),
         **texts,
     )
+
+
+def _database_modes(where: str, table: object) -> Mapping[str, str]:
+    if not isinstance(table, dict):
+        raise BadSetting(f"{where}: database_modes is a value; wanted [metastore.NAME.database_modes]")
+    modes: dict[str, str] = {}
+    for pattern, mode in table.items():
+        if not isinstance(mode, str):
+            raise BadSetting(f'{where}: database_modes.{pattern} = {mode!r}; wanted a mode, as in {pattern} = "clean"')
+        if pattern.lower() in modes:
+            raise BadSetting(f"{where}: database_modes names {pattern.lower()} twice; Hive's names have no upper case")
+        modes[pattern.lower()] = str(parse(lookup("compactor.mode"), mode))
+    return MappingProxyType(modes)
 
 
 def _pools(where: str, table: object) -> Mapping[str, Mapping[str, object]]:

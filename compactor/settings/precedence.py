@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from compactor.errors import BadSetting
 from compactor.settings.catalogue import CATALOGUE, find, lookup
+from compactor.settings.database_modes import KEY, loosest, mode_of_database
 from compactor.settings.properties import PropertySettings, of_request, of_table
 from compactor.settings.setting import Setting, SettingUnit, Value, parse
 
@@ -32,6 +33,7 @@ _RANK = {
     "hive-site.xml": 9,
     "default": 10,
 }
+_MODES_LAYER = "compactor.toml"  #: the layer that modes of databases belong to
 _SITE_FILES = frozenset({"metastore-site.xml", "hive-site.xml"})
 _UNTRUSTED = frozenset({"request", "override", "table", "database"})
 _SPARK = "compactor.spark."
@@ -65,17 +67,19 @@ class Settings:
     """The layers by precedence, highest first, each with canonical keys only.
 
     ``spark_conf`` holds ``spark.*`` keys for the Spark application, ``table_overrides`` a request's ``tblprops.*``
-    without that prefix, ``ignored`` the ignored properties of table, database and request, each with the reason.
+    without that prefix, ``ignored`` the ignored properties of table, database and request, each with the reason,
+    ``database_modes`` the modes that the site gives to databases, by name or pattern.
     """
 
     layers: tuple[Layer, ...] = ()
     spark_conf: Mapping[str, str] = field(default_factory=_nothing)
     table_overrides: Mapping[str, str] = field(default_factory=_nothing)
     ignored: tuple[tuple[str, str], ...] = ()
+    database_modes: Mapping[str, str] = field(default_factory=_nothing)
     _parsed: dict[str, Value] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
-    def of(cls, layers: Sequence[Layer] = ()) -> Settings:
+    def of(cls, layers: Sequence[Layer] = (), database_modes: Mapping[str, str] | None = None) -> Settings:
         """Builds the settings of a site. Of two layers of one rank the later wins; site files may hold unknown keys.
 
         Raises:
@@ -88,7 +92,11 @@ class Settings:
                 raise BadSetting(f"layer {layer.name!r}: add it with with_table() or with_request()")
             spark |= {k.removeprefix("compactor."): v for k, v in layer.values.items() if _is_spark(k)}
             taken.append(Layer(name=layer.name, values=MappingProxyType(_canonical(layer))))
-        return cls(layers=tuple(reversed(taken)), spark_conf=MappingProxyType(spark))
+        return cls(
+            layers=tuple(reversed(taken)),
+            spark_conf=MappingProxyType(spark),
+            database_modes=MappingProxyType(dict(database_modes or {})),
+        )
 
     def raw(self, key: str) -> tuple[str, str]:
         """Returns the text of a setting and the name of the layer it comes from.
@@ -149,8 +157,27 @@ class Settings:
 
     @property
     def mode(self) -> str:
-        """The mode: ``observe`` < ``request`` < ``compact`` < ``clean``."""
-        return self.text("compactor.mode")
+        """The mode: ``observe`` < ``request`` < ``compact`` < ``clean``. That of a site is the one of every database to
+        which its own file gives no other."""
+        return self.text(KEY)
+
+    @property
+    def loosest_mode(self) -> str:
+        """The mode of the site's database that has the loosest: what a pass over all of them may have to do."""
+        return self.mode if self._is_for_all else loosest((self.mode, *self.database_modes.values()))
+
+    def of_database(self, database: str) -> Settings:
+        """Returns the site's settings for one of its databases, whose own properties are not among them yet."""
+        mode = None if self._is_for_all else mode_of_database(self.database_modes, database)
+        if mode is None:
+            return self
+        layer = Layer(name=_MODES_LAYER, values=MappingProxyType({KEY: mode}))
+        return replace(self, layers=tuple(sorted((layer, *self.layers), key=_rank)))
+
+    @property
+    def _is_for_all(self) -> bool:
+        """True if nothing is said about databases, or the mode comes from above the file that says it: a flag."""
+        return not self.database_modes or _RANK[self.source(KEY)] < _RANK[_MODES_LAYER]
 
     def explain(self) -> tuple[Explained, ...]:
         """Lists every setting with its value as written, its source, unit and effect."""

@@ -28,7 +28,8 @@ The first of these sources that has a setting wins:
 8. the default
 
 `compactor.mode` and `compactor.readers` are exceptions: the tightest value among site, database, table and request
-counts, so that nobody below the site can loosen them.
+counts, so that nobody below the site can loosen them. The site itself may give databases other modes (`database_modes`
+below); a mode given by a flag or by the environment is for all of them.
 
 Old and new names of a setting (`hive.txn.timeout`, `metastore.txn.timeout`) are one setting; if a file has both, the
 newer name wins, as in Hive. Unknown keys are refused by name in `compactor.toml`, in flags and in requests; in Hive's
@@ -58,10 +59,17 @@ hive_conf = "/etc/hive/conf"
 warehouse = "/srv/warehouse"
 mode = "observe"
 
+[metastore.default.database_modes]
+pilot = "clean"
+"team_*" = "compact"
+
 [metastore.default.settings]
 "hive.compactor.delta.num.threshold" = 20
 "compactor.lock.wait" = "2min"
 ```
+
+In `database_modes` a database's name counts before patterns (`*`, `?`, `[...]`), and of several patterns that match, the
+one with the tightest mode. A database that none names has the metastore's `mode`.
 
 ## How values are written
 

@@ -15,8 +15,8 @@ from compactor.service.site import Site
 WORKER = "compactor-worker-gone"
 
 
-def claimed(site: Site, worker: str = WORKER) -> Entry:
-    (asked,) = request_compaction(site, table="default.t")
+def claimed(site: Site, worker: str = WORKER, table: str = "default.t") -> Entry:
+    (asked,) = request_compaction(site, table=table)
     assert asked.entry_id is not None
     entry = site.metastore.claims.claim(worker, "1", pool_timeout_ms=0, ids=[asked.entry_id])
     assert entry is not None
@@ -25,7 +25,7 @@ def claimed(site: Site, worker: str = WORKER) -> Entry:
 
 def begun(site: Site, table: Table) -> tuple[Entry, TxnId]:
     """A worker that has opened its transaction, and staged and named something."""
-    entry = claimed(site)
+    entry = claimed(site, table=str(table))
     (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION, agent=WORKER)
     site.metastore.claims.record(entry, WORKER, txn, "w", WriteId(2))
     (Path(table.location) / staging_name(txn) / "out").mkdir(parents=True)

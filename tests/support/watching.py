@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from compactor.rewrite.run.runner import InProcessRunner
@@ -19,6 +20,27 @@ def rows_of_database(path: Path) -> dict[str, list[str]]:
     conn.close()
     assert len(found) > 20, "this is no metastore"
     return found
+
+
+_ABOUT = {
+    "TXN_COMPONENTS": "TC_DATABASE",
+    "COMPLETED_TXN_COMPONENTS": "CTC_DATABASE",
+    "TXN_TO_WRITE_ID": "T2W_DATABASE",
+    "NEXT_WRITE_ID": "NWI_DATABASE",
+    "COMPACTION_QUEUE": "CQ_DATABASE",
+    "COMPLETED_COMPACTIONS": "CC_DATABASE",
+    "HIVE_LOCKS": "HL_DB",
+    "WRITE_SET": "WS_DATABASE",
+}
+
+
+def rows_about(path: Path, database: str) -> dict[str, list[str]]:
+    """Returns the rows that Hive keeps in an SQLite file about what happens in ``database``, by table, as text."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as conn:
+        return {
+            table: sorted(map(repr, conn.execute(f"SELECT * FROM {table} WHERE {column} = ?", (database,))))
+            for table, column in _ABOUT.items()
+        }
 
 
 def files_below(root: Path) -> dict[str, tuple[int, int, int]]:

@@ -20,7 +20,7 @@ from compactor.service.answers import overview
 from compactor.service.answers.explain import considered_json
 from compactor.service.answers.show import show_settings
 from compactor.service.memory import sentences_about
-from compactor.service.mode import mode_of
+from compactor.service.mode import modes_of_databases
 from compactor.service.requests.request import parse_table
 from compactor.service.roles.blockers import blocking_transactions
 from compactor.service.roles.initiator import consider_now
@@ -47,8 +47,12 @@ def read_overview(by: By) -> dict[str, Any]:
         return {
             "metastore": by.metastore,
             "metastores": list(by.metastores()),
-            "mode": mode_of(site.settings).name.lower(),
+            "mode": site.settings.mode,
             "mode_source": site.settings.source("compactor.mode"),
+            "database_modes": {
+                name: mode.name.lower()
+                for name, mode in modes_of_databases(site.settings, site.metastore.catalog.databases()).items()
+            },
             "remembers": state is not None,
             "doubt": list(sentences_about(site)),
             "outcomes": {} if state is None else state.conditions.outcomes(site.name),

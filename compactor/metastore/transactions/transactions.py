@@ -362,21 +362,24 @@ class Transactions:
         *,
         repl_timeout_ms: int = REPL_TIMEOUT_MS,
         spared: Collection[TxnId] = (),
+        among: Collection[TxnId] | None = None,
     ) -> list[TxnId]:
         """Aborts transactions without a heartbeat for longer than their timeout; locks without a transaction go too.
 
         Args:
             spared: transactions that stay open whatever their age (PROTOCOL 11.5).
+            among: only these are aborted, and no lock goes; None for all.
         """
         with self._database.write() as conn:
             now = now_ms(conn)
             heard = HIVE_LOCKS.c.HL_LAST_HEARTBEAT
-            conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == 0, heard < now - timeout_ms))
+            if among is None:
+                conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == 0, heard < now - timeout_ms))
             replicated = TXNS.c.TXN_TYPE == TxnType.REPL_CREATED
             deadline = case((replicated, now - repl_timeout_ms), else_=now - timeout_ms)
             expired = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == OPEN, TXNS.c.TXN_LAST_HEARTBEAT < deadline)
             ids = conn.execute(self._dialect.for_update(expired.order_by(TXNS.c.TXN_ID))).scalars().all()
-            silent = [TxnId(txn) for txn in ids if txn not in spared]
+            silent = [TxnId(txn) for txn in ids if txn not in spared and (among is None or txn in among)]
             return [txn for txn in silent if txn_rows.mark_aborted(conn, self._dialect, txn, TIMED_OUT)]
 
     def _commit(self, conn: Connection, txn: TxnId, type: TxnType, commit_id: TxnId) -> None:

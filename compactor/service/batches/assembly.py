@@ -14,7 +14,7 @@ from compactor.compaction.states import State
 from compactor.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.service import lost_workers
 from compactor.service.batches.pool_limits import StartableBatch, policy_of, startable_batches
-from compactor.service.mode import Mode, may
+from compactor.service.mode import Mode, may_somewhere
 from compactor.service.run_as import process_user, run_as
 from compactor.service.site import Site, Target, own_state
 from compactor.service.worker.work import end_waiting, is_ours
@@ -63,7 +63,7 @@ def plan_batches(site: Site, pool: str | None = None, *, route: str | None = Non
         route: digest of the only route to plan for, at most one batch of it; used by a resident application.
     """
     store = own_state(site)
-    if may(site.settings, Mode.COMPACT):
+    if may_somewhere(site.settings, Mode.COMPACT):
         lost_workers.repair(site)
     store.residents.bury(site.name)
     reserved = store.batches.reserved(site.name)

@@ -18,7 +18,7 @@ from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.doctor.ground import check_ground
 from compactor.service.doctor.memory import check_memory
 from compactor.service.doctor.storage import check_storage
-from compactor.service.mode import Mode, mode_of
+from compactor.service.mode import Mode, loosest_mode
 from compactor.service.site import Site
 from compactor.settings.precedence import with_table
 from compactor.state.store import OwnState
@@ -89,7 +89,7 @@ def _state(site: Site) -> Iterator[Finding]:
         yield _state_rights(site.state)
         return
     yield Finding(
-        level=Level.OK if mode_of(site.settings) is Mode.OBSERVE else Level.FAIL,
+        level=Level.OK if loosest_mode(site.settings) is Mode.OBSERVE else Level.FAIL,
         subject="state",
         found="none: nothing of our own is stored (decisions, batches, figures)",
         wanted="a state_url, if decisions are to be recorded",
@@ -113,7 +113,9 @@ def _properties(site: Site) -> Iterator[Finding]:
         f"{table} {key}: {reason}"
         for table in site.metastore.catalog.tables()
         if table.is_transactional
-        for key, reason in with_table(site.settings, table.parameters, table.database_parameters).ignored
+        for key, reason in with_table(
+            site.settings.of_database(table.database), table.parameters, table.database_parameters
+        ).ignored
     ]
     if ignored:
         yield Finding(

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from compactor.errors import StorageError
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.memory import behind, doubt_of
-from compactor.service.mode import Mode, mode_of
+from compactor.service.mode import Mode, may_somewhere
 from compactor.service.site import Site
 
 
 def check_memory(site: Site) -> Iterator[Finding]:
-    acting = mode_of(site.settings) >= Mode.COMPACT
+    acting = may_somewhere(site.settings, Mode.COMPACT)
     memory = site.memory
     if memory is None:
         yield Finding(

@@ -13,7 +13,7 @@ from compactor.metastore.queue.claims import WORKER_PREFIX
 from compactor.service import lost_workers
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.doctor.hive_roles import HiveRoles, hive_roles
-from compactor.service.mode import Mode, mode_of
+from compactor.service.mode import Mode, loosest_mode, modes_of_databases
 from compactor.service.site import Site
 
 _SKEW_MS = 5_000  #: how far this machine's clock may be off the database's before time-outs go wrong
@@ -46,8 +46,9 @@ def check_clock(site: Site) -> Iterator[Finding]:
 
 def check_rights(site: Site) -> Iterator[Finding]:
     """Yields findings on the right to write. Mode observe only needs to read, as the other checks do."""
-    mode = mode_of(site.settings)
-    yield ok("mode", f"{mode.name.lower()}, from {site.settings.source('compactor.mode')}")
+    mode = loosest_mode(site.settings)
+    named = f"{site.settings.mode}, from {site.settings.source('compactor.mode')}"
+    yield ok("mode", f"{named}; {_written_to(site)}")
     if mode is Mode.OBSERVE:
         return
     database = site.metastore.database
@@ -60,6 +61,17 @@ def check_rights(site: Site) -> Iterator[Finding]:
     )
 
 
+def _written_to(site: Site) -> str:
+    """Returns in words which databases may be written to."""
+    modes = modes_of_databases(site.settings, site.metastore.catalog.databases())
+    if set(modes.values()) <= {Mode.OBSERVE}:
+        return "no database may be written to"
+    if len(set(modes.values())) == 1:
+        return "every database may be written to"
+    open_to_us = [f"{name} ({mode.name.lower()})" for name, mode in modes.items() if mode is not Mode.OBSERVE]
+    return f"of {len(modes)} databases, these may be written to: {', '.join(open_to_us)}"
+
+
 def write_access(on: Database, missing: Collection[str], *, well: Finding, wanted: str, fix: str) -> Finding:
     """Returns ``well`` if no right to write is ``missing``, else a failure."""
     if not missing:
@@ -70,7 +82,7 @@ def write_access(on: Database, missing: Collection[str], *, well: Finding, wante
 
 def check_hive_roles(site: Site) -> Iterator[Finding]:
     roles = hive_roles(site)
-    acting = mode_of(site.settings)
+    acting = loosest_mode(site.settings)
     if acting is Mode.CLEAN and (roles.cleaner_may_run or site.settings.boolean("hive.compactor.cleaner.on")):
         yield Finding(
             level=Level.WARN,
@@ -97,7 +109,7 @@ def _protections(site: Site, roles: HiveRoles) -> Finding:
     """Returns which protections hold although Hive's cleaner cannot be held back by us (PROTOCOL 7.5)."""
     quarantine = site.settings.milliseconds("compactor.quarantine") > 0
     leased = site.settings.boolean("hive.txn.use.minhistorylevel")
-    if not roles.cleaner_may_run and mode_of(site.settings) is Mode.CLEAN:
+    if not roles.cleaner_may_run and loosest_mode(site.settings) is Mode.CLEAN:
         return ok("protections", "all hold: no cleaner of Hive's own was seen, only ours removes directories")
     if not roles.cleaner_may_run:
         return Finding(

@@ -231,7 +231,7 @@ def _nothing_above(directory: AcidDirectory, entity: Entity) -> WriteId:
 def _may_compact(site: OldSite, place: PartitionPlace, ground: Ground) -> None:
     """Raises the reason why a place cannot be compacted here, if there is one."""
     table, entity = place.table, place.entity
-    settings = with_table(site.settings, table.parameters, table.database_parameters)
+    settings = with_table(site.settings.of_database(table.database), table.parameters, table.database_parameters)
     if not may(settings, Mode.COMPACT):
         raise Refused(f"{entity}: compactor.mode is {settings.mode}; compactions need compact or clean")
     must_be_compactable(table, place.partition)

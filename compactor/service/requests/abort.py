@@ -26,14 +26,15 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
         Refused: its result is committed, a worker of Hive's own has it, or the mode is observe.
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
     """
-    must_write(site.settings, f"metastore {site.name}")
-    must_be_newest(site)
     metastore = site.metastore
     entry = metastore.entries.get(entry_id)
+    settings = site.settings_of(entry.entity)
+    must_write(settings, str(entry.entity))
+    must_be_newest(site)
     if entry.state is not State.WORKING:
         metastore.endings.abort_request(entry_id)
         return metastore.entries.get(entry_id)
-    tidies = may(site.settings_of(entry.entity), Mode.COMPACT)
+    tidies = may(settings, Mode.COMPACT)
     hide = leftovers.hider(site, lost_workers.target_of(site, entry)) if tidies else None
     if metastore.endings.abort_running(entry_id, hide) is State.WORKING and tidies:
         try:

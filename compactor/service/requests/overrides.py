@@ -55,7 +55,8 @@ def changeable(site: Site, database: str, table: str) -> Table:
         Refused: the mode allows no changes.
     """
     found = site.metastore.catalog.table(database, table)
-    must_write(with_table(site.settings, found.parameters, found.database_parameters), str(found))
+    settings = with_table(site.settings.of_database(database), found.parameters, found.database_parameters)
+    must_write(settings, str(found))
     return found
 
 

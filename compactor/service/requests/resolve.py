@@ -71,7 +71,7 @@ def resolve(site: Site, table: Table, rulings: Mapping[str, Ruling]) -> Resoluti
         LockNotGranted: a partition is being read or written.
         Disagreement: other directories are in doubt than before.
     """
-    must_write(site.settings, f"metastore {site.name}")
+    must_write(site.settings_for(table), str(table))
     site = site.for_a_pass()
     found = in_doubt(site, table)
     must_be_ruled(found, rulings)

@@ -178,7 +178,7 @@ def clean(site: Site) -> CleanerPass:
 def _clean_entry(site: Site, aborts: AbortedWrites, entry: Entry) -> Cleaned | Waiting | EndedUncleaned | None:
     lowest = site.lowest_open()
     target = _target(site, entry)
-    settings = site.settings if target is None else target.settings
+    settings = site.settings_of(entry.entity) if target is None else target.settings
     if not may(settings, Mode.CLEAN):
         return None  # there, only Hive's own cleaner removes directories, if it runs
     match _verdict(site, target, entry, lowest, settings):

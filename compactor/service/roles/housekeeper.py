@@ -18,7 +18,7 @@ from compactor.service import lost_workers, quarantine
 from compactor.service.abort_grace import AbortGrace
 from compactor.service.absence import Absence
 from compactor.service.memory import must_be_newest
-from compactor.service.mode import Mode, may
+from compactor.service.mode import Mode, may, may_somewhere
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 
@@ -63,7 +63,8 @@ class Chore:
 
 
 def keep_house(site: Site, *, due_only: bool = False) -> HousekeeperPass:
-    """Runs one pass. In a mode below ``clean`` Hive does its own housekeeping, and only our own state is purged here.
+    """Runs one pass. In a mode below ``clean`` Hive does its own housekeeping, and only our own state is purged here; also
+    what is due in quarantine, where the site opens single databases.
 
     With ``due_only``, a task is skipped until its interval since the last such run is over, by whichever housekeeper:
     several may run side by side.
@@ -73,7 +74,8 @@ def keep_house(site: Site, *, due_only: bool = False) -> HousekeeperPass:
         StorageError: whether it is cannot be known now.
     """
     if not may(site.settings, Mode.CLEAN):
-        return HousekeeperPass(acted=False, **_own_state(site))
+        kept = _quarantine(site) if may_somewhere(site.settings, Mode.CLEAN) else {}
+        return HousekeeperPass(acted=False, **_own_state(site), **kept)
     must_be_newest(site)
     found: dict[str, Any] = {}
     ran: list[str] = []

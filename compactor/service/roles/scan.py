@@ -185,7 +185,7 @@ class Scan:
 
     def _consider(self, entity: Entity) -> Considered:
         found = self.found(entity)
-        settings = found.settings if found else self.site.settings
+        settings = found.settings if found else self.site.settings.of_database(entity.database)
         verdict = eligible(self._candidate(entity, found, settings), settings, self.now_ms)
         if isinstance(verdict, Skipped):
             if verdict.record and self.write and may(settings, Mode.REQUEST):

@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ from click.testing import CliRunner
 from compactor.cli.program import program
 from compactor.compaction.states import State
 from compactor.demo.demo_folder import DemoPaths
-from compactor.metastore.store import open_metastore
 from tests.support.tables import insert, make_table, rows_of
+from tests.support.watching import files_below, rows_about
 
 pytestmark = pytest.mark.whole
 
@@ -57,10 +56,10 @@ class Hour:
         self.said: dict[str, str] = {}  #: what each command of ours printed
 
     def toml(self, text: str) -> None:
-        """``compactor.toml``, with this metastore's places in it; a single line replaces its mode."""
+        """``compactor.toml``, with this metastore's places in it; a further table is added."""
         config = self._place.config
-        if not text.startswith("[metastore"):
-            text = re.sub(r"^mode = .*\n", text, config.read_text("utf-8"), flags=re.MULTILINE)
+        if not text.startswith("[metastore.default]"):
+            text = f"{config.read_text('utf-8')}\n{text}"
         text = text.replace('hive_conf = "/etc/hive/conf"', f'url = "{self._place.url}"')
         config.write_text(text.replace("/var/lib/compactor", str(self._place.folder)), "utf-8")
 
@@ -70,13 +69,6 @@ class Hour:
 
         keys = [line.partition(" = ")[0] for line in text.splitlines()[1:]]
         assert set(keys) <= set(OPTIONS)
-
-    def sql(self, text: str) -> None:
-        """What Hive would do."""
-        found = re.search(r"ALTER DATABASE (\w+) SET DBPROPERTIES \('([\w.]+)' = '(\w+)'\)", text)
-        assert found is not None
-        with closing(open_metastore("default", self._place.url)) as metastore:
-            metastore.embedded_catalog.set_database_parameter(*found.groups())
 
     def console(self, text: str) -> None:
         """One command after the other."""
@@ -110,10 +102,14 @@ def test_every_command_of_the_first_hour(
     with pilot.site() as site:
         tables = [site.metastore.catalog.table(*name) for name in (("pilot", "sales"), ("pilot", "returns"))]
         before = [rows_of(site, table) for table in tables]
+        others = site.metastore.database.path, pilot.warehouse / "default"
+    closed = rows_about(others[0], "default"), files_below(others[1])
     hour = Hour(pilot, run_dag)
     for language, text in blocks():
         getattr(hour, language)(text)
     said = hour.said
+    assert (rows_about(others[0], "default"), files_below(others[1])) == closed
+    assert "these may be written to: pilot (compact)" in said["compactor doctor"]
     assert "0 enqueued" in said["compactor run initiator --once"]
     assert "mode compact" in said["compactor explain pilot.sales"]
     assert "12 -> 1 directories" in said["compactor explain pilot.sales"]

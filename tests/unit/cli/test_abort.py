@@ -32,13 +32,15 @@ def test_a_request_is_taken_off_the_queue(compactor: Compactor, metastore: Metas
     assert compactor("abort", "compaction", str(entry)).exit_code == 1
 
 
-@pytest.mark.parametrize("what", ["transaction", "compaction"])
-def test_an_observer_aborts_nothing(compactor: Compactor, metastore: Metastore, what: str) -> None:
+def test_an_observer_aborts_nothing(compactor: Compactor, metastore: Metastore) -> None:
     [txn] = metastore.transactions.open("u", "h")
-    refused = compactor("--set", "compactor.mode=observe", "abort", what, str(txn))
-    assert refused.exit_code == 1
-    assert "compactor.mode is observe (flag); set request or more" in refused.stderr
+    entry = metastore.requests.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-x"))
+    for what, number in (("transaction", txn), ("compaction", entry)):
+        refused = compactor("--set", "compactor.mode=observe", "abort", what, str(number))
+        assert refused.exit_code == 1
+        assert "compactor.mode is observe (flag); set request or more" in refused.stderr
     assert metastore.transactions.state(txn) == "o"
+    assert [e.id for e in metastore.entries.queue()] == [entry]
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", ""])

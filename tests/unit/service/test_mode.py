@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.service.mode import Mode, may, mode_of
+from compactor.service.mode import Mode, loosest_mode, may, may_somewhere, mode_of, modes_of_databases
 from compactor.settings.precedence import Layer, Settings, with_table
 
 
@@ -35,3 +35,21 @@ def test_an_unknown_mode_counts_as_the_tightest_and_is_reported() -> None:
     settings = with_table(of("compact"), {"compactor.mode": "observ"}, {})
     assert mode_of(settings) is Mode.OBSERVE
     assert [key for key, _ in settings.ignored] == ["table: compactor.mode"]
+
+
+def test_what_may_be_done_somewhere_is_not_what_may_be_done_everywhere() -> None:
+    settings = Settings.of([], {"pilot": "compact"})
+    assert (mode_of(settings), loosest_mode(settings)) == (Mode.OBSERVE, Mode.COMPACT)
+    assert may_somewhere(settings, Mode.COMPACT)
+    assert not may(settings, Mode.REQUEST)
+    assert not may_somewhere(settings, Mode.CLEAN)
+
+
+def test_the_modes_of_all_databases() -> None:
+    settings = Settings.of([], {"pilot*": "clean"})
+    databases = {"default": {}, "pilot": {}, "pilot_2": {"compactor.mode": "request"}}
+    assert modes_of_databases(settings, databases) == {
+        "default": Mode.OBSERVE,
+        "pilot": Mode.CLEAN,
+        "pilot_2": Mode.REQUEST,
+    }

@@ -23,6 +23,10 @@ hive.compactor.delta.pct.threshold = 0.5
 "compactor.lock.wait" = "2min"
 "compactor.spark.jars" = "/opt/own.jar"
 
+[metastore.default.database_modes]
+Pilot = "clean"
+"team_*" = "compact"
+
 [metastore.archive]
 url = "sqlite:////srv/archive.db"
 """
@@ -46,6 +50,7 @@ def test_everything() -> None:
             "compactor.lock.wait": "2min",
             "compactor.spark.jars": "/opt/own.jar",
         },
+        database_modes={"pilot": "clean", "team_*": "compact"},
     )
     settings = Settings.of([Layer(name="compactor.toml", values=default.values)])
     assert settings.integer("hive.compactor.delta.num.threshold") == 20
@@ -77,6 +82,11 @@ def test_unknown_metastore() -> None:
         ("[metastore.default]\nurl = 5", "url = 5; wanted a text"),
         ("[metastore.default]\nmode = 'watch'", "one of observe"),
         ("[metastore.default]\nsettings = 1", "settings is a value"),
+        ("[metastore.default]\ndatabase_modes = 'clean'", r"wanted \[metastore.NAME.database_modes\]"),
+        ("[metastore.default.database_modes]\npilot = 'cleen'", "one of observe"),
+        ("[metastore.default.database_modes]\npilot = 3", "database_modes.pilot = 3; wanted a mode"),
+        ("[metastore.default.database_modes]\nPilot = 'clean'\npilot = 'observe'", "names pilot twice"),
+        ("[metastore.default]\ndatabase_mode = {}", "did you mean database_modes"),
         (
             "[metastore.default.settings]\n'hive.txn.timeut' = 1",
             "'hive.txn.timeut' is unknown; did you mean hive.txn.timeout",

@@ -27,8 +27,9 @@ function showShell(overview) {
   fill(select, overview.metastores.map((name) => h("option", { value: name, selected: name === metastore }, name)));
   const mode = document.getElementById("mode");
   mode.hidden = false;
-  mode.textContent = `mode ${overview.mode}`;
-  mode.title = `compactor.mode, from ${overview.mode_source}`;
+  const others = Object.entries(overview.database_modes).filter(([, own]) => own !== overview.mode);
+  mode.textContent = `mode ${overview.mode}${others.length ? `, other in ${others.length}` : ""}`;
+  mode.title = [`compactor.mode, from ${overview.mode_source}`, ...others.map(([name, own]) => `${name}: ${own}`)].join("\n");
   document.getElementById("compact").hidden = !overview.rights.compact;
   document.getElementById("updated").textContent = `Updated ${new Date().toLocaleTimeString()}`;
 }

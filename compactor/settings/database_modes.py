@@ -1,0 +1,36 @@
+"""The modes that a site's own file gives to databases: one of many is opened with nothing written to Hive.
+
+A database without a mode of its own, however new, has that of its metastore. Properties of databases and tables still
+only tighten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from compactor.settings.catalogue import lookup
+
+KEY = "compactor.mode"
+
+
+def mode_of_database(modes: Mapping[str, str], database: str) -> str | None:
+    """Returns the mode of ``database`` by its name, else the tightest of all patterns that match it; None if none does.
+
+    Args:
+        modes: by name or pattern (``*``, ``?``, ``[...]``), in lower case, as Hive stores names.
+    """
+    name = database.lower()
+    if name in modes:
+        return modes[name]
+    matching = [mode for pattern, mode in modes.items() if fnmatchcase(name, pattern)]
+    return min(matching, key=_rank, default=None)
+
+
+def loosest(modes: Iterable[str]) -> str:
+    """Returns the mode that allows the most."""
+    return max(modes, key=_rank)
+
+
+def _rank(mode: str) -> int:
+    return lookup(KEY).choices.index(mode)
