@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import AcidDir
@@ -11,8 +11,7 @@ from compactor.acid.names import Base
 from compactor.ids import WriteId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
+class Input(NamedTuple):  # a tuple, since units with many of them go to other processes
     """A file to read. In ``raw`` files ``write_id`` and ``statement_id`` are used for the rows' synthetic ROW__IDs.
 
     ``group`` names the raw files across which row numbers continue: a table's originals, or one delta's files.

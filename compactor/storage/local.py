@@ -9,6 +9,7 @@ import pwd
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 
 from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
@@ -304,11 +305,19 @@ def _all_synced(of_each: Mapping[str, Sequence[str]]) -> dict[str, StorageError]
     """Syncs files and directories, given by the path they belong to. Returns the paths that failed, with their errors."""
     places = list(dict.fromkeys(place for found in of_each.values() for place in found))
     shares = [places[start::_SYNCS] for start in range(min(_SYNCS, len(places)))]
-    with ThreadPoolExecutor(max(1, len(shares) - 1), thread_name_prefix="sync") as pool:  # starts none for one share
-        others = pool.map(_synced, shares[1:])
-        errors = {place: error for found in (*map(_synced, shares[:1]), *others) for place, error in found.items()}
+    others = _threads().map(_synced, shares[1:]) if len(shares) > 1 else iter(())
+    errors = {place: error for found in (*map(_synced, shares[:1]), *others) for place, error in found.items()}
     causes = {path: next(filter(None, map(errors.get, found)), None) for path, found in of_each.items()}
     return {path: cause for path, cause in causes.items() if cause is not None}
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    """Returns the threads that sync beside the calling one. They stay: starting them takes longer than many a sync."""
+    return ThreadPoolExecutor(_SYNCS - 1, thread_name_prefix="sync")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a forked process has none of them
 
 
 def _synced(paths: Iterable[str]) -> dict[str, StorageError]:

@@ -46,7 +46,8 @@ def test_every_row_group_of_a_large_stripe_answers_point_predicates(
         for key, [line] in before.items()
         for column, literal in zip("cdef", _literals(line.split("\t")[3:]), strict=True)
     }
-    [done] = beside.compact("row_groups", "major")
+    in_this_process = ("--set", "compactor.unit.memory=0")
+    [done] = beside.compact("row_groups", "major", None, *in_this_process)
     assert done["fate"] == "compacted", done
     assert len(made) == 1
     for key, point in points.items():
@@ -62,8 +63,7 @@ def test_every_row_group_of_a_large_stripe_answers_point_predicates(
     left = ROWS - len(range(3, ROWS, 97))
     assert trino.sql("select count(*), sum(a) from row_groups") == [[left, sum(range(ROWS)) - sum(range(3, ROWS, 97))]]
     assert _filtered(beside.directory("row_groups")) == {7, 8, 9, 10, 11, 12}
-    while beside.queue():
-        assert beside.clean()["failed"] == []
+    beside.clean_all()
 
 
 def _literals(values: list[str]) -> list[str]:
@@ -89,8 +89,7 @@ def test_files_of_two_strides_become_one_whose_row_groups_are_found(beside: Besi
             assert beside.hive.sql(f"select b from {name} where a = {key}", session) == [f"row {key % 4000}"], key
         assert trino.sql(f"select b from {name} where a = {key}") == [[f"row {key % 4000}"]]
     assert trino.sql(f"select count(*), sum(a) from {name}") == [[8000, sum(range(8000))]]
-    while beside.queue():
-        assert beside.clean()["failed"] == []
+    beside.clean_all()
 
 
 def _strides(location: Path, files: str) -> list[int]:

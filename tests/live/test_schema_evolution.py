@@ -67,8 +67,7 @@ def test_all_read_changed_columns_alike_before_and_after(beside: Beside, trino: 
         assert done["fate"] == "compacted", done
         assert _seen(beside, name) == before
         assert _shown(trino, name) == shown
-    while beside.queue():
-        beside.clean()
+    beside.clean_all()
     assert _seen(beside, name) == before
     assert _shown(trino, name) == shown
     assert len(before[0]) == 3

@@ -76,8 +76,7 @@ def test_a_batch_is_left_alone_until_it_has_ended(beside: Beside, kind: str, los
     [ended] = beside.compact(name, kind, "p=x")
     assert ended["fate"] == "compacted", ended
     must_show(1, 2, 31, 32, 5, 6, 9)
-    while beside.queue():
-        assert beside.clean()["failed"] == []
+    beside.clean_all()
     [left_over] = beside.names(name, "p=x")
     assert left_over.startswith("base_0000009_v" if kind == "major" else "delta_0000001_0000009_v")
     must_show(1, 2, 31, 32, 5, 6, 9)

@@ -87,8 +87,7 @@ class Story:
         self.trino_also.clear()
 
     def clean(self) -> None:
-        while self.beside.queue():
-            assert self.beside.clean()["failed"] == []
+        self.beside.clean_all()
 
     def check(self, *keys: int) -> None:
         """All rows by Hive, Trino and us, and the answer of both about each of ``keys``."""
@@ -283,8 +282,7 @@ def test_insert_only_tables(beside: Beside, trino: Trino, stored: str) -> None:
     wanted = rows()
     compact("major")
     assert rows() == wanted
-    while beside.queue():
-        assert beside.clean()["failed"] == []
+    beside.clean_all()
     assert rows() == wanted
     assert [name[:12] for name in beside.names(table)] == ["base_0000006"]
 
@@ -302,8 +300,7 @@ def test_text_in_insert_only_tables(beside: Beside, trino: Trino) -> None:
         [done] = beside.compact(table, kind)
         assert done["fate"] == "compacted", done
         must_show(*wanted)
-        while beside.queue():
-            assert beside.clean()["failed"] == []
+        beside.clean_all()
         must_show(*wanted)
         return int(done["figures"]["files_out"])
 

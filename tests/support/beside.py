@@ -31,6 +31,7 @@ from compactor.service.site import Site
 from tests.support.expected import difference, plain_rows, render
 from tests.support.hive4 import Hive, Place
 from tests.support.oracle import read_lines
+from tests.support.patience import until
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true')"
 #: hive.txn.opentxn.timeout, plus a margin for clocks and statements: nothing is cleaned sooner after a commit.
@@ -96,14 +97,14 @@ class Beside:
     def environment(self) -> dict[str, str]:
         return {"COMPACTOR_METASTORE_URL": self.url}
 
-    def compact(self, table: str, kind: str, partition: str | None = None) -> list[dict[str, Any]]:
-        """Runs our request and our worker; returns the result of each partition."""
+    def compact(self, table: str, kind: str, partition: str | None = None, *settings: str) -> list[dict[str, Any]]:
+        """Runs our request and our worker, under ``settings``; returns the result of each partition."""
         where = ["--partition", partition] if partition else []
         asked = self.ours("--set", "compactor.mode=clean", "compact", f"default.{table}", "--type", kind, *where)
         ids = {one["compaction"] for one in asked}
         assert ids, asked
         assert None not in ids, asked
-        return [done for done in self.work() if done["compaction"] in ids]
+        return [done for done in self.work(*settings) if done["compaction"] in ids]
 
     def work(self, *settings: str, repairs: int = 0) -> list[dict[str, Any]]:
         """Runs one pass of our worker, which takes back ``repairs`` requests of dead workers."""
@@ -112,10 +113,23 @@ class Beside:
         return list(passed["compactions"])
 
     def clean(self) -> dict[str, Any]:
-        """Runs one pass of our cleaner once the last commits have settled."""
+        """Runs one pass of our cleaner once the last commits have settled; nothing aborted is too young to go."""
         time.sleep(SETTLED_SECONDS)
-        [passed] = self.ours("--set", "compactor.mode=clean", "run", "cleaner", "--once")
+        given = ("--set", "compactor.mode=clean", "--set", "compactor.forget.grace=0s")
+        [passed] = self.ours(*given, "run", "cleaner", "--once")
         return dict(passed)
+
+    def clean_all(self) -> None:
+        """Runs passes of our cleaner, none of which may fail, until the queue is empty."""
+
+        def is_done() -> bool:
+            if not self.queue():
+                return True
+            passed = self.clean()
+            assert passed["failed"] == [], passed
+            return False
+
+        until("the queue is empty", is_done)
 
     def hive_compact(self, table: str, kind: str, partition: str | None = None) -> None:
         """Runs Hive's request and Hive's worker."""

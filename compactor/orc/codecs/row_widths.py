@@ -11,7 +11,7 @@ from compactor.orc.format import messages
 from compactor.orc.format.length_checks import Lengths, exact_lengths
 from compactor.orc.format.plain_streams import PlainStream
 from compactor.orc.format.stripe_footer import DATA, DICTIONARY, DICTIONARY_V2, LENGTH
-from compactor.orc.format.types import TEXT_KINDS, TypeKind, Types
+from compactor.orc.format.types import TEXT_KINDS, TypeKind, Types, cached_with_types
 
 MOST_BYTES = 256 * 1024 * 1024  #: of a batch of rows, even if one value is much longer than the others
 MOST_ROW_BYTES = 1 << 33  #: of one row with the longest value of each column
@@ -19,6 +19,18 @@ EXACT_BYTES = 256 * 1024  #: below it, an estimate is good enough; it may be a h
 _LONG = frozenset({TypeKind.DECIMAL, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT})
 _BINARIES = TEXT_KINDS | {TypeKind.BINARY}
 _WORD = 8
+
+
+def flat_bytes(types: Types, lengths: Mapping[int, Lengths], rows: int) -> int | None:
+    """Returns a bound of the bytes of ``rows`` rows that is quickly found, if a row has no value twice; else None."""
+    if not _is_flat(types):
+        return None
+    return rows * (2 * _WORD * len(types) + sum([known.longest for known in lengths.values()]))
+
+
+@cached_with_types
+def _is_flat(types: Types) -> bool:
+    return not any(item.kind in (TypeKind.LIST, TypeKind.MAP) for item in types)
 
 
 @dataclass(frozen=True, kw_only=True)

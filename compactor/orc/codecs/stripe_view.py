@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from compactor.errors import BadFile, NotLossless
 from compactor.orc.codecs.codec import MOST_BUFFERS, Unfit
-from compactor.orc.codecs.row_widths import MOST_BYTES, MOST_ROW_BYTES, RowWidths
+from compactor.orc.codecs.row_widths import EXACT_BYTES, MOST_BYTES, MOST_ROW_BYTES, RowWidths, flat_bytes
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text
@@ -107,9 +107,12 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
         footer = read_stripe_footer(source, tail, number)
         read = plain_streams(source, tail, number, footer, range(len(tail.types)), kinds=wanted)
         lengths = check_lengths(read, footer, tail, number)
-        widths = RowWidths(types=tail.types, footer=footer, streams=read, lengths=lengths)
         stripe = tail.stripes[number]
-        taken += widths.bytes_of(tail.types[0].children, stripe.rows)
+        bound = flat_bytes(tail.types, lengths, stripe.rows)
+        if bound is None or bound > EXACT_BYTES:
+            widths = RowWidths(types=tail.types, footer=footer, streams=read, lengths=lengths)
+            bound = widths.bytes_of(tail.types[0].children, stripe.rows)
+        taken += bound
         if taken > MOST_BYTES or len(footer.streams) * block > MOST_BUFFERS:
             raise Unfit(f"{tail.name}: its rows take {taken} bytes, its {len(footer.streams)} streams {block} each")
         parts.append(source.read(stripe.offset, stripe.length))

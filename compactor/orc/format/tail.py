@@ -255,12 +255,14 @@ def _tail(
 ) -> Tail:
     types = from_messages(footer.types, name, depth)
     stripes = tuple(
-        Stripe(item.offset, item.index_length, item.data_length, item.footer_length, item.number_of_rows)
-        for item in footer.stripes
+        [
+            Stripe(item.offset, item.index_length, item.data_length, item.footer_length, item.number_of_rows)
+            for item in footer.stripes
+        ]
     )
     encrypted = footer.HasField("encryption") or script.stripe_statistics_length > 0
     _check_stripes(stripes, footer.number_of_rows, end, name)
-    per_stripe = tuple(tuple(item.col_stats) for item in metadata.stripe_stats)
+    per_stripe = tuple([tuple(item.col_stats) for item in metadata.stripe_stats])
     complete = [len(columns) for columns in per_stripe] == [len(types)] * len(stripes)
     return Tail(
         name=name,

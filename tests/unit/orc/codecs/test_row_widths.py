@@ -14,7 +14,7 @@ from compactor.errors import BadFile
 from compactor.orc.codecs import row_widths, stripe_view
 from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Unfit
-from compactor.orc.codecs.row_widths import RowWidths
+from compactor.orc.codecs.row_widths import RowWidths, flat_bytes
 from compactor.orc.codecs.stripe_view import joint_file
 from compactor.orc.format import messages
 from compactor.orc.format.hive_types import parse_hive_type
@@ -98,3 +98,18 @@ def test_stripes_that_take_much_are_not_decoded_together(limit: str, monkeypatch
     monkeypatch.setattr(stripe_view, limit, 50)
     with pytest.raises(Unfit):
         joint_file(stripes)
+
+
+@pytest.mark.parametrize("kind", [DIRECT_V2, DICTIONARY_V2])
+def test_the_quick_bound_of_flat_rows_is_never_below_the_exact_one(kind: int) -> None:
+    row = "struct<a:int,b:string,c:timestamp,d:decimal(30,2),e:struct<f:binary,g:double>>"
+    lengths = {2: Lengths(number=7, total=900, longest=300), 6: Lengths(number=7, total=80, longest=40)}
+    made = widths(row, lengths, kind=kind, data=900)
+    quick = flat_bytes(made.types, lengths, 7)
+    assert quick is not None
+    assert quick >= made.bytes_of(made.types[0].children, 7) > 900
+
+
+@pytest.mark.parametrize("row", ["struct<a:array<int>>", "struct<a:struct<b:map<int,string>>>"])
+def test_there_is_no_quick_bound_where_a_row_has_many_values(row: str) -> None:
+    assert flat_bytes(parse_hive_type(row), {}, 1) is None
