@@ -33,7 +33,8 @@ from compactor.service.site import Site, Target
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
-PREFIX = "compactor-"  #: of our worker ids; rows of Hive's own workers are Hive's to revoke
+PREFIX = "compactor-"  #: of our worker ids
+WORKER_TIMEOUT = "hive.compactor.worker.timeout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,10 @@ class Repaired:
 
 
 def repair(site: Site) -> tuple[Repaired, ...]:
-    """Takes back every request that a lost worker of ours holds. Requests of live workers stay untouched.
+    """Takes back every request that a lost worker holds. Requests of live workers stay untouched.
+
+    A worker of Hive's own counts as lost after ``hive.compactor.worker.timeout`` (Hive's ``revokeTimedoutWorkers``), where
+    the mode lets us compact.
 
     In the modes observe and request nothing happens (``lost_requests`` reports them). Where only some databases are
     open to us, no transaction but those of our workers is timed out. A request that cannot be taken back
@@ -60,7 +64,8 @@ def repair(site: Site) -> tuple[Repaired, ...]:
         return ()
     must_be_newest(site, polling=True)
     timeouts = (site.settings.milliseconds("hive.txn.timeout"), site.settings.milliseconds("hive.repl.txn.timeout"))
-    working = [e for e in site.metastore.entries.working() if (e.worker_id or "").startswith(PREFIX)]
+    of_anybody = site.metastore.entries.working()
+    working = [entry for entry in of_anybody if _is_ours(entry)]
     spared: set[TxnId] = set()
     if working:
         deadline = site.metastore.now_ms() - timeouts[0]
@@ -75,9 +80,9 @@ def repair(site: Site) -> tuple[Repaired, ...]:
         among=None if may(site.settings, Mode.COMPACT) else {e.txn_id for e in working if e.txn_id is not None},
     )
     done: list[Repaired] = []
-    for entry in working:
-        because = _evidence_of_loss(site, entry)
-        if because is None:
+    for entry in of_anybody:
+        because = evidence_of_loss(site, entry)
+        if because is None or not (_is_ours(entry) or may(site.settings_of(entry.entity), Mode.COMPACT)):
             continue
         log.warning("%s entry %d: worker %s is lost: %s", entry.entity, entry.id, entry.worker_id, because)
         try:
@@ -142,12 +147,33 @@ def target_of(site: Site, entry: Entry) -> Target | None:
 
 def lost_requests(site: Site) -> tuple[tuple[Entry, str], ...]:
     """Returns the requests of lost workers with the evidence, without acting: for modes that may not act."""
-    entries = [e for e in site.metastore.entries.working() if (e.worker_id or "").startswith(PREFIX)]
-    return tuple((entry, because) for entry in entries if (because := _evidence_of_loss(site, entry)) is not None)
+    entries = site.metastore.entries.working()
+    return tuple((entry, because) for entry in entries if (because := evidence_of_loss(site, entry)) is not None)
 
 
-def _evidence_of_loss(site: Site, entry: Entry) -> str | None:
+def evidence_of_loss(site: Site, entry: Entry) -> str | None:
     """Returns the evidence that the worker of ``entry`` is lost; None while it may be alive."""
+    return _loss_of_ours(site, entry) if _is_ours(entry) else _loss_of_hives(site, entry)
+
+
+def _is_ours(entry: Entry) -> bool:
+    return (entry.worker_id or "").startswith(PREFIX)
+
+
+def _loss_of_hives(site: Site, entry: Entry) -> str | None:
+    """Judges by the entry's age, as Hive does; as long as its transaction is open, that one has to time out first."""
+    timeout = site.settings.milliseconds(WORKER_TIMEOUT)
+    age = 0 if entry.start is None else site.metastore.now_ms() - entry.start
+    if not 0 < timeout < age:
+        return None
+    state = None if entry.txn_id is None else site.metastore.transactions.state(entry.txn_id)
+    if state in ("o", "c"):  # committed, a contradiction that only a person can resolve
+        return None
+    ended = "it has no transaction" if entry.txn_id is None else f"its transaction {entry.txn_id} has ended"
+    return f"Hive's worker {entry.worker_id} began {age} ms ago ({WORKER_TIMEOUT} is {timeout} ms) and {ended}"
+
+
+def _loss_of_ours(site: Site, entry: Entry) -> str | None:
     transactions = site.metastore.transactions
     if entry.txn_id is not None:
         state = transactions.state(entry.txn_id)

@@ -380,7 +380,12 @@ _QUEUE = (
         "User as whom applications run (spark-submit --proxy-user), whoever asked. Empty: the service's own user, unless "
         "compactor.run.as.owner is true; nobody else is impersonated (Hive takes the owner of the directory).",
     ),
-    _hive("hive.compactor.worker.timeout", "86400s", _S, "A request worked on for longer than this is given back."),
+    _hive(
+        "hive.compactor.worker.timeout",
+        "86400s",
+        _S,
+        "A request that a lost worker of Hive's own holds for longer than this is given back; one of ours fails. 0: never.",
+    ),
     _hive("hive.compactor.wait.timeout", "300000", _MS, "How long a blocking request waits for its result."),
 )
 

@@ -13,6 +13,7 @@ from compactor.compaction.lost_count import lost_workers
 from compactor.compaction.states import State
 from compactor.errors import StorageError
 from compactor.service.doctor.finding import Level
+from compactor.service.lost_workers import WORKER_TIMEOUT
 from compactor.service.memory import doubt_of
 from compactor.service.roles.scan import DISAGREEMENT
 from compactor.service.site import Site
@@ -35,6 +36,7 @@ class Readings:
     initiated: int = 0
     working: int = 0
     ready_for_cleaning: int = 0
+    overdue: int = 0  #: worked on for longer than ``hive.compactor.worker.timeout``
     lost_out: int = 0  #: tables and partitions whose last compaction lost worker after worker
     failed: int = 0  #: in the history, including those that could not be initiated
     succeeded: int = 0  #: in the history
@@ -158,6 +160,14 @@ _RULES = (
         fix="make sure that a housekeeper runs; an old open transaction keeps rows: compactor show transactions",
     ),
     _Rule(
+        name="overdue_workers",
+        reading="overdue",
+        warning=0,
+        message="{value} requests have been worked on for longer than hive.compactor.worker.timeout",
+        fix="compactor show compactions names their workers; the next pass of our worker takes back those of lost ones, "
+        "and compactor abort compaction ID ends one",
+    ),
+    _Rule(
         name="killed_workers",
         reading="lost_out",
         warning=0,
@@ -251,6 +261,7 @@ def take_readings(site: Site) -> Readings:
         initiated=len(by_state[State.INITIATED]),
         working=len(by_state[State.WORKING]),
         ready_for_cleaning=len(by_state[State.READY_FOR_CLEANING]),
+        overdue=_overdue(now, site.settings.milliseconds(WORKER_TIMEOUT), by_state[State.WORKING]),
         lost_out=_lost_out((*history, *by_state[State.READY_FOR_CLEANING])),
         failed=sum(e.state in (State.FAILED, State.DID_NOT_INITIATE) for e in history),
         succeeded=sum(e.state is State.SUCCEEDED for e in history),
@@ -278,6 +289,10 @@ def _memory(site: Site) -> tuple[int, int]:
 def _lost_out(ended: Iterable[Entry]) -> int:
     newest = {entry.entity: entry for entry in sorted(ended, key=lambda entry: entry.end or _ready_since(entry) or 0)}
     return sum(entry.state is State.FAILED and lost_workers(entry) > 0 for entry in newest.values())
+
+
+def _overdue(now: int, timeout_ms: int, working: Iterable[Entry]) -> int:
+    return sum(entry.start is not None and 0 < timeout_ms < now - entry.start for entry in working)
 
 
 def _ready_since(entry: Entry) -> int | None:

@@ -31,10 +31,13 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
     settings = site.settings_of(entry.entity)
     must_write(settings, str(entry.entity))
     must_be_newest(site)
+    tidies = may(settings, Mode.COMPACT)
+    if tidies and entry.state is State.WORKING and (because := lost_workers.evidence_of_loss(site, entry)) is not None:
+        lost_workers.take_back(site, entry, because)
+        entry = metastore.entries.get(entry_id)
     if entry.state is not State.WORKING:
         metastore.endings.abort_request(entry_id)
         return metastore.entries.get(entry_id)
-    tidies = may(settings, Mode.COMPACT)
     hide = leftovers.hider(site, lost_workers.target_of(site, entry)) if tidies else None
     if metastore.endings.abort_running(entry_id, hide) is State.WORKING and tidies:
         try:

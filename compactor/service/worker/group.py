@@ -16,6 +16,7 @@ from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.publish import stage
 from compactor.rewrite.run.task_queue import Job
 from compactor.service.heartbeat import Heartbeat
+from compactor.service.lost_workers import WORKER_TIMEOUT
 from compactor.service.site import Site
 from compactor.service.worker.bounds import Budget
 from compactor.service.worker.ending import end, put_back
@@ -136,7 +137,9 @@ class Watch:
         Raises:
             LostClaim: its transaction is no longer open.
             LockNotGranted: a statement waits for its table exclusively.
+            CompactorError: it has been worked on for longer than ``hive.compactor.worker.timeout``.
         """
+        self._must_be_in_time(one)
         self._heart.check(one.txn)
         number, entity = one.entry.id, one.entry.entity
         with self._lock:
@@ -148,6 +151,14 @@ class Watch:
             raise LostClaim(f"{entity}: transaction {one.txn} of the compaction is no longer open")
         if is_awaited:
             raise LockNotGranted(f"{entity}: a statement waits for it exclusively; the compaction yields to it")
+
+    def _must_be_in_time(self, one: Opened) -> None:
+        timeout = self._site.settings.milliseconds(WORKER_TIMEOUT)
+        if 0 < timeout < 1000 * (time.monotonic() - one.started):
+            raise CompactorError(
+                f"{one.entry.entity}: worked on for longer than {WORKER_TIMEOUT}, {timeout} ms; nothing of it is kept; "
+                "raise it, or bound each request by compactor.max.bytes or compactor.max.time"
+            )
 
     def _ask(self) -> None:
         metastore = self._site.metastore

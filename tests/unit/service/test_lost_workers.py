@@ -8,18 +8,20 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.names import parse_hidden, staging_name
+from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import StorageError
+from compactor.errors import Refused, StorageError
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.schema.tables import COMPACTION_QUEUE
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service import leftovers, lost_workers
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.batches.driver import run_entries
 from compactor.service.doctor.alarms import raised_alarms, take_readings
+from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
@@ -97,6 +99,67 @@ def test_a_lost_workers_request_is_queued_again_and_nothing_of_it_is_visible(sit
     assert site.metastore.entries.get(entry.id).state is State.INITIATED
     assert not names_in(Path(table.location)) & {staging_name(txn), f"base_0000002_v{txn:07d}"}
     assert lost_workers.repair(site) == ()
+
+
+def held_by_hive(site: Site, *, hours: int, txn: str | None = "a") -> Entry:
+    """A request that a worker of Hive's own has held for some hours, with a transaction in the state ``txn``, if any."""
+    entry = claimed(site)
+    if txn is not None:
+        (opened,) = site.metastore.transactions.open("hive", "host7", type=TxnType.COMPACTION)
+        site.metastore.claims.record(entry, WORKER, opened, "w", WriteId(2))
+        if txn == "a":
+            site.metastore.transactions.abort(opened, "its host is gone")
+    started = site.metastore.now_ms() - hours * 3_600_000
+    with site.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(CQ_START=started, CQ_WORKER_ID="host7-worker-3"))
+    return site.metastore.entries.get(entry.id)
+
+
+@pytest.mark.parametrize("txn", ["a", None])
+def test_a_request_that_a_lost_worker_of_hive_holds_is_given_back_after_its_timeout(
+    site: Site, table: Table, txn: str | None
+) -> None:
+    """Hive's ``revokeTimedoutWorkers``: nobody else would, where Hive's own initiator is off."""
+    young = held_by_hive(site, hours=23, txn=txn)
+    assert lost_workers.repair(site) == ()
+    with site.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(CQ_START=site.metastore.now_ms() - 25 * 3_600_000))
+    (alarm,) = (one for one in raised_alarms(take_readings(site), site.settings) if one.name == "overdue_workers")
+    assert alarm.value == 1
+    assert [entry.id for entry, _ in lost_workers.lost_requests(site)] == [young.id]
+    (done,) = lost_workers.repair(site)
+    assert (done.entry.id, done.result) == (young.id, State.INITIATED)
+    assert "host7-worker-3 began" in done.because
+    compacted = run_entries(site, [young.id], InProcessRunner())
+    assert [outcome.result for outcome in compacted.outcomes] == [Result.COMPACTED]
+
+
+def test_a_worker_of_hive_whose_transaction_is_open_keeps_its_request(site: Site, table: Table) -> None:
+    entry = held_by_hive(site, hours=1000, txn="o")
+    assert lost_workers.repair(site) == ()
+    assert site.metastore.entries.get(entry.id).state is State.WORKING
+    with site.metastore.database.write() as conn:  # now it times out, and the request comes back in the same pass
+        conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=0))
+    assert [done.result for done in lost_workers.repair(site)] == [State.INITIATED]
+
+
+@pytest.mark.parametrize("given", [{"compactor_mode": "request"}, {"hive_compactor_worker_timeout": "0s"}])
+def test_a_request_of_hives_worker_stays_where_that_is_not_ours_to_say(
+    site: Site, table: Table, given: dict[str, str]
+) -> None:
+    entry = held_by_hive(site, hours=1000)
+    assert lost_workers.repair(with_settings(site, **given)) == ()
+    assert site.metastore.entries.get(entry.id).state is State.WORKING
+
+
+def test_a_person_ends_the_request_of_a_lost_worker_of_hive(site: Site, table: Table) -> None:
+    entry = held_by_hive(site, hours=1)
+    with pytest.raises(Refused, match="a worker of Hive's own"):
+        abort_compaction(site, entry.id)
+    with site.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(CQ_START=site.metastore.now_ms() - 25 * 3_600_000))
+    assert abort_compaction(site, entry.id).state is State.ABORTED
+    assert site.metastore.entries.queue() == []
 
 
 def killed(site: Site, table: Table) -> tuple[lost_workers.Repaired, ...]:

@@ -119,6 +119,16 @@ def test_one_whose_transaction_is_lost_falls_out_alone(site: Site, tables: list[
     assert_nothing_left(site)
 
 
+def test_a_worker_of_ours_fails_what_takes_longer_than_hives_time_out(site: Site, tables: list[Table]) -> None:
+    """hive.compactor.worker.timeout: Hive's own worker gives up, too."""
+    before = [names_in(Path(table.location)) for table in tables]
+    done = worked(with_settings(site, hive_compactor_worker_timeout="1ms"))
+    assert {outcome.result for outcome in done.values()} == {Result.FAILED}
+    assert "longer than hive.compactor.worker.timeout, 1 ms" in done["a"].message
+    assert [names_in(Path(table.location)) for table in tables] == before
+    assert_nothing_left(site)
+
+
 def test_one_that_somebody_holds_exclusively_waits_alone(site: Site, tables: list[Table]) -> None:
     ids = asked(site)
     (txn,) = site.metastore.transactions.open("ann", "h")
