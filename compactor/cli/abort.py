@@ -16,19 +16,33 @@ def abort() -> None:
 
 
 @abort.command("transaction")
-@click.argument("txn", metavar="ID", type=click.IntRange(min=1))
+@click.argument("txns", metavar="ID…", type=click.IntRange(min=1), nargs=-1, required=True)
 @with_context
-def abort_transaction(context: CliContext, txn: int) -> None:
-    """Abort an open transaction. No reader sees its writes, and the cleaner removes them."""
+def abort_transaction(context: CliContext, txns: tuple[int, ...]) -> None:
+    """Abort open transactions. No reader sees their writes, and the cleaner removes them.
+
+    One that cannot be aborted keeps none of the others from it.
+    """
+    from compactor.errors import NotFound, Refused
     from compactor.ids import TxnId
     from compactor.service.requests import abort as service
 
+    failed: list[NotFound | Refused] = []
     with context.site() as site:
-        service.abort_transaction(site, TxnId(txn), _REASON)
-    if context.json:
-        print_json({"txnid": txn, "state": "ABORTED"})
-    else:
-        click.echo(f"transaction {txn} is aborted")
+        for txn in dict.fromkeys(txns):
+            try:
+                service.abort_transaction(site, TxnId(txn), _REASON)
+            except (NotFound, Refused) as error:
+                failed.append(error)
+                continue
+            if context.json:
+                print_json({"txnid": txn, "state": "ABORTED"})
+            else:
+                click.echo(f"transaction {txn} is aborted")
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        raise Refused("; ".join(map(str, failed)))
 
 
 @abort.command("compaction")

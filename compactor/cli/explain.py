@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import duration, print_json, size, when
+from compactor.cli.output import duration, print_json, size
+from compactor.utc import utc_text
 
 if TYPE_CHECKING:
     from compactor.service.answers.explain import Explanation, PartitionExplanation, Queued
@@ -69,7 +70,7 @@ def _partition(partition: PartitionExplanation) -> Iterator[str]:
     for queued in partition.queue:
         yield from _queued(queued)
     for entry in partition.history:
-        ended = when(entry.end) if entry.end else "?"
+        ended = utc_text(entry.end) if entry.end else "?"
         yield f"  {ended} compaction {entry.id} {entry.type.label.lower()}: {entry.state.label}" + (
             f": {entry.error}" if entry.error else ""
         )
@@ -87,7 +88,7 @@ def _partition(partition: PartitionExplanation) -> Iterator[str]:
 def _kept(row: QuarantineRow) -> str:
     return (
         f"  quarantine of compaction {row.compactionid}: {len(row.directories)} directories, {size(row.bytes)}, until "
-        f"{when(row.until)}"
+        f"{utc_text(row.until)}"
     )
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import print_either, print_json, when
+from compactor.cli.output import print_either, print_json
 from compactor.cli.resolve import advance
 from compactor.errors import Refused
+from compactor.utc import utc_text
 
 if TYPE_CHECKING:
     from compactor.service.requests.agree import BothSides
@@ -108,13 +109,13 @@ def _lines(sides: BothSides) -> Iterator[str]:
     database, marks = sides.database, sides.database.marks
     yield (
         f"database: newest transaction {database.newest}, {marks.unfinished} open, next lock {marks.next_lock}, next "
-        f"compaction {marks.next_compaction}, at {when(database.now_ms)}"
+        f"compaction {marks.next_compaction}, at {utc_text(database.now_ms)}"
     )
     for file in sides.remembered:
         there = file.marks
         yield (
             f"remembered: newest transaction {there.newest}, {there.unfinished} open, next lock {there.next_lock}, next "
-            f"compaction {there.next_compaction}, at {when(file.token.at)}, in {sides.place}"
+            f"compaction {there.next_compaction}, at {utc_text(file.token.at)}, in {sides.place}"
         )
     if not sides.remembered:
         yield f"remembered: nothing in {sides.place}"
@@ -124,8 +125,8 @@ def _lines(sides: BothSides) -> Iterator[str]:
         yield f"contradiction: {one}"
     for write in sides.written:
         yield (
-            f"open: transaction {write.txn} of {write.user} since {when(write.started)} has write ID {write.write_id} of "
-            f"{write.table}: {write.found}"
+            f"open: transaction {write.txn} of {write.user} since {utc_text(write.started)} has write ID {write.write_id} "
+            f"of {write.table}: {write.found}"
         )
     if sides.agreed is not None:
         yield f"the database is accepted as it is; what was remembered until now is in {sides.agreed}"

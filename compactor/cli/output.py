@@ -6,9 +6,10 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 import click
+
+from compactor.utc import utc_text
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _NONE = "-"
@@ -75,7 +76,7 @@ def cell(column: str, value: object) -> str:
     if value is None:
         return _NONE
     if column in _TIMES and isinstance(value, int):
-        return when(value)
+        return utc_text(value)
     if column in _BYTES and isinstance(value, int):
         return size(value)
     if isinstance(value, float):
@@ -83,11 +84,6 @@ def cell(column: str, value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return " ".join(str(value).split("\n"))
-
-
-def when(milliseconds: int) -> str:
-    """Formats epoch milliseconds as a UTC time to the second."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def size(count: int) -> str:

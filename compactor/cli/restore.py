@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.cli.context import REFUSED, CliContext, with_context
-from compactor.cli.output import print_json, size, when
+from compactor.cli.output import print_json, size
 from compactor.errors import Refused
+from compactor.utc import utc_text
 
 if TYPE_CHECKING:
     from compactor.service.requests.restore import Restoration
@@ -52,7 +53,7 @@ def _print(found: Restoration) -> None:
         click.echo(f"  back from quarantine: {name}")
     for name in moved.outputs:
         click.echo(f"  into quarantine: {name}")
-    click.echo(f"  {size(moved.bytes)} back; what goes into quarantine is kept until {when(found.until)}")
+    click.echo(f"  {size(moved.bytes)} back; what goes into quarantine is kept until {utc_text(found.until)}")
     if found.done:
         table = f"{found.entity.database}.{found.entity.table}"
         click.echo(f"  {table} is paused, so that it is not compacted again: `compactor resume {table}` ends that")

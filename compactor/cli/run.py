@@ -121,12 +121,13 @@ def housekeeper(context: CliContext, once: bool) -> None:
         elif not done.acted:
             click.echo("housekeeper: nothing is done in a mode below clean; Hive does its own housekeeping")
         else:
-            counts = {
-                key: value for key, value in done.to_json().items() if key not in ("acted", "kept", "tasks") and value
-            }
+            listed = ("acted", "kept", "tasks", "timed_out")
+            counts = {key: value for key, value in done.to_json().items() if key not in listed and value}
             click.echo(
                 "housekeeper: " + (", ".join(f"{key} {value}" for key, value in counts.items()) or "nothing to do")
             )
+            for txn in done.timed_out:
+                click.echo(f"  aborted transaction {txn}: no heartbeat for longer than hive.txn.timeout")
             for kept in done.kept:
                 click.echo(f"  kept transaction {kept}")
         return True

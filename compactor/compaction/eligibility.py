@@ -13,6 +13,7 @@ from types import MappingProxyType
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.settings.precedence import Settings
+from compactor.utc import utc_text
 
 _FIRST_INCREMENT = "hive.repl.first.inc.pending"
 _THRESHOLD = "hive.compactor.initiator.failed.compacts.threshold"
@@ -146,7 +147,7 @@ def _failed_too_often(candidate: Candidate, settings: Settings, now_ms: int) -> 
         return None
     newest = failures[0].id
     known = any(e.state is State.DID_NOT_INITIATE and e.id > newest for e in candidate.history)
-    until = f"until {latest + retry} (epoch ms)" if retry > 0 else "until somebody requests one by hand"
+    until = f"until {utc_text(latest + retry)}" if retry > 0 else "until somebody requests one by hand"
     return Skipped(
         because=f"the last {threshold} compactions failed ({_THRESHOLD}), the newest is {newest}; none is initiated "
         f"{until}",

@@ -8,6 +8,7 @@ its locks are gone. Every pass of every acting role repairs first.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.compaction.entry import Entry
@@ -63,24 +64,10 @@ def repair(site: Site) -> tuple[Repaired, ...]:
     if not may_somewhere(site.settings, Mode.COMPACT):
         return ()
     must_be_newest(site, polling=True)
-    timeouts = (site.settings.milliseconds("hive.txn.timeout"), site.settings.milliseconds("hive.repl.txn.timeout"))
-    of_anybody = site.metastore.entries.working()
-    working = [entry for entry in of_anybody if _is_ours(entry)]
-    spared: set[TxnId] = set()
-    if working:
-        deadline = site.metastore.now_ms() - timeouts[0]
-        silent = {t.id for t in site.metastore.transactions.open_transactions() if t.last_heartbeat < deadline}
-        for entry in working:
-            if entry.txn_id in silent and not _hide_before_locks_end(site, entry, entry.txn_id, timeouts[0]):
-                spared.add(entry.txn_id)
-    site.metastore.transactions.time_out(
-        timeouts[0],
-        repl_timeout_ms=timeouts[1],
-        spared=spared,
-        among=None if may(site.settings, Mode.COMPACT) else {e.txn_id for e in working if e.txn_id is not None},
-    )
+    working = site.metastore.entries.working()
+    _time_out(site, working)
     done: list[Repaired] = []
-    for entry in of_anybody:
+    for entry in working:
         because = evidence_of_loss(site, entry)
         if because is None or not (_is_ours(entry) or may(site.settings_of(entry.entity), Mode.COMPACT)):
             continue
@@ -95,6 +82,41 @@ def repair(site: Site) -> tuple[Repaired, ...]:
         except CompactorError as error:
             log.warning("%s entry %d: the leftovers of its lost worker stay for now: %s", entry.entity, entry.id, error)
     return tuple(done)
+
+
+def time_out(site: Site) -> tuple[TxnId, ...]:
+    """Aborts the transactions that had no heartbeat for longer than their time-out, and returns them.
+
+    Directories that a lost worker of ours has named are hidden first, in the same transaction of the database.
+    """
+    return _time_out(site, site.metastore.entries.working())
+
+
+def _time_out(site: Site, working: Sequence[Entry]) -> tuple[TxnId, ...]:
+    timeouts = (site.settings.milliseconds("hive.txn.timeout"), site.settings.milliseconds("hive.repl.txn.timeout"))
+    held = [entry for entry in working if _is_ours(entry)]
+    spared: set[TxnId] = set()
+    ended: list[TxnId] = []
+    if held:
+        deadline = site.metastore.now_ms() - timeouts[0]
+        silent = {t.id for t in site.metastore.transactions.open_transactions() if t.last_heartbeat < deadline}
+        for entry in held:
+            if entry.txn_id not in silent:
+                continue
+            if _hide_before_locks_end(site, entry, entry.txn_id, timeouts[0]):
+                ended.append(entry.txn_id)
+            else:
+                spared.add(entry.txn_id)
+    ended += site.metastore.transactions.time_out(
+        timeouts[0],
+        repl_timeout_ms=timeouts[1],
+        spared=spared,
+        among=None if may(site.settings, Mode.COMPACT) else {e.txn_id for e in held if e.txn_id is not None},
+    )
+    found = tuple(dict.fromkeys(ended))
+    if found:
+        log.warning("no heartbeat for longer than hive.txn.timeout, so aborted: %s", ", ".join(map(str, found)))
+    return found
 
 
 def _hide_before_locks_end(site: Site, entry: Entry, txn: TxnId, timeout_ms: int) -> bool:

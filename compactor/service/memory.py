@@ -9,7 +9,6 @@ import logging
 import time
 import uuid
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from compactor.compaction.marks import Doubt, Present, Remembered, doubt, has_changed, lacks_files, to_remember
 from compactor.errors import Disagreement, StorageError
@@ -18,6 +17,7 @@ from compactor.service.mark_files import MarkFiles
 from compactor.service.mode import Mode, may_somewhere
 from compactor.service.site import Site
 from compactor.steps import Step, reach
+from compactor.utc import utc_text
 
 log = logging.getLogger(__name__)
 _FRESH_S = 10.0  #: for this long after a whole check, one that polls asks for the tokens only
@@ -123,7 +123,7 @@ def behind(found: Doubt) -> str:
         ids = _counted(sum(found.write_ids.values()), "write ID")
         figures.append(f"{ids} of {_counted(len(found.write_ids), 'table')}")
     times = [
-        f"{what} {_when(at)}"
+        f"{what} {utc_text(at)}"
         for what, at in (("remembered", found.remembered_at), ("the database's last mark", found.database_at))
         if at is not None
     ]
@@ -168,7 +168,3 @@ def _remember(site: Site, memory: MarkFiles, last: Remembered | None) -> Remembe
 
 def _transactions(files: Iterable[Remembered]) -> set[TxnId]:
     return {txn for file in files for txn in file.marks.starts}
-
-
-def _when(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from compactor.errors import StorageError
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.memory import behind, doubt_of
 from compactor.service.mode import Mode, may_somewhere
 from compactor.service.site import Site
+from compactor.utc import utc_text
 
 
 def check_memory(site: Site) -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def check_memory(site: Site) -> Iterator[Finding]:
     elif not files:
         yield ok("memory", f"nothing is remembered yet in {memory.place}; the next pass begins" if acting else _UNUSED)
     else:
-        at = datetime.fromtimestamp(max(file.token.at for file in files) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        at = utc_text(max(file.token.at for file in files))
         yield ok("memory", f"{memory.place} agrees with the database; its newest file is of {at}")
 
 

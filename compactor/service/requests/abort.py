@@ -26,11 +26,11 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
         Refused: its result is committed, a worker of Hive's own has it, or the mode is observe.
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
     """
+    must_be_newest(site)
     metastore = site.metastore
     entry = metastore.entries.get(entry_id)
     settings = site.settings_of(entry.entity)
     must_write(settings, str(entry.entity))
-    must_be_newest(site)
     tidies = may(settings, Mode.COMPACT)
     if tidies and entry.state is State.WORKING and (because := lost_workers.evidence_of_loss(site, entry)) is not None:
         lost_workers.take_back(site, entry, because)

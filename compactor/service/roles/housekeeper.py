@@ -30,7 +30,8 @@ _PLACES_MS = 366 * 24 * _HOUR_MS  #: a mount may be away for long, and forgettin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HousekeeperPass:
-    """The counts of one pass. ``kept`` lists the aborted transactions that stay, and where their data still is.
+    """The counts of one pass. ``kept`` lists the aborted transactions that stay, and where their data still is;
+    ``timed_out`` those that were aborted for want of a heartbeat.
 
     ``tasks`` are those that were due.
     """
@@ -48,6 +49,7 @@ class HousekeeperPass:
     state_purged: int = 0
     quarantines_erased: int = 0
     kept: tuple[str, ...] = ()
+    timed_out: tuple[TxnId, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -105,6 +107,7 @@ def _is_due(site: Site, task: Chore) -> bool:
 
 def _acid(site: Site) -> dict[str, Any]:
     """Does the work of Hive's AcidHouseKeeperService (time-outs, write sets, mappings), and forgets aborted transactions."""
+    timed_out = lost_workers.time_out(site)
     repaired = lost_workers.repair(site)
     keeping, timeout = site.metastore.housekeeping, _settled_ms(site)
     aborted = [ended for ended in keeping.forgettable(timeout) if ended.state == "a"]
@@ -112,6 +115,7 @@ def _acid(site: Site) -> dict[str, Any]:
     must_be_newest(site, polling=True)  # looking through storage may take long
     return {
         "repaired": len(repaired),
+        "timed_out": timed_out,
         "write_set_purged": keeping.purge_write_set(open_txn_timeout_ms=timeout),
         "write_ids_purged": keeping.purge_write_ids(open_txn_timeout_ms=timeout),
         "min_history_purged": keeping.purge_min_history(open_txn_timeout_ms=timeout),

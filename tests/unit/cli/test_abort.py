@@ -25,6 +25,18 @@ def test_an_open_transaction_is_aborted_and_no_other(compactor: Compactor, metas
         assert (again.exit_code, word in again.stderr) == (1, True)
 
 
+def test_several_transactions_are_aborted_and_those_that_cannot_be_are_named(
+    compactor: Compactor, metastore: Metastore
+) -> None:
+    first, second, third = (metastore.transactions.open("u", "h")[0] for _ in range(3))
+    metastore.transactions.commit(second)
+    done = compactor("abort", "transaction", *map(str, (first, second, first, 99, third)))
+    assert done.stdout == f"transaction {first} is aborted\ntransaction {third} is aborted\n"
+    assert done.exit_code == 1
+    assert f"transaction {second} is committed; transaction 99 is not in TXNS" in done.stderr
+    assert [metastore.transactions.state(txn) for txn in (first, second, third)] == ["a", "c", "a"]
+
+
 def test_a_request_is_taken_off_the_queue(compactor: Compactor, metastore: Metastore) -> None:
     entry = metastore.requests.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-x"))
     assert compactor("abort", "compaction", str(entry)).stdout == f"compaction {entry} is aborted\n"

@@ -46,7 +46,8 @@ def test_silent_transactions_time_out(site: Site, warehouse: Path) -> None:
     (silent,) = site.metastore.transactions.open("ann", "h")
     passes(site)
     (living,) = site.metastore.transactions.open("bob", "h")
-    assert keep_house(site).acted
+    done = keep_house(site)
+    assert (done.acted, done.timed_out) == (True, (silent,))
     assert site.metastore.transactions.state(silent) in ("a", None)
     assert site.metastore.transactions.state(living) == "o"
 
