@@ -69,7 +69,7 @@ def repair(site: Site) -> tuple[Repaired, ...]:
     done: list[Repaired] = []
     for entry in working:
         because = evidence_of_loss(site, entry)
-        if because is None or not (_is_ours(entry) or may(site.settings_of(entry.entity), Mode.COMPACT)):
+        if because is None or not (is_ours(entry) or may(site.settings_of(entry.entity), Mode.COMPACT)):
             continue
         log.warning("%s entry %d: worker %s is lost: %s", entry.entity, entry.id, entry.worker_id, because)
         try:
@@ -94,9 +94,9 @@ def time_out(site: Site) -> tuple[TxnId, ...]:
 
 def _time_out(site: Site, working: Sequence[Entry]) -> tuple[TxnId, ...]:
     timeouts = (site.settings.milliseconds("hive.txn.timeout"), site.settings.milliseconds("hive.repl.txn.timeout"))
-    held = [entry for entry in working if _is_ours(entry)]
+    held = [entry for entry in working if is_ours(entry)]
     spared: set[TxnId] = set()
-    ended: list[TxnId] = []
+    hidden: list[TxnId] = []
     if held:
         deadline = site.metastore.now_ms() - timeouts[0]
         silent = {t.id for t in site.metastore.transactions.open_transactions() if t.last_heartbeat < deadline}
@@ -104,16 +104,17 @@ def _time_out(site: Site, working: Sequence[Entry]) -> tuple[TxnId, ...]:
             if entry.txn_id not in silent:
                 continue
             if _hide_before_locks_end(site, entry, entry.txn_id, timeouts[0]):
-                ended.append(entry.txn_id)
+                hidden.append(entry.txn_id)
             else:
                 spared.add(entry.txn_id)
-    ended += site.metastore.transactions.time_out(
+    ended = site.metastore.transactions.time_out(
         timeouts[0],
         repl_timeout_ms=timeouts[1],
         spared=spared,
         among=None if may(site.settings, Mode.COMPACT) else {e.txn_id for e in held if e.txn_id is not None},
     )
-    found = tuple(dict.fromkeys(ended))
+    states = site.metastore.transactions.states(hidden) if hidden else {}
+    found = tuple(dict.fromkeys([txn for txn in hidden if states.get(txn) != "o"] + ended))
     if found:
         log.warning("no heartbeat for longer than hive.txn.timeout, so aborted: %s", ", ".join(map(str, found)))
     return found
@@ -175,10 +176,11 @@ def lost_requests(site: Site) -> tuple[tuple[Entry, str], ...]:
 
 def evidence_of_loss(site: Site, entry: Entry) -> str | None:
     """Returns the evidence that the worker of ``entry`` is lost; None while it may be alive."""
-    return _loss_of_ours(site, entry) if _is_ours(entry) else _loss_of_hives(site, entry)
+    return _loss_of_ours(site, entry) if is_ours(entry) else _loss_of_hives(site, entry)
 
 
-def _is_ours(entry: Entry) -> bool:
+def is_ours(entry: Entry) -> bool:
+    """Returns true if a worker of ours has the entry."""
     return (entry.worker_id or "").startswith(PREFIX)
 
 

@@ -32,9 +32,10 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
     settings = site.settings_of(entry.entity)
     must_write(settings, str(entry.entity))
     tidies = may(settings, Mode.COMPACT)
-    if tidies and entry.state is State.WORKING and (because := lost_workers.evidence_of_loss(site, entry)) is not None:
-        lost_workers.take_back(site, entry, because)
-        entry = metastore.entries.get(entry_id)
+    if tidies and entry.state is State.WORKING and not lost_workers.is_ours(entry):
+        entry = _from_lost_worker_of_hive(site, entry)
+        if entry.end is not None:
+            return entry
     if entry.state is not State.WORKING:
         metastore.endings.abort_request(entry_id)
         return metastore.entries.get(entry_id)
@@ -45,6 +46,15 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
         except StorageError as error:
             log.warning("%s entry %d: the leftovers of its worker stay for now: %s", entry.entity, entry_id, error)
     return metastore.entries.get(entry_id)
+
+
+def _from_lost_worker_of_hive(site: Site, entry: Entry) -> Entry:
+    """Returns the entry as it is now: taken back if its worker, one of Hive's own, is lost."""
+    because = lost_workers.evidence_of_loss(site, entry)
+    if because is None:
+        return entry
+    lost_workers.take_back(site, entry, because)
+    return site.metastore.entries.get(entry.id)
 
 
 def abort_transaction(site: Site, txn: TxnId, because: str) -> None:
