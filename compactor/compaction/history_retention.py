@@ -26,21 +26,19 @@ class Policy:
     @classmethod
     def of(cls, settings: Settings) -> Policy:
         """Builds the policy of ``settings``; it never keeps fewer failed rows than the failed threshold looks at."""
-        prefix = "hive.compactor.history.retention."
-        failed = max(
-            settings.integer(prefix + "failed"), settings.integer("hive.compactor.initiator.failed.compacts.threshold")
-        )
+        failed = settings.integer("hive.compactor.history.retention.failed")
+        looked_at = settings.integer("hive.compactor.initiator.failed.compacts.threshold")
         return cls(
             keep=MappingProxyType(
                 {
-                    State.SUCCEEDED: settings.integer(prefix + "succeeded"),
-                    State.FAILED: failed,
-                    State.DID_NOT_INITIATE: settings.integer(prefix + "did.not.initiate"),
-                    State.REFUSED: settings.integer(prefix + "refused"),
+                    State.SUCCEEDED: settings.integer("hive.compactor.history.retention.succeeded"),
+                    State.FAILED: max(failed, looked_at),
+                    State.DID_NOT_INITIATE: settings.integer("hive.compactor.history.retention.did.not.initiate"),
+                    State.REFUSED: settings.integer("hive.compactor.history.retention.refused"),
                     State.ABORTED: settings.integer("compactor.history.retention.aborted"),
                 }
             ),
-            timeout_ms=settings.milliseconds(prefix + "timeout"),
+            timeout_ms=settings.milliseconds("hive.compactor.history.retention.timeout"),
         )
 
 

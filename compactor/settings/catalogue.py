@@ -352,27 +352,11 @@ _DECISION = (
 
 _QUEUE = (
     _hive("hive.compactor.check.interval", "300s", _S, "Time between two passes of the initiator without a change."),
-    _metastore("hive.compactor.initiator.on", "false", _B, "Whether Hive itself initiates compactions; reported only."),
     _metastore(
         "hive.compactor.cleaner.on", "false", _B, "Whether Hive itself cleans; only a value that is written counts."
     ),
-    _metastore("hive.compactor.worker.threads", "0", _C, "How many workers Hive itself runs; reported only."),
-    Setting(
-        key="hive.compactor.fetch.size",
-        aliases=("metastore.compactor.fetch.size",),
-        default="1000",
-        unit=_C,
-        minimum=1,
-        effect="Number of candidates or queue entries read at a time.",
-    ),
     _table("hive.compactor.job.queue", "", _T, "Spark queue of the applications; empty lets the cluster choose."),
     _table("hive.compactor.worker.pool", "", _T, "Pool that a table's or a database's requests belong to."),
-    _metastore(
-        "hive.compactor.worker.pool.timeout",
-        "12h",
-        _H,
-        "Workers without a pool may take a request that has waited this long in a pool.",
-    ),
     _metastore(
         "hive.compactor.run.as.user",
         "",
@@ -517,16 +501,6 @@ _TRANSACTIONS = (
 )
 
 _WARNINGS = (
-    _hive("hive.compactor.active.delta.dir.threshold", "200", _C, "More deltas than this in one place: a warning."),
-    _hive("hive.compactor.obsolete.delta.dir.threshold", "200", _C, "More obsolete deltas than this: a warning."),
-    _hive("hive.compactor.small.delta.dir.threshold", "200", _C, "More small deltas than this: a warning."),
-    Setting(
-        key="hive.txn.acid.metrics.delta.pct.threshold",
-        aliases=("metastore.deltametrics.delta.pct.threshold",),
-        default="0.01",
-        unit=_R,
-        effect="Deltas smaller than this fraction of the base count as small.",
-    ),
     *(
         _metastore(f"hive.compactor.{key}", default, _H, effect)
         for key, default, effect in (
@@ -553,6 +527,52 @@ _WARNINGS = (
 )
 
 _FOREIGN = (
+    _unused_metastore(
+        "hive.compactor.initiator.on",
+        "false",
+        _B,
+        "Whether Hive itself initiates compactions. Ours does while Airflow's DAG compaction_initiator is on.",
+    ),
+    _unused_metastore(
+        "hive.compactor.worker.threads",
+        "0",
+        _C,
+        "Number of Hive's own workers. Ours are as many as Airflow's pool has slots.",
+    ),
+    _unused_metastore(
+        "hive.compactor.worker.pool.timeout",
+        "12h",
+        _H,
+        "When Hive's workers of the default pool take what waits in another. Ours take every pool's unless one is named.",
+    ),
+    _unused_metastore(
+        "hive.compactor.fetch.size",
+        "1000",
+        _C,
+        "Rows that Hive's roles read at a time. Ours read pages of their own size.",
+    ),
+    _unused(
+        "hive.compactor.active.delta.dir.threshold",
+        "200",
+        _C,
+        "From how many deltas on Hive's metrics name a place. `show tables` and the page sort by the number of deltas.",
+    ),
+    _unused(
+        "hive.compactor.obsolete.delta.dir.threshold",
+        "200",
+        _C,
+        "The same for obsolete deltas; `show blockers` has ours.",
+    ),
+    _unused(
+        "hive.compactor.small.delta.dir.threshold", "200", _C, "The same for deltas that are small beside the base."
+    ),
+    _unused(
+        "hive.txn.acid.metrics.delta.pct.threshold",
+        "0.01",
+        _R,
+        "Fraction of the base below which a delta counts as small there.",
+        "metastore.deltametrics.delta.pct.threshold",
+    ),
     _unused_metastore("hive.compactor.initiator.tablecache.on", "true", _B, "Whether Hive's initiator caches tables."),
     _unused_metastore("hive.compactor.cleaner.tablecache.on", "true", _B, "Whether Hive's cleaner caches tables."),
     _unused_metastore("hive.compactor.enable.stats.compression", "true", _B, "Compression of Hive's minor output."),

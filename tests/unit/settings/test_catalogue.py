@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from compactor.errors import BadSetting
 from compactor.settings.catalogue import CATALOGUE, Setting, SettingUnit, find, lookup, parse
 
+PACKAGE = Path(__file__).parents[3] / "compactor"
 HIVES = Path(__file__).parents[2] / "fixtures" / "hive-4.1" / "settings.txt"
 
 
@@ -213,3 +214,13 @@ def test_out_of_range() -> None:
 def test_any_text_is_parsed_or_refused(unit: SettingUnit, text: str) -> None:
     with contextlib.suppress(BadSetting):
         assert isinstance(parse(_setting(unit), text), int | float | str)
+
+
+def test_what_is_said_to_be_honoured_is_read_by_code() -> None:
+    """By one of its names, written out."""
+    files = [path for path in PACKAGE.rglob("*.py") if path.name not in ("catalogue.py", "reference.py")]
+    code = "\n".join(path.read_text("utf-8") for path in files)
+    honoured = [setting for setting in CATALOGUE.values() if setting.honoured]
+    unread = [setting.key for setting in honoured if not any(f'"{name}"' in code for name in setting.names)]
+    assert len(honoured) > 80
+    assert unread == []
