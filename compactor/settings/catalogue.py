@@ -590,7 +590,12 @@ _FOREIGN = (
         _B,
         "Whether Hive's sessions lock; if set to false, explain-locks lists none.",
     ),
-    _unused("hive.txn.manager", "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager", _T, "Hive's transaction manager."),
+    _hive(
+        "hive.txn.manager",
+        "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager",
+        _T,
+        "Hive's transaction manager; doctor warns of one other than DbTxnManager that is written.",
+    ),
     _unused(
         "hive.lock.manager",
         "org.apache.hadoop.hive.ql.lockmgr.zookeeper.ZooKeeperHiveLockManager",

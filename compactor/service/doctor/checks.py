@@ -155,6 +155,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("agreement", check_agreement),
     ("queue", metastore.check_queue),
     ("transactions", metastore.check_transactions),
+    ("transaction manager", metastore.check_transaction_manager),
     ("housekeeping", metastore.check_growth),
     ("table properties", _properties),
     ("tables left alone", _untouched),

@@ -238,6 +238,28 @@ def _named(entries: list[Entry]) -> str:
     return first_few([f"{entry.id} ({entry.entity})" for entry in entries])
 
 
+def check_transaction_manager(site: Site) -> Iterator[Finding]:
+    """Yields findings on a site whose Hive keeps no transactions. What is written nowhere is left out: the files of the
+    metastore need not have what Hive's sessions are configured with."""
+    manager, source = site.settings.raw("hive.txn.manager")
+    locks, of_locks = site.settings.raw("hive.support.concurrency")
+    if source != "default" and manager.rpartition(".")[2] != "DbTxnManager":
+        found = f"hive.txn.manager is {manager} (from {source})"
+    elif of_locks != "default" and not site.settings.boolean("hive.support.concurrency"):
+        found = f"hive.support.concurrency is {locks} (from {of_locks})"
+    else:
+        yield ok("transaction manager", "nothing says that Hive's sessions keep no transactions")
+        return
+    yield Finding(
+        level=Level.WARN,
+        subject="transaction manager",
+        found=found,
+        wanted="org.apache.hadoop.hive.ql.lockmgr.DbTxnManager and hive.support.concurrency=true: other sessions neither "
+        "lock nor open transactions, and nothing protects the rows that they read or write",
+        fix="set both in the hive-site.xml of every Hive that uses this metastore",
+    )
+
+
 def check_transactions(site: Site) -> Iterator[Finding]:
     now = site.metastore.now_ms()
     opened = site.metastore.transactions.open_transactions()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from compactor.service.doctor import metastore as doctor_metastore
 from compactor.service.doctor.finding import Level
 from compactor.service.site import Site
+from compactor.settings.precedence import Layer, Settings
 from tests.support.tables import with_settings
 
 
@@ -34,6 +36,22 @@ def test_a_database_file_that_cannot_be_written(deployment: Site, monkeypatch: p
     *_, finding = doctor_metastore.check_rights(deployment)
     assert finding.level is Level.FAIL
     assert f"writing the file {Path(deployment.metastore.database.path)}" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({}, "nothing says"),
+        ({"hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"}, "nothing says"),
+        ({"hive.txn.manager": "a.DummyTxnManager"}, "hive.txn.manager is a.DummyTxnManager (from hive-site.xml)"),
+        ({"hive.support.concurrency": "false"}, "hive.support.concurrency is false (from hive-site.xml)"),
+    ],
+)
+def test_a_hive_that_keeps_no_transactions_is_told(deployment: Site, values: dict[str, str], found: str) -> None:
+    settings = Settings.of([Layer(name="hive-site.xml", values=values)])
+    (finding,) = doctor_metastore.check_transaction_manager(replace(deployment, settings=settings))
+    assert finding.found.startswith(found)
+    assert finding.level is (Level.OK if found == "nothing says" else Level.WARN)
 
 
 def test_an_empty_metastore_is_sound(deployment: Site) -> None:
