@@ -112,10 +112,10 @@ class Beside:
         assert len(passed["repaired"]) == repairs, passed
         return list(passed["compactions"])
 
-    def clean(self) -> dict[str, Any]:
-        """Runs one pass of our cleaner once the last commits have settled; nothing aborted is too young to go."""
+    def clean(self, grace: str = "0s") -> dict[str, Any]:
+        """Runs one pass of our cleaner once the last commits have settled; what was aborted ``grace`` ago may go."""
         time.sleep(SETTLED_SECONDS)
-        given = ("--set", "compactor.mode=clean", "--set", "compactor.forget.grace=0s")
+        given = ("--set", "compactor.mode=clean", "--set", f"compactor.forget.grace={grace}")
         [passed] = self.ours(*given, "run", "cleaner", "--once")
         return dict(passed)
 
