@@ -13,6 +13,16 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.settings.precedence import Settings
 
+#: The settings that a policy is made of; a database or a table may have its own.
+SETTINGS = (
+    "hive.compactor.history.retention.succeeded",
+    "hive.compactor.history.retention.failed",
+    "hive.compactor.history.retention.did.not.initiate",
+    "hive.compactor.history.retention.refused",
+    "hive.compactor.history.retention.timeout",
+    "compactor.history.retention.aborted",
+    "hive.compactor.initiator.failed.compacts.threshold",
+)
 _TIMES_OUT = frozenset({State.FAILED, State.DID_NOT_INITIATE, State.REFUSED})
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from compactor.errors import BadSetting
@@ -23,6 +24,7 @@ _MS, _S, _M, _H, _D = (
     SettingUnit.HOURS,
     SettingUnit.DAYS,
 )
+_ROWS_OF_TABLES = ("0", "1000")  #: rows of the history that a table may have kept
 
 
 def _metastore(key: str, default: str, unit: SettingUnit, effect: str, *, minimum: int | None = 0) -> Setting:
@@ -43,6 +45,11 @@ def _unused(key: str, default: str, unit: SettingUnit, effect: str, *aliases: st
 
 def _unused_metastore(key: str, default: str, unit: SettingUnit, effect: str) -> Setting:
     return _unused(key, default, unit, effect, "metastore." + key.removeprefix("hive.").removeprefix("metastore."))
+
+
+def _history(key: str, default: str, effect: str) -> Setting:
+    """A number of rows of the history, which a database or a table may set as well."""
+    return replace(_metastore(key, default, _C, effect), scope=Scope.TABLE, of_tables=_ROWS_OF_TABLES)
 
 
 def _table(key: str, default: str, unit: SettingUnit, effect: str, *aliases: str, minimum: int | None = 0) -> Setting:
@@ -247,11 +254,14 @@ _OWN = (
         effect="Number of check intervals after which the initiator also looks at tables and partitions it has not seen "
         "yet, because no write to them is recorded. It reports what it finds and requests nothing.",
     ),
-    _hive(
-        "compactor.history.retention.aborted",
-        "3",
-        _C,
-        "Number of aborted compactions (taken off the queue by a person) kept in the history of a table or partition.",
+    Setting(
+        key="compactor.history.retention.aborted",
+        default="3",
+        unit=_C,
+        scope=Scope.TABLE,
+        of_tables=_ROWS_OF_TABLES,
+        effect="Number of aborted compactions (taken off the queue by a person) kept in the history of a table or "
+        "partition.",
     ),
     _hive(
         "compactor.decisions.retention",
@@ -334,19 +344,27 @@ _DECISION = (
         "directory in parallel. For a request bounded in bytes or time, the maximum number merged into one delta.",
         minimum=2,
     ),
-    _metastore(
-        "hive.compactor.initiator.failed.compacts.threshold",
-        "2",
-        _C,
-        "After this many failures in a row a table or partition is no longer compacted automatically; 0 turns the rule "
-        "off.",
+    replace(
+        _metastore(
+            "hive.compactor.initiator.failed.compacts.threshold",
+            "2",
+            _C,
+            "After this many failures in a row a table or partition is no longer compacted automatically; 0 turns the "
+            "rule off.",
+        ),
+        scope=Scope.TABLE,
+        of_tables=("1", "100"),
     ),
-    _metastore(
-        "hive.compactor.initiator.failed.retry.time",
-        "7d",
-        _D,
-        "Time after the last failure at which it is tried again nevertheless; 0 or less is never.",
-        minimum=None,
+    replace(
+        _metastore(
+            "hive.compactor.initiator.failed.retry.time",
+            "7d",
+            _D,
+            "Time after the last failure at which it is tried again nevertheless; 0 or less is never.",
+            minimum=None,
+        ),
+        scope=Scope.TABLE,
+        of_tables=("1h", "3650d"),
     ),
 )
 
@@ -405,11 +423,10 @@ _CLEANING = (
 )
 
 _HISTORY = (
-    _metastore("hive.compactor.history.retention.succeeded", "3", _C, "Succeeded compactions kept in the history."),
-    _metastore(
+    _history("hive.compactor.history.retention.succeeded", "3", "Succeeded compactions kept in the history."),
+    _history(
         "hive.compactor.history.retention.failed",
         "3",
-        _C,
         "Failed compactions kept in the history; never fewer than the failed threshold needs.",
     ),
     Setting(
@@ -421,14 +438,20 @@ _HISTORY = (
         ),
         default="2",
         unit=_C,
+        scope=Scope.TABLE,
+        of_tables=_ROWS_OF_TABLES,
         effect="Number of 'did not initiate' rows kept in the history.",
     ),
-    _metastore("hive.compactor.history.retention.refused", "3", _C, "Refused compactions kept in the history."),
-    _metastore(
-        "hive.compactor.history.retention.timeout",
-        "7d",
-        _D,
-        "Failed, refused and not initiated compactions older than this go once a later one has succeeded.",
+    _history("hive.compactor.history.retention.refused", "3", "Refused compactions kept in the history."),
+    replace(
+        _metastore(
+            "hive.compactor.history.retention.timeout",
+            "7d",
+            _D,
+            "Failed, refused and not initiated compactions older than this go once a later one has succeeded.",
+        ),
+        scope=Scope.TABLE,
+        of_tables=("1h", "3650d"),
     ),
     _metastore("hive.metastore.compaction.housekeeper.interval", "300s", _S, "Time between two purges of the history."),
 )

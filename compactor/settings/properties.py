@@ -75,6 +75,13 @@ def canonical(key: str) -> str:
     return key if setting is None else setting.key
 
 
+def parameters_naming(key: str) -> frozenset[str]:
+    """Returns the parameters of a table or database that set the setting ``key``."""
+    setting = lookup(key)
+    prefixed = {prefix + name for prefix in (_OWN, _THRESHOLD) for name in setting.names}
+    return frozenset({*prefixed, *(name for name in setting.names if name.startswith(_OWN))})
+
+
 def _read(
     properties: Mapping[str, str], allowed: frozenset[str]
 ) -> tuple[PropertySettings, list[tuple[str, _Refusal]]]:
@@ -139,7 +146,17 @@ def _refusal(setting: Setting, text: str) -> _Refusal | None:
         parse(setting, text)
     except BadSetting as error:
         return _Refusal(str(error))
+    if setting.of_tables is not None:
+        least, most = setting.of_tables
+        if not _quantity(setting, least) <= _quantity(setting, text) <= _quantity(setting, most):
+            return _Refusal(f"{setting.key}: found {text!r}, a database, table or request may set {least} to {most}")
     return None
+
+
+def _quantity(setting: Setting, text: str) -> float:
+    value = parse(setting, text)
+    assert not isinstance(value, str)
+    return value
 
 
 def _spark_refusal(key: str, text: str, allowed: frozenset[str]) -> _Refusal | None:

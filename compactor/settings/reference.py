@@ -112,7 +112,8 @@ def _table(settings: Iterable[Setting]) -> list[str]:
         who = "table" if setting.scope is Scope.TABLE else "site"
         unit = " / ".join(f"`{choice}`" for choice in setting.choices) or setting.unit.value
         default = f"`{setting.default}`" if setting.default or setting.unit is not SettingUnit.TEXT else ""
-        rows.append(f"| `{setting.key}` | {also} | {default} | {unit} | {who} | {setting.effect} |")
+        within = f" A database, table or request may set {' to '.join(setting.of_tables)}." if setting.of_tables else ""
+        rows.append(f"| `{setting.key}` | {also} | {default} | {unit} | {who} | {setting.effect}{within} |")
     return rows
 
 

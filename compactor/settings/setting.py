@@ -81,7 +81,8 @@ class Setting:
 
     ``default`` is a text of ``unit``. ``honoured`` is true if Compactor acts on it; the others are Hive's, listed so
     that their presence in a ``hive-site.xml`` can be explained. ``choices``, if any, are all allowed texts from the
-    tightest to the loosest; if ``tightest`` is set, no layer can loosen the value of a layer below it.
+    tightest to the loosest; if ``tightest`` is set, no layer can loosen the value of a layer below it. ``of_tables`` are
+    the least and the most that databases, tables and requests may set, where that is less than the site may.
     """
 
     key: str
@@ -95,6 +96,7 @@ class Setting:
     maximum: int | None = None
     choices: tuple[str, ...] = ()
     tightest: bool = False
+    of_tables: tuple[str, str] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

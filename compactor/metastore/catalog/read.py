@@ -87,6 +87,18 @@ class Catalog:
                 _grouped_parameters(conn, of_database, "DB_ID")[row.DB_ID],
             )
 
+    def tables_setting(self, parameters: Collection[str]) -> set[tuple[str, str]]:
+        """Returns database and name of the tables that have one of these parameters, or whose database has."""
+        tables = select(DBS.c.NAME, TBLS.c.TBL_NAME).join(TBLS, TBLS.c.DB_ID == DBS.c.DB_ID).where(in_catalog())
+        own = tables.join(TABLE_PARAMS, TABLE_PARAMS.c.TBL_ID == TBLS.c.TBL_ID)
+        inherited = tables.join(DATABASE_PARAMS, DATABASE_PARAMS.c.DB_ID == DBS.c.DB_ID)
+        queries = (
+            own.where(TABLE_PARAMS.c.PARAM_KEY.in_(parameters)),
+            inherited.where(DATABASE_PARAMS.c.PARAM_KEY.in_(parameters)),
+        )
+        with self._database.read() as conn:
+            return {(row.NAME, row.TBL_NAME) for query in queries for row in conn.execute(query)}
+
     def partitions(self, table: Table, names: Collection[str] | None = None) -> list[Partition]:
         """Returns every partition of ``table``, by name; or those of ``names``, each as stored, that exist."""
         chosen = () if names is None else (PARTITIONS.c.PART_NAME.in_(names),)

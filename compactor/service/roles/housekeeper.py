@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.history_retention import Policy, to_purge
+from compactor.compaction.history_retention import SETTINGS, Policy, to_purge
 from compactor.errors import LockNotGranted, NotFound
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.housekeeping import Forgettable
@@ -21,6 +21,7 @@ from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may, may_somewhere
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
+from compactor.settings.properties import parameters_naming
 
 log = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000
@@ -188,11 +189,31 @@ CHORES = (
 
 
 def _outdated(site: Site, now_ms: int) -> list[int]:
-    policy = Policy.of(site.settings)
+    policies = _Policies(site)
     history: dict[Entity, list[Entry]] = defaultdict(list)
     for entry in site.metastore.entries.history():
         history[entry.entity].append(entry)
-    return [number for entries in history.values() for number in to_purge(entries, policy, now_ms)]
+    return [number for one, entries in history.items() for number in to_purge(entries, policies.of(one), now_ms)]
+
+
+class _Policies:
+    """The history policy of each table: the site's, unless its own parameters, its database's or an override differ."""
+
+    def __init__(self, site: Site) -> None:
+        self._site, self._usual = site, Policy.of(site.settings)
+        self._own = site.metastore.catalog.tables_setting({name for key in SETTINGS for name in parameters_naming(key)})
+        if site.state is not None:
+            overrides = site.state.overrides
+            self._own |= {(one.database, one.table) for key in SETTINGS for one in overrides.of_key(site.name, key)}
+        self._known: dict[tuple[str, str], Policy] = {}
+
+    def of(self, entity: Entity) -> Policy:
+        table = (entity.database, entity.table)
+        if table not in self._own:
+            return self._usual
+        if table not in self._known:
+            self._known[table] = Policy.of(self._site.settings_of(entity))
+        return self._known[table]
 
 
 def _not_forgettable(site: Site, ended: Iterable[Forgettable]) -> dict[TxnId, str]:

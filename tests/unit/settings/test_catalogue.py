@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.errors import BadSetting
-from compactor.settings.catalogue import CATALOGUE, Setting, SettingUnit, find, lookup, parse
+from compactor.settings.catalogue import CATALOGUE, Scope, Setting, SettingUnit, find, lookup, parse
 
 PACKAGE = Path(__file__).parents[3] / "compactor"
 HIVES = Path(__file__).parents[2] / "fixtures" / "hive-4.1" / "settings.txt"
@@ -25,6 +25,9 @@ def test_every_setting_is_well_formed(setting: Setting) -> None:
     assert re.fullmatch(r"[A-Z].*\.", setting.effect, re.DOTALL)
     assert "|" not in setting.effect
     assert not setting.tightest or setting.choices
+    for text in setting.of_tables or ():
+        parse(setting, text)
+    assert setting.of_tables is None or setting.scope is Scope.TABLE
 
 
 def _defaults_of_hive() -> dict[str, set[str]]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.errors import BadSetting
-from compactor.settings.properties import of_request, of_table
+from compactor.settings.properties import of_request, of_table, parameters_naming
 
 NUM = "hive.compactor.delta.num.threshold"
 QUEUE = "hive.compactor.job.queue"
@@ -96,3 +96,28 @@ def test_a_near_miss_of_a_setting_is_reported_as_misspelt(key: str, meant: str) 
 def test_properties_for_hives_own_jobs_do_no_harm(key: str) -> None:
     said = of_request({key: "1"}, ALLOWED, strict=True)
     assert "Hive's own compaction jobs" in dict(said.ignored)[key]
+
+
+FAILED = "hive.compactor.initiator.failed.compacts.threshold"
+
+
+@pytest.mark.parametrize(("text", "kept"), [("1", True), ("100", True), ("0", False), ("101", False)])
+def test_a_table_sets_its_failed_threshold_within_bounds(text: str, kept: bool) -> None:
+    """A table cannot switch the rule off, and be tried for ever at the cost of all others."""
+    said = of_table({f"compactor.{FAILED}": text}, ALLOWED)
+    assert said.values == ({FAILED: text} if kept else {})
+    assert kept or "may set 1 to 100" in dict(said.ignored)[f"compactor.{FAILED}"]
+
+
+@pytest.mark.parametrize(("text", "kept"), [("60min", True), ("59min", False), ("0", False)])
+def test_bounds_of_durations_are_compared_as_times(text: str, kept: bool) -> None:
+    retry = "hive.compactor.initiator.failed.retry.time"
+    assert of_table({f"compactor.{retry}": text}, ALLOWED).values == ({retry: text} if kept else {})
+
+
+def test_the_parameters_that_name_a_setting() -> None:
+    names = parameters_naming(FAILED)
+    assert {f"compactor.{FAILED}", f"compactorthreshold.{FAILED}"} < names
+    for name in names:
+        assert of_table({name: "7"}, ALLOWED).values == {FAILED: "7"}
+    assert "compactor.history.retention.aborted" in parameters_naming("compactor.history.retention.aborted")

@@ -112,3 +112,12 @@ def test_parameters_alone_are_those_of_the_table_and_its_database(
     for name in ("t2", "t3"):
         with pytest.raises(NotFound, match=name):
             catalog.parameters("default", name)
+
+
+def test_the_tables_that_have_a_parameter_or_whose_database_has(catalog: Catalog, embedded: EmbeddedCatalog) -> None:
+    embedded.create_database("other", "file:/o", {"compactor.b": "1"})
+    for database, name in (("default", "with"), ("default", "without"), ("other", "inherits")):
+        embedded.create_table(NewTable(database, name, f"file:/w/{name}", [INT]))
+    embedded.set_table_parameter(catalog.table("default", "with"), "compactor.a", "2")
+    assert catalog.tables_setting({"compactor.a", "compactor.b"}) == {("default", "with"), ("other", "inherits")}
+    assert catalog.tables_setting({"compactor.c"}) == set()

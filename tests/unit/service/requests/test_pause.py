@@ -113,3 +113,14 @@ def test_resuming_ends_only_the_pause(deployment: Site, table: Table) -> None:
     assert resume(deployment, "default", "t") == []
     (considered,) = initiate(deployment).considered
     assert (considered.outcome, considered.entry_id is not None) == ("major", True)
+
+
+def test_a_table_has_its_own_failed_threshold(failing: Site) -> None:
+    """Stored in the metastore with the table, as Hive's own thresholds can be."""
+    assert consider_now(failing, TABLE).outcome == "skipped"
+    found = failing.metastore.catalog.table("default", "f1_basic")
+    key = "compactor.hive.compactor.initiator.failed.compacts.threshold"
+    failing.metastore.embedded_catalog.set_table_parameter(found, key, "3")
+    assert consider_now(failing, TABLE).outcome != "skipped"
+    failing.metastore.embedded_catalog.set_table_parameter(found, key, "0")  # the rule cannot be switched off
+    assert consider_now(failing, TABLE).outcome == "skipped"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from compactor.acid.tree import Tree
 from compactor.compaction.entry import Entity
 from compactor.errors import Disagreement
 from compactor.metastore.schema.tables import TXNS
+from compactor.service.requests.overrides import override
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
 from compactor.state.conditions import Seen
@@ -124,3 +126,25 @@ def test_a_database_put_back_while_storage_is_searched_forgets_nothing(site: Sit
     with pytest.raises(Disagreement, match="the database is older"):
         keep_house(with_storage(site, PutBack()))
     assert rows_of(site, table) == [(1, 536936448, 0, 1, "row 1")]
+
+
+@pytest.mark.parametrize("kept_by", ["table", "database", "override"])
+def test_a_table_has_its_own_history_retention(site: Site, warehouse: Path, kept_by: str) -> None:
+    """Stored in the metastore, or in our state by an override; the other table keeps what the site says."""
+    key = "hive.compactor.history.retention.succeeded"
+    own = make_table(site, warehouse, "own", database="lab")
+    other = make_table(site, warehouse, "other")
+    if kept_by == "table":
+        site.metastore.embedded_catalog.set_table_parameter(own, f"compactor.{key}", "1")
+    elif kept_by == "database":
+        site.metastore.embedded_catalog.set_database_parameter("lab", f"compactor.{key}", "1")
+    else:
+        override(site, "lab.own", key, "1", "ann")
+    for table in (own, other):
+        insert(site, table, [0])
+        for value in range(1, 5):
+            insert(site, table, [value])
+            compact(site, table=str(table))
+            clean_all(site)
+    keep_house(site)
+    assert Counter(entry.entity.table for entry in site.metastore.entries.history()) == {"own": 1, "other": 3}
