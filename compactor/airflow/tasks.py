@@ -18,11 +18,12 @@ from compactor.metastore.marker import change_marker
 from compactor.service.answers.preview import Preview, preview
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.mode import Mode, may_somewhere
-from compactor.service.requests.request import RebalanceOptions, parse_table, request_compaction
+from compactor.service.requests.request import RebalanceOptions, request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
+from compactor.service.where import find_table
 
 log = logging.getLogger(__name__)
 #: Labels of entries that are queued or being worked on.
@@ -130,7 +131,7 @@ def tables_of(metastore: str, names: Iterable[str]) -> list[str]:
         every = None
         for name in names:
             if "*" not in name:
-                found[str(site.metastore.catalog.table(*parse_table(name)))] = None
+                found[str(find_table(site.metastore.catalog, name))] = None
                 continue
             every = [str(t) for t in site.metastore.catalog.tables() if t.is_transactional] if every is None else every
             matching = sorted(table for table in every if fnmatch.fnmatchcase(table, name.lower()))

@@ -11,7 +11,7 @@ import click
 
 from compactor.cli.context import FAILED, REFUSED, TIMED_OUT, CliContext, with_context
 from compactor.cli.output import print_json
-from compactor.errors import BadSetting, Refused
+from compactor.errors import BadSetting, NotFound, Refused
 
 if TYPE_CHECKING:
     from compactor.compaction.entry import Entry
@@ -64,6 +64,8 @@ def compact(context: CliContext, /, **given: Any) -> None:
                 properties=properties,
                 rebalance=RebalanceOptions(buckets=options.buckets, order_by=options.order_by),
             )
+        except NotFound:
+            raise
         except Refused as error:
             click.echo(f"compactor: refused: {error}", err=True)
             sys.exit(REFUSED)

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("table", metavar="DB.TABLE")
+@click.option("--partition", metavar="SPEC", help="Only this partition: as in SHOW PARTITIONS, or k=v,k=v.")
 @with_context
-def explain(context: CliContext, table: str) -> None:
+def explain(context: CliContext, table: str, partition: str | None) -> None:
     """Explain what would happen to a table now, why, what would change that, and what the last runs achieved."""
     from compactor.service.answers import explain as service
 
     with context.site(read_only=True) as site:
-        explanation = service.explain(site, table)
+        explanation = service.explain(site, table, partition)
     if context.json:
         print_json(explanation.to_json())
         return

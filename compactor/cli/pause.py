@@ -38,10 +38,9 @@ def resume(context: CliContext, table: str) -> None:
     not initiate' rows since each partition's last success from the history, and prints them. It changes nothing else.
     """
     from compactor.service.requests import pause as service
-    from compactor.service.requests.request import parse_table
 
     with context.site() as site:
-        found = service.resume(site, *parse_table(table))
+        found = service.resume(site, table)
     if context.json:
         print_json([r.to_json() for r in found])
         return

@@ -28,7 +28,7 @@ from compactor.cli import (
     submit,
 )
 from compactor.cli.context import FAILED, USAGE, CliContext
-from compactor.errors import BadSetting, CompactorError
+from compactor.errors import BadSetting, CompactorError, NotFound
 
 _CONNECTION = {
     "url": "COMPACTOR_METASTORE_URL",
@@ -46,7 +46,7 @@ class Program(click.Group):
             return super().invoke(ctx)
         except CompactorError as error:
             click.echo(f"compactor: {error}", err=True)
-            sys.exit(USAGE if isinstance(error, BadSetting) else FAILED)
+            sys.exit(USAGE if isinstance(error, BadSetting | NotFound) else FAILED)
 
 
 def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -88,8 +88,8 @@ def program(
     """Keep Hive ACID tables fast.
 
     \b
-    Exit codes: 0 done, 1 an entry or the pass failed, 2 usage or a setting, 3 `compact` or `restore` refused,
-    4 wait timed out.
+    Exit codes: 0 done, 1 an entry or the pass failed, 2 usage, a setting or a name that does not exist,
+    3 `compact` or `restore` refused, 4 wait timed out.
     """
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(

@@ -41,10 +41,10 @@ def resolve(
     """
     from compactor.service.requests import resolve as service
     from compactor.service.requests.in_doubt import in_doubt
-    from compactor.service.requests.request import parse_table
+    from compactor.service.where import find_table
 
     with context.site(read_only=not yes) as site:
-        found_table = site.metastore.catalog.table(*parse_table(table))
+        found_table = find_table(site.metastore.catalog, table)
         found = in_doubt(site, found_table)
         rulings = _rulings(found, kept, aside, keep_all)
         if not yes:

@@ -9,7 +9,7 @@ import click
 
 from compactor.cli.context import REFUSED, CliContext, with_context
 from compactor.cli.output import print_json, size
-from compactor.errors import Refused
+from compactor.errors import NotFound, Refused
 from compactor.utc import utc_text
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def restore(context: CliContext, table: str, partition: str | None, entry_id: in
                 found = service.restore(site, table, partition, entry_id, site.user)
             else:
                 found = service.preview_restore(site, table, partition, entry_id)
+        except NotFound:
+            raise
         except Refused as error:
             click.echo(f"compactor: refused: {error}", err=True)
             sys.exit(REFUSED)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import click
 
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json, print_table
-from compactor.errors import BadSetting
 
 #: The columns of SHOW COMPACTIONS shown to people; JSON has all of Hive's columns.
 _COMPACTION = (
@@ -32,18 +30,9 @@ _COMPACTION = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionsOptions:
-    """The argument and options of ``compactor show compactions``, by their names in click."""
-
-    name: str | None
-    partition: str | None
-    number: int | None
-    pool: str | None
-    kind: str | None
-    state: str | None
-    order_by: str
-    limit: int | None
+_NAME = "[DB.TABLE | DB.*]"
+_PARTITION = "Only of this partition: as in SHOW PARTITIONS, or k=v,k=v."
+_F = TypeVar("_F", bound=Callable[..., object])
 
 
 class _Jsonable(Protocol):
@@ -63,17 +52,34 @@ def show() -> None:
     """Show tables, the queue, the history and what blocks them. Nothing is written."""
 
 
+def _filters(command: _F) -> _F:
+    """Adds the filters of compactions, by the names of ``CompactionWords``."""
+    for decorate in (
+        click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N."),
+        click.option("--state", metavar="STATE", help="Only in this state, such as 'ready for cleaning'."),
+        click.option("--type", metavar="TYPE", help="Only of this type, such as major."),
+        click.option("--pool", metavar="Q", help="Only of this pool; default means none."),
+        click.option("--id", type=int, metavar="ID", help="Only this one."),
+        click.option("--partition", metavar="SPEC", help=_PARTITION),
+        click.argument("name", metavar=_NAME, required=False),
+    ):
+        command = decorate(command)
+    return command
+
+
 @show.command()
+@click.argument("name", metavar=_NAME, required=False)
 @click.option(
     "--worst", type=click.IntRange(min=1), metavar="N", help="Only the N tables with the most deltas to merge."
 )
 @with_context
-def tables(context: CliContext, worst: int | None) -> None:
+def tables(context: CliContext, name: str | None, worst: int | None) -> None:
     """Transactional tables, most urgent first, and what would happen to them now."""
     from compactor.service.answers import survey
+    from compactor.service.where import find_where
 
     with context.site(read_only=True) as site:
-        rows = survey.survey_tables(site, worst)
+        rows = survey.survey_tables(site, worst, find_where(site.metastore.catalog, name, None))
     if context.json:
         print_json([row.to_json() for row in rows])
         return
@@ -85,55 +91,31 @@ def tables(context: CliContext, worst: int | None) -> None:
 
 
 @show.command()
-@click.argument("name", metavar="[DB[.TABLE]]", required=False)
-@click.option("--partition", metavar="NAME", help="Only of this partition, as in SHOW PARTITIONS.")
-@click.option("--id", "number", type=int, metavar="ID", help="Only this one.")
-@click.option("--pool", metavar="Q", help="Only of this pool; default means none.")
-@click.option("--type", "kind", metavar="TYPE", help="Only of this type, such as major.")
-@click.option("--state", metavar="STATE", help="Only in this state, such as 'ready for cleaning'.")
+@_filters
 @click.option("--order-by", metavar="COLUMN [desc],...", default="", help="Sort by columns, such as 'starttime desc'.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N.")
 @with_context
-def compactions(context: CliContext, /, **given: Any) -> None:
+def compactions(context: CliContext, /, order_by: str, limit: int | None, **words: Any) -> None:
     """The queue and the history, like Hive's SHOW COMPACTIONS, with its filters and its ORDER BY."""
     from compactor.service.answers import show_compactions as service
 
-    options = CompactionsOptions(**given)
-    database, _, table = (options.name or "").lower().partition(".")
-    wanted = service.CompactionFilter(
-        id=options.number,
-        database=database or None,
-        table=table or None,
-        partition=options.partition,
-        pool=options.pool,
-        type=options.kind,
-        state=options.state,
-    )
     with context.site(read_only=True) as site:
-        _print(
-            context,
-            service.show_compactions(site, wanted, order=options.order_by, limit=options.limit),
-            _COMPACTION,
-            "there are no compactions",
-        )
+        wanted = service.find_filter(site, service.CompactionWords(**words))
+        found = service.show_compactions(site, wanted, order=order_by, limit=limit)
+    _print(context, found, _COMPACTION, "there are no compactions")
 
 
 @show.command()
-@click.option("--table", "table", metavar="DB.TABLE", help="Only of this table.")
+@_filters
 @with_context
-def history(context: CliContext, table: str | None) -> None:
+def history(context: CliContext, /, limit: int | None, **words: Any) -> None:
     """Compactions that have ended, newest first."""
-    from compactor.compaction.entry import Entity
     from compactor.service.answers import show_compactions as service
-    from compactor.service.requests.request import parse_table
 
-    entity = None
-    if table is not None:
-        database, name = parse_table(table)
-        entity = Entity(database=database, table=name)
     with context.site(read_only=True) as site:
-        columns = (*_COMPACTION, "deltas_left", "opening_before", "opening_after")
-        _print(context, service.show_history(site, entity), columns, "no compaction has ended yet")
+        wanted = service.find_filter(site, service.CompactionWords(**words))
+        found = service.show_history(site, wanted, limit=limit)
+    columns = (*_COMPACTION, "deltas_left", "opening_before", "opening_after")
+    _print(context, found, columns, "no compaction has ended yet")
 
 
 @show.command()
@@ -152,8 +134,8 @@ def transactions(context: CliContext) -> None:
 
 
 @show.command()
-@click.argument("name", metavar="[DB[.TABLE]]", required=False)
-@click.option("--partition", metavar="SPEC", help="Only of this partition: as in SHOW PARTITIONS, or k=v,k=v.")
+@click.argument("name", metavar=_NAME, required=False)
+@click.option("--partition", metavar="SPEC", help=_PARTITION)
 @click.option("--extended", is_flag=True, help="Also show ages, and what blocks the locks that wait.")
 @click.option(
     "--zookeeper", metavar="HOSTS", help="Locks of Hive's lock manager without transactions, at HOST:PORT,..."
@@ -166,33 +148,25 @@ def locks(
     """All locks, or those on a database, table or partition, like Hive's SHOW LOCKS."""
     from compactor.service.answers import show_locks as service
 
-    database, _, table = (name or "").lower().partition(".")
-    if partition is not None and not table:
-        raise BadSetting("--partition names a partition of a table; give the table too, as DB.TABLE")
-    where = (database or None, table or None)
+    empty = "there are no locks"
     if zookeeper is not None:
         from compactor.metastore.locks.zookeeper import open_zookeeper_locks
 
         with closing(open_zookeeper_locks(zookeeper, namespace=namespace)) as manager:
-            found = service.show_foreign_locks(manager.show(*where, partition))
-        _print(context, found, service.LockShown.columns(), "there are no locks")
+            found = service.show_foreign_locks(manager, name, partition)
+        _print(context, found, service.LockShown.columns(), empty)
         return
     with context.site(read_only=True) as site:
-        if partition is not None:
-            catalog = site.metastore.catalog
-            partition = catalog.resolve_partition(catalog.table(database, table), partition)
+        where = service.find_place(site, name, partition)
         if extended:
-            rows: Sequence[_Jsonable] = service.show_locks_extended(site, *where, partition)
-            _print(context, rows, service.LockExtended.columns(), "there are no locks")
+            _print(context, service.show_locks_extended(site, where), service.LockExtended.columns(), empty)
         else:
-            _print(
-                context, service.show_locks(site, *where, partition), service.LockShown.columns(), "there are no locks"
-            )
+            _print(context, service.show_locks(site, where), service.LockShown.columns(), empty)
 
 
 @show.command()
-@click.argument("name", metavar="[DB[.TABLE]]", required=False)
-@click.option("--partition", metavar="NAME", help="Only of this partition, as in SHOW PARTITIONS.")
+@click.argument("name", metavar=_NAME, required=False)
+@click.option("--partition", metavar="SPEC", help=_PARTITION)
 @click.option("--id", "number", type=int, metavar="ID", help="Only of this compaction.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N.")
 @with_context
@@ -202,9 +176,8 @@ def quarantine(
     """Directories that compactions replaced and that are kept for a while, what is erased next first."""
     from compactor.service.answers import show_quarantine as service
 
-    database, _, table = (name or "").lower().partition(".")
-    wanted = service.QuarantineFilter(id=number, database=database or None, table=table or None, partition=partition)
     with context.site(read_only=True) as site:
+        wanted = service.QuarantineFilter(id=number, where=service.find_place(site, name, partition))
         rows = service.show_quarantine(site, wanted, limit=limit)
     _print(context, rows, service.QuarantineRow.columns()[:-1], "nothing is in quarantine")
 

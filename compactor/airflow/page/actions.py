@@ -16,7 +16,7 @@ from compactor.ids import TxnId
 from compactor.service.requests import overrides
 from compactor.service.requests import pause as pauses
 from compactor.service.requests.abort import abort_compaction, abort_transaction
-from compactor.service.requests.request import Enqueued, parse_table, request_again, request_compaction
+from compactor.service.requests.request import Enqueued, request_again, request_compaction
 from compactor.settings.setting import LARGEST
 
 router = APIRouter()
@@ -106,7 +106,7 @@ def override(by: By, body: OverrideBody) -> dict[str, Any]:
 def resume(by: By, body: TableBody) -> dict[str, Any]:
     """Resumes a table that was paused or failed too often, so that the initiator considers it again."""
     with by.site() as site:
-        done = pauses.resume(site, *parse_table(body.table))
+        done = pauses.resume(site, body.table)
     if not done:
         return {"message": f"{body.table} is not paused and has no failure since its last success."}
     rows = sum(len(one.forgotten) for one in done)

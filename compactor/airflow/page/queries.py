@@ -21,9 +21,9 @@ from compactor.service.answers.explain import considered_json
 from compactor.service.answers.show import show_settings
 from compactor.service.memory import sentences_about
 from compactor.service.mode import modes_of_databases
-from compactor.service.requests.request import parse_table
 from compactor.service.roles.blockers import blocking_transactions
 from compactor.service.roles.initiator import consider_now
+from compactor.service.where import find_table, parse_table
 from compactor.settings.catalogue import CATALOGUE
 from compactor.settings.setting import LARGEST, Scope
 
@@ -137,7 +137,7 @@ def read_settings(by: By, table: Name = "") -> dict[str, Any]:
     with by.site() as site:
         settings, kept = site.settings, []
         if table.strip():
-            found = site.metastore.catalog.table(*parse_table(table))
+            found = find_table(site.metastore.catalog, table)
             settings = site.settings_for(found)
             if site.state is not None:
                 kept = site.state.overrides.of_table(site.name, found.database, found.name)

@@ -52,11 +52,18 @@ class Catalog:
         with self._database.read() as conn:
             return _tables(conn)
 
+    def names(self) -> list[tuple[str, str]]:
+        """Returns database and name of every table, in order."""
+        query = select(DBS.c.NAME, TBLS.c.TBL_NAME).join(TBLS, TBLS.c.DB_ID == DBS.c.DB_ID)
+        with self._database.read() as conn:
+            found = conn.execute(query.where(in_catalog(), _is_table()).order_by(DBS.c.NAME, TBLS.c.TBL_NAME))
+            return [(row.NAME, row.TBL_NAME) for row in found]
+
     def table(self, database: str, name: str) -> Table:
         """Returns one table.
 
         Raises:
-            NotFound: there is none of this name.
+            NotFound: there is none of this name; the message has the one most like it.
         """
         with self._database.read() as conn:
             found = _tables(conn, DBS.c.NAME == database.lower(), TBLS.c.TBL_NAME == name.lower())

@@ -21,10 +21,10 @@ from compactor.service.answers.survey import Survey, Surveyed
 from compactor.service.doctor.hive_roles import HiveRoles, hive_roles
 from compactor.service.memory import sentences_about
 from compactor.service.mode import Mode, mode_of
-from compactor.service.requests.request import parse_table
 from compactor.service.roles.blockers import Blocker, blockers_of
 from compactor.service.roles.scan import Considered
 from compactor.service.site import Site
+from compactor.service.where import find_table
 from compactor.service.worker.planning import PlanSummary, preview_plan
 from compactor.settings.precedence import Settings
 
@@ -130,14 +130,15 @@ def considered_json(considered: Considered) -> dict[str, object]:
     }
 
 
-def explain(site: Site, table: str) -> Explanation:
-    """Returns the explanation of ``db.table``.
+def explain(site: Site, table: str, partition: str | None = None) -> Explanation:
+    """Returns the explanation of ``db.table``, or of one partition (by its stored name, or ``k=v,k=v``).
 
     Raises:
-        NotFound: there is no such table.
+        NotFound: there is no such table or partition.
         Refused: ``table`` is not the name of a table.
     """
-    found = site.metastore.catalog.table(*parse_table(table))
+    found = find_table(site.metastore.catalog, table)
+    only = None if partition is None else site.metastore.catalog.resolve_partition(found, partition)
     settings = site.settings_for(found)
     survey = Survey(site)
     roles = hive_roles(site)
@@ -152,7 +153,7 @@ def explain(site: Site, table: str) -> Explanation:
             runs=tuple(runs.get(row.entity, ()))[:_LAST],
             quarantine=tuple(quarantine.get(row.entity, ())),
         )
-        for row in survey.partitions(found)
+        for row in survey.partitions(found, only)
     )
     return Explanation(
         table=found,

@@ -17,8 +17,9 @@ from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import SHAPES, Shape, Unit
 from compactor.rows.acid_file import open_files
 from compactor.service.answers.survey import Survey
-from compactor.service.requests.request import parse_table, parse_type
+from compactor.service.requests.request import parse_type
 from compactor.service.site import Site, Target, must_be_compactable, must_have_its_own_ground
+from compactor.service.where import find_table
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan, preview_plan_of
 from compactor.service.worker.rebalance_view import must_be_possible
@@ -91,7 +92,7 @@ def preview(site: Site, table: str, *, partition: str | None = None, type: str |
         NotSupported: this release does not do it.
         BadFile: a file of the one requested partition cannot be read; with several, each reports its own ``error``.
     """
-    found = site.metastore.catalog.table(*parse_table(table))
+    found = find_table(site.metastore.catalog, table)
     must_be_compactable(found)
     wanted = None if type is None else parse_type(type)
     if wanted is CompactionType.REBALANCE:

@@ -6,13 +6,20 @@ database's clock; None where a value was never set.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import TypeVar
 
-from compactor.compaction.entry import Entity, Entry
-from compactor.errors import BadSetting
+from compactor.compaction.entry import Entry
+from compactor.compaction.pool_policy import DEFAULT
+from compactor.compaction.states import CompactionType, State
+from compactor.errors import BadSetting, NotFound
 from compactor.service.answers.row import Row
 from compactor.service.site import Site
+from compactor.service.where import Where, find_where, nearest
+
+_T = TypeVar("_T")
 
 _OURS = "compactor-"
 _FREE = 4  #: parts of a worker id of ours that are not its host: ``compactor``, role, process, number
@@ -57,34 +64,72 @@ class HistoryRow(CompactionRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionFilter:
-    """A filter of SHOW COMPACTIONS; None matches all. ``type`` and ``state`` use the words of its columns.
-
-    ``pool`` ``default`` matches rows without a pool, as they are shown (in Hive it matches nothing).
-    """
+    """A filter of SHOW COMPACTIONS; None matches all. ``pool`` ``default`` matches rows without a pool, as they are shown
+    (in Hive it matches nothing)."""
 
     id: int | None = None
-    database: str | None = None
-    table: str | None = None
+    where: Where = Where()
+    pool: str | None = None
+    type: CompactionType | None = None
+    state: State | None = None
+
+    def matches(self, entry: Entry) -> bool:
+        pairs = (
+            (self.id, entry.id),
+            (self.pool, entry.pool or DEFAULT),
+            (self.type, entry.type),
+            (self.state, entry.state),
+        )
+        return self.where.holds(entry.entity) and all(wanted is None or wanted == found for wanted, found in pairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionWords:
+    """A filter in a person's words; None matches all. ``type`` and ``state`` are words of Hive's columns, in any case."""
+
+    id: int | None = None
+    name: str | None = None
     partition: str | None = None
     pool: str | None = None
     type: str | None = None
     state: str | None = None
 
-    def matches(self, row: CompactionRow) -> bool:
-        pairs = (
-            (self.id, row.compactionid),
-            (self.database, row.dbname),
-            (self.table, row.tabname),
-            (self.partition, row.partname),
-            (self.pool, row.poolname),
-            (_folded(self.type), _folded(row.type)),
-            (_folded(self.state), _folded(row.state)),
+
+def find_filter(site: Site, words: CompactionWords) -> CompactionFilter:
+    """Returns the filter that ``words`` mean.
+
+    Raises:
+        NotFound: there is no such table, partition or pool, and no row of the queue or the history has it either.
+        BadSetting: no type or state is called so, or the name of a table or database is ambiguous.
+    """
+    types, states = {one.label.lower(): one for one in CompactionType}, {one.label: one for one in State}
+    type_, state = _one_of("type", words.type, types), _one_of("state", words.state, states)
+    entries = _entries(site)
+    where = find_where(
+        site.metastore.catalog,
+        words.name,
+        words.partition,
+        lambda one: any(one.holds(entry.entity) for entry in entries),
+    )
+    pools = {DEFAULT, *site.pools, *(entry.pool or DEFAULT for entry in entries)}
+    if words.pool is not None and words.pool not in pools:
+        raise NotFound(
+            f"pool {words.pool!r}: it is not configured, and no compaction has it{nearest(words.pool, pools)}"
         )
-        return all(wanted is None or wanted == found for wanted, found in pairs)
+    return CompactionFilter(id=words.id, where=where, pool=words.pool, type=type_, state=state)
 
 
-def _folded(text: str | None) -> str | None:
-    return None if text is None else text.strip().lower()
+def _one_of(what: str, word: str | None, known: Mapping[str, _T]) -> _T | None:
+    if word is None:
+        return None
+    folded = word.strip().lower()
+    if folded not in known:
+        raise BadSetting(f"{what} {word!r}: expected one of {', '.join(known)}{nearest(folded, known)}")
+    return known[folded]
+
+
+def _entries(site: Site) -> list[Entry]:
+    return [*site.metastore.entries.queue(), *site.metastore.entries.history()]
 
 
 def show_compactions(
@@ -99,9 +144,8 @@ def show_compactions(
         BadSetting: ``order`` names a column that does not exist.
     """
     sorts = _orders(order)
-    entries = [*site.metastore.entries.queue(), *site.metastore.entries.history()]
+    entries = [entry for entry in _entries(site) if wanted is None or wanted.matches(entry)]
     rows = [compaction_row(entry) for entry in sorted(entries, key=_latest)]
-    rows = [row for row in rows if wanted is None or wanted.matches(row)]
     for column, descends in reversed(sorts):
         value = attrgetter(column)
         there = [row for row in rows if value(row) is not None]
@@ -122,13 +166,10 @@ def _orders(text: str) -> list[tuple[str, bool]]:
     return found
 
 
-def show_history(site: Site, entity: Entity | None = None) -> list[HistoryRow]:
-    """Returns the history alone, of one table or partition or of all, newest first."""
-    entries = site.metastore.entries.history()
-    if entity is not None:
-        entries = [e for e in entries if (e.entity.database, e.entity.table) == (entity.database, entity.table)]
-    if entity is not None and entity.partition is not None:
-        entries = [e for e in entries if e.entity.partition == entity.partition]
+def show_history(site: Site, wanted: CompactionFilter | None = None, *, limit: int | None = None) -> list[HistoryRow]:
+    """Returns the history alone, newest first."""
+    history = site.metastore.entries.history()
+    entries = [entry for entry in history if wanted is None or wanted.matches(entry)][:limit]
     left = site.state.runs.left(site.name) if site.state is not None else {}
     openings = site.state.runs.openings(site.name) if site.state is not None else {}
     rows = []

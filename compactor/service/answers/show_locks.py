@@ -6,11 +6,14 @@ Keys are the columns of Hive's SHOW LOCKS in lower case. Times are epoch millise
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from compactor.errors import BadSetting
 from compactor.metastore.locks.lock_rows import LockRow, LockState
+from compactor.metastore.locks.manager import LockManager
 from compactor.service.answers.row import Row
 from compactor.service.site import Site
+from compactor.service.where import Where, find_where, readings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +43,23 @@ class LockExtended(LockShown):
     waits_for: str | None
 
 
-def show_locks(
-    site: Site, database: str | None = None, table: str | None = None, partition: str | None = None
-) -> list[LockShown]:
+def find_place(site: Site, name: str | None, partition: str | None) -> Where:
+    """Returns what ``name`` and ``partition`` mean; also something that only locks name, such as a table to be created.
+
+    Raises:
+        NotFound, BadSetting: as ``find_where`` does.
+    """
+    return find_where(site.metastore.catalog, name, partition, lambda where: bool(show_locks(site, where)))
+
+
+def show_locks(site: Site, where: Where = Where()) -> list[LockShown]:
     """Returns the locks of a database, a table, a partition (by its stored name) or of all, in Hive's order: acquired
     first, then weaker types first, then in the order of their requests. As in Hive, locks of another level are not shown.
     """
-    return [_lock(row) for row in in_hives_order(site.metastore.locks.show(database, table, partition))]
+    return [_lock(row) for row in in_hives_order(_rows(site.metastore.locks, where))]
 
 
-def show_locks_extended(
-    site: Site, database: str | None = None, table: str | None = None, partition: str | None = None
-) -> list[LockExtended]:
+def show_locks_extended(site: Site, where: Where = Where()) -> list[LockExtended]:
     """Returns the same locks with the columns of EXTENDED."""
     now = site.metastore.now_ms()
     everyone = {(row.id, row.internal_id): row for row in site.metastore.locks.show()}
@@ -61,7 +69,7 @@ def show_locks_extended(
             held_ms=None if row.acquired_at is None else max(0, now - row.acquired_at),
             waits_for=str(everyone[row.blocked_by]) if row.blocked_by in everyone else None,
         )
-        for row in in_hives_order(site.metastore.locks.show(database, table, partition))
+        for row in in_hives_order(_rows(site.metastore.locks, where))
     ]
 
 
@@ -70,9 +78,22 @@ def in_hives_order(rows: Iterable[LockRow]) -> list[LockRow]:
     return sorted(rows, key=lambda r: (r.state is not LockState.ACQUIRED, r.type.strength, r.id, r.internal_id))
 
 
-def show_foreign_locks(rows: Iterable[LockRow]) -> list[LockShown]:
-    """Returns the locks of a lock manager other than the metastore, in the same form."""
-    return [_lock(row) for row in in_hives_order(rows)]
+def show_foreign_locks(manager: LockManager, name: str | None, partition: str | None) -> list[LockShown]:
+    """Returns the locks of a lock manager that knows no catalog, in the same form: of all that ``name`` may mean.
+
+    Raises:
+        BadSetting: ``name`` is none, or a partition is named without its table.
+    """
+    meanings = [Where()] if name is None else readings(name)
+    if partition is not None:
+        meanings = [replace(one, partition=partition) for one in meanings if one.table is not None]
+        if not meanings:
+            raise BadSetting(f"partition {partition!r}: name its table too, as DB.TABLE")
+    return [_lock(row) for row in in_hives_order([row for one in meanings for row in _rows(manager, one)])]
+
+
+def _rows(manager: LockManager, where: Where) -> Iterable[LockRow]:
+    return manager.show(where.database, where.table, where.partition)
 
 
 def _lock(row: LockRow) -> LockShown:

@@ -8,6 +8,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine import Quarantined
 from compactor.service.answers.row import Row
 from compactor.service.site import Site
+from compactor.service.where import Where, find_where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,19 +34,24 @@ class QuarantineFilter:
     """A filter of ``show quarantine``; None matches all."""
 
     id: int | None = None
-    database: str | None = None
-    table: str | None = None
-    partition: str | None = None
+    where: Where = Where()
 
     def matches(self, one: Quarantined) -> bool:
-        entity = one.entity
-        pairs = (
-            (self.id, one.entry_id),
-            (self.database, entity.database),
-            (self.table, entity.table),
-            (self.partition, entity.partition),
-        )
-        return all(wanted is None or wanted == found for wanted, found in pairs)
+        return self.where.holds(one.entity) and self.id in (None, one.entry_id)
+
+
+def find_place(site: Site, name: str | None, partition: str | None) -> Where:
+    """Returns what ``name`` and ``partition`` mean; also something dropped of which data is in quarantine.
+
+    Raises:
+        NotFound, BadSetting: as ``find_where`` does.
+    """
+    return find_where(
+        site.metastore.catalog,
+        name,
+        partition,
+        lambda where: bool(show_quarantine(site, QuarantineFilter(where=where))),
+    )
 
 
 def show_quarantine(
@@ -63,7 +69,7 @@ def show_quarantine(
 def of_table(site: Site, database: str, table: str) -> dict[Entity, list[QuarantineRow]]:
     """Returns what lies in quarantine of one table, by partition."""
     found: dict[Entity, list[QuarantineRow]] = {}
-    for row in show_quarantine(site, QuarantineFilter(database=database, table=table)):
+    for row in show_quarantine(site, QuarantineFilter(where=Where(database=database, table=table))):
         entity = Entity(database=row.dbname, table=row.tabname, partition=row.partname)
         found.setdefault(entity, []).append(row)
     return found

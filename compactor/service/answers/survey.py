@@ -15,6 +15,7 @@ from compactor.errors import CompactorError, failing_alone
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.service.roles.scan import DISAGREEMENT, Considered, Scan
 from compactor.service.site import Site, path_of
+from compactor.service.where import Where
 from compactor.storage.protocol import Storage
 
 #: Outcomes that require work, the most work first; all others require none.
@@ -133,13 +134,13 @@ class Survey:
         self._site = replace(site, storage=cast(Storage, _CachedReadOnly(site.storage)))
         self._scan = Scan(self._site, write=False)
 
-    def partitions(self, table: Table) -> list[Surveyed]:
-        """Returns every partition of ``table``, or the table itself if it has none."""
+    def partitions(self, table: Table, only: str | None = None) -> list[Surveyed]:
+        """Returns every partition of ``table``, or the one of the name ``only``, or the table itself if it has none."""
         if not table.partition_keys:
             return [self._surveyed(table, None)]
         found = self._scan.found(Entity(database=table.database, table=table.name))
         partitions = found.partitions.values() if found is not None else ()
-        return [self._surveyed(table, partition) for partition in partitions]
+        return [self._surveyed(table, one) for one in partitions if only in (None, one.name)]
 
     def unnamed(self, table: Table) -> Considered | None:
         """Returns what would happen to aborted dynamic-partition writes, which only name the table; None without any."""
@@ -181,10 +182,11 @@ class Survey:
         return Surveyed(entity=entity, location=location, content=content, considered=self._scan.consider(entity))
 
 
-def survey_tables(site: Site, worst: int | None = None) -> list[TableRow]:
-    """Returns every transactional table, those whose readers merge the most deltas first; at most ``worst`` of them."""
+def survey_tables(site: Site, worst: int | None = None, where: Where = Where()) -> list[TableRow]:
+    """Returns every transactional table at ``where``, those whose readers merge the most deltas first; at most ``worst``."""
     survey = Survey(site)
-    rows = [survey.table(table) for table in site.metastore.catalog.tables() if table.is_transactional]
+    tables = [table for table in site.metastore.catalog.tables() if table.is_transactional]
+    rows = [survey.table(one) for one in tables if where.holds(Entity(database=one.database, table=one.name))]
     rows.sort(key=lambda row: (-row.most_deltas, -row.content.deltas, -row.content.bytes, row.table))
     return rows[:worst]
 

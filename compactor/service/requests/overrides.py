@@ -9,8 +9,8 @@ from __future__ import annotations
 from compactor.errors import NotFound, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.service.mode import must_write
-from compactor.service.requests.request import parse_table
 from compactor.service.site import Site
+from compactor.service.where import find_table
 from compactor.settings.precedence import with_override, with_table
 from compactor.settings.properties import canonical
 from compactor.state.overrides import Override
@@ -47,21 +47,21 @@ def remove_override(site: Site, table: str, key: str) -> Override:
     return kept[name]
 
 
-def changeable(site: Site, database: str, table: str) -> Table:
+def changeable(site: Site, name: str) -> Table:
     """Returns the table if its mode allows changes. Overrides of the mode do not count, or they could never be removed.
 
     Raises:
         NotFound: there is no such table.
         Refused: the mode allows no changes.
     """
-    found = site.metastore.catalog.table(database, table)
-    settings = with_table(site.settings.of_database(database), found.parameters, found.database_parameters)
+    found = find_table(site.metastore.catalog, name)
+    settings = with_table(site.settings.of_database(found.database), found.parameters, found.database_parameters)
     must_write(settings, str(found))
     return found
 
 
 def _may_change(site: Site, name: str) -> tuple[Table, OwnState]:
-    found = changeable(site, *parse_table(name))
+    found = changeable(site, name)
     if site.state is None:
         raise Refused(f"{found}: overrides need our own state, and this metastore has none; set state_url")
     return found, site.state

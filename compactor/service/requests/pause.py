@@ -59,14 +59,14 @@ def paused_tables(site: Site) -> frozenset[tuple[str, str]]:
     return frozenset((one.database, one.table) for one in overrides if one.value.lower() == "true")
 
 
-def resume(site: Site, database: str, table: str) -> list[Resumed]:
+def resume(site: Site, table: str) -> list[Resumed]:
     """Ends a pause, and removes the failures since the last success of every partition of the table.
 
     Raises:
         NotFound: there is no such table.
         Refused: the mode allows no changes.
     """
-    found = changeable(site, database, table)
+    found = changeable(site, table)
     history: dict[Entity, list[Entry]] = defaultdict(list)
     for entry in site.metastore.entries.history():
         if (entry.entity.database, entry.entity.table) == (found.database, found.name):

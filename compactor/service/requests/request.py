@@ -14,6 +14,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.service.memory import must_not_be_older
 from compactor.service.mode import must_write
 from compactor.service.site import Site, ground_of, must_be_compactable
+from compactor.service.where import find_table
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.rebalance_view import must_be_possible
 from compactor.settings.precedence import with_request
@@ -45,18 +46,6 @@ class RebalanceOptions:
 
 class WaitTimedOut(CompactorError):
     """The time to wait is over while requests are still in progress; they continue."""
-
-
-def parse_table(text: str) -> tuple[str, str]:
-    """Parses ``db.table`` into its two names in lower case; a bare name is a table of ``default``.
-
-    Raises:
-        Refused: ``text`` is neither.
-    """
-    database, dot, table = text.strip().lower().rpartition(".")
-    if not table or (dot and not database) or "." in database:
-        raise Refused(f"table {text!r}: expected DATABASE.TABLE")
-    return database or "default", table
 
 
 def parse_type(text: str) -> CompactionType:
@@ -96,7 +85,7 @@ def request_compaction(
     buckets, order_by = rebalance.buckets, rebalance.order_by
     if kind is not CompactionType.REBALANCE and (order_by or buckets is not None):
         raise Refused(f"{table}: only a rebalance takes buckets and ORDER BY; ask for a rebalance")
-    found = site.metastore.catalog.table(*parse_table(table))
+    found = find_table(site.metastore.catalog, table)
     settings = site.settings_for(found)
     with_request(settings, properties or {})
     entities = _entities(site, found, partition)

@@ -27,8 +27,8 @@ from compactor.service.mode import Mode, may
 from compactor.service.quarantine import SETTING
 from compactor.service.requests.overrides import remove_override
 from compactor.service.requests.pause import PAUSED, pause, paused_tables
-from compactor.service.requests.request import parse_table
 from compactor.service.site import Site, Target, must_have_its_own_ground, own_state
+from compactor.service.where import find_table
 from compactor.steps import CommandStep, reach
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ def restore(site: Site, table: str, partition: str | None, entry_id: int, by: st
 
 
 def _target(site: Site, table: str, partition: str | None) -> Target:
-    found = site.metastore.catalog.table(*parse_table(table))
+    found = find_table(site.metastore.catalog, table)
     name = None if partition is None else site.metastore.catalog.resolve_partition(found, partition)
     target = site.target(Entity(database=found.database, table=found.name, partition=name))
     must_have_its_own_ground(site, target)

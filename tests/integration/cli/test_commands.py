@@ -66,7 +66,7 @@ def test_from_a_request_to_a_clean_table(compactor: Compactor, metastore: Metast
     assert [c["compaction"] for c in cleaned["cleaned"]] == [asked["compaction"]]
     after = told(compactor("show", "tables", "--json"))
     assert (before[0]["directories"], after[0]["directories"]) == (5, 1)
-    newest = told(compactor("show", "history", "--table", "default.f1_basic", "--json"))[0]
+    newest = told(compactor("show", "history", "default.f1_basic", "--json"))[0]
     assert (newest["compactionid"], newest["state"]) == (asked["compaction"], "succeeded")
 
 
@@ -95,7 +95,7 @@ def test_compact_refuses_with_3(compactor: Compactor, metastore: Metastore, ware
     assert again.exit_code == 3
     assert "Compaction is already scheduled with state='initiated'" in again.stderr
     assert compactor("compact", "default.plain").exit_code == 3
-    assert compactor("compact", "default.nope").exit_code == 3
+    assert compactor("compact", "default.nope").exit_code == 2
     assert compactor("--set", "compactor.mode=observe", "compact", "default.f1_basic").exit_code == 3
     assert compactor("compact", "default.f1_basic", "--property", "compactor.spark.jars=/x.jar").exit_code == 2
 
@@ -129,7 +129,7 @@ def test_abort_and_resume(compactor: Compactor, metastore: Metastore, warehouse:
         "compactionid": asked["compaction"],
         "state": "aborted",
     }
-    assert compactor("abort", "compaction", number).exit_code == 1
+    assert compactor("abort", "compaction", number).exit_code == 2
     (txn,) = metastore.transactions.open("ann", "h")
     assert compactor("abort", "transaction", str(txn)).exit_code == 0
     assert metastore.transactions.state(txn) == "a"

@@ -20,9 +20,9 @@ def test_an_open_transaction_is_aborted_and_no_other(compactor: Compactor, metas
     assert json.loads(done.stdout) == {"txnid": first, "state": "ABORTED"}
     assert (metastore.transactions.state(first), metastore.transactions.state(second)) == ("a", "o")
     metastore.transactions.commit(second)
-    for txn, word in ((first, "aborted already"), (second, "committed"), (99, "not in TXNS")):
+    for txn, word, code in ((first, "aborted already", 1), (second, "committed", 1), (99, "not in TXNS", 2)):
         again = compactor("abort", "transaction", str(txn))
-        assert (again.exit_code, word in again.stderr) == (1, True)
+        assert (again.exit_code, word in again.stderr) == (code, True)
 
 
 def test_several_transactions_are_aborted_and_those_that_cannot_be_are_named(
@@ -41,7 +41,7 @@ def test_a_request_is_taken_off_the_queue(compactor: Compactor, metastore: Metas
     entry = metastore.requests.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-x"))
     assert compactor("abort", "compaction", str(entry)).stdout == f"compaction {entry} is aborted\n"
     assert metastore.entries.queue() == []
-    assert compactor("abort", "compaction", str(entry)).exit_code == 1
+    assert compactor("abort", "compaction", str(entry)).exit_code == 2
 
 
 def test_an_observer_aborts_nothing(compactor: Compactor, metastore: Metastore) -> None:

@@ -59,7 +59,7 @@ def test_a_rebalance_with_files_and_order(compactor: Compactor, metastore: Metas
 @pytest.mark.usefixtures("_tables")
 def test_exit_codes_show_the_outcome(compactor: Compactor) -> None:
     assert compactor("compact", "default.plain").exit_code == 3
-    assert compactor("compact", "default.nowhere").exit_code == 3
+    assert compactor("compact", "default.nowhere").exit_code == 2
     assert compactor("compact", "default.t", "--property", "x").exit_code == 2
     first = compactor("compact", "default.t", "--wait", "--timeout", "0")
     assert (first.exit_code, first.stdout.startswith("default.t: compaction 1 ")) == (4, True)

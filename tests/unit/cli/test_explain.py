@@ -47,9 +47,9 @@ def test_what_is_kept_of_a_partition(deployment: Site, warehouse: Path) -> None:
     assert wanted in list(lines(explain(deployment, "default.t")))
 
 
-def test_a_missing_table_ends_with_1(compactor: Compactor, deployment: Site) -> None:
+def test_a_missing_table_ends_with_2(compactor: Compactor, deployment: Site) -> None:
     done = compactor("explain", "default.nope")
-    assert (done.exit_code, "nope" in done.stderr) == (1, True)
+    assert (done.exit_code, "nope" in done.stderr) == (2, True)
 
 
 def test_a_restored_metastore_is_the_first_thing_said(deployment: Site, warehouse: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_an_override_is_kept_and_removed(compactor: Compactor) -> None:
     assert json.loads(said) == {"table": "default.t", "key": NUM, "value": "4"}
     gone = compactor("override", "default.t", NUM, "--remove")
     assert gone.stdout == f"default.t: the override {NUM}=4 is removed\n"
-    assert compactor("override", "default.t", NUM, "--remove").exit_code == 1
+    assert compactor("override", "default.t", NUM, "--remove").exit_code == 2
 
 
 @pytest.mark.parametrize("said", [(NUM,), (f"{NUM}=3", "--remove"), ("compactor.colour=red",)])

@@ -37,4 +37,4 @@ def test_a_table_that_failed_is_considered_again(compactor: Compactor, metastore
     assert resumed == removed
     assert metastore.entries.history() == []
     assert "neither paused by `compactor pause` nor failed" in compactor("resume", "default.t").stdout
-    assert compactor("resume", "default.x").exit_code == 1
+    assert compactor("resume", "default.x").exit_code == 2

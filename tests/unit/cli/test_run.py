@@ -55,6 +55,6 @@ def test_a_lingering_worker_ends_without_requests(compactor: Compactor, metastor
     assert done.stdout.splitlines() == ["worker: waiting for requests", "worker: 0 entries, 0 failed"]
 
 
-def test_an_unknown_batch_ends_with_1(compactor: Compactor, metastore: Metastore) -> None:
+def test_an_unknown_batch_ends_with_2(compactor: Compactor, metastore: Metastore) -> None:
     done = compactor("run", "worker", "--in-process", "--batch", "7")
-    assert (done.exit_code, "batch 7" in done.stderr) == (1, True)
+    assert (done.exit_code, "batch 7" in done.stderr) == (2, True)

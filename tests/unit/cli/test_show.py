@@ -47,7 +47,6 @@ def shown(*arguments: str) -> Result:
         (("default.T",), ["p=a%253Db", "p=a%3Db"]),
         (("default.t", "--partition", "p=a%3Db"), ["p=a%253Db", "p=a%3Db"]),
         (("default.t", "--partition", "p='a=b'", "--extended"), ["p=a%253Db", "p=a%3Db"]),
-        (("other",), []),
     ],
 )
 def test_locks_by_object(arguments: tuple[str, ...], partitions: list[str | None]) -> None:
@@ -63,14 +62,15 @@ def test_locks_as_people_read_them() -> None:
     assert lines[0].split()[:4] == ["lockid", "database", "table", "partition"]
     assert "held_ms" not in lines[0]
     assert "held_ms" in shown("default", "--extended").stdout.splitlines()[0]
-    assert shown("nowhere").stdout == "there are no locks\n"
+    nowhere = shown("defualt")
+    assert (nowhere.exit_code, "did you mean default.*?" in nowhere.stderr) == (2, True)
 
 
 @pytest.mark.usefixtures("_locked")
 def test_a_partition_needs_its_table() -> None:
     assert (shown("--partition", "p=1").exit_code, shown("default", "--partition", "p=1").exit_code) == (2, 2)
     missing = shown("default.t", "--partition", "p=zzz")
-    assert missing.exit_code == 1
+    assert missing.exit_code == 2
     assert "p=zzz" in missing.stderr
 
 
@@ -87,8 +87,27 @@ def test_compactions_have_hives_filters(metastore: Metastore) -> None:
 
     assert asked() == asked("Default") == asked("--type", "minor") == asked("--state", "initiated") == ["t", "u"]
     assert asked("default.U") == ["u"]
-    assert asked("--pool", "nightly") == asked("--id", "77") == asked("default.t", "--partition", "p=1") == []
+    assert asked("--id", "77") == asked("default.t", "--partition", "p='a=b'") == []
     assert asked("--limit", "1") == ["t"]
+
+
+@pytest.mark.usefixtures("_locked")
+@pytest.mark.parametrize("listed", ["compactions", "history"])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("defalt.t",), "table defalt.t is not in the metastore; did you mean default.t?"),
+        (("default.t", "--partition", "p=1"), "has no partition 'p=1'"),
+        (("--state", "workin"), "state 'workin': expected one of initiated, working"),
+        (("--type", "mayor"), "did you mean major?"),
+        (("--pool", "nightly"), "pool 'nightly': it is not configured, and no compaction has it"),
+    ],
+)
+def test_a_filter_that_names_nothing_is_an_error(listed: str, arguments: tuple[str, ...], said: str) -> None:
+    """An empty list would say that nothing is under way."""
+    done = CliRunner().invoke(program, ["show", listed, *arguments])
+    assert done.exit_code == 2
+    assert said in done.stderr
 
 
 @pytest.mark.usefixtures("_locked")

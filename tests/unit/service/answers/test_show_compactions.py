@@ -6,8 +6,16 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.demo.fixtures import register_fixture
 from compactor.errors import BadSetting
-from compactor.service.answers.show_compactions import CompactionFilter, CompactionRow, show_compactions, show_history
+from compactor.service.answers.show_compactions import (
+    CompactionFilter,
+    CompactionRow,
+    CompactionWords,
+    find_filter,
+    show_compactions,
+    show_history,
+)
 from compactor.service.site import VERSION, Site
+from compactor.service.where import Where
 from tests.support.expected import step
 
 COMPACTIONS = (
@@ -55,7 +63,7 @@ def test_a_working_one_names_its_workers_host(deployment: Site) -> None:
 
 def test_hives_own_rows_keep_their_hosts(deployment: Site, warehouse) -> None:  # type: ignore[no-untyped-def]
     register_fixture(deployment.metastore, step("hive-4.1/f1_basic/s9_major_cleaned"), warehouse)
-    rows = show_history(deployment, Entity(database="default", table="f1_basic"))
+    rows = show_history(deployment, CompactionFilter(where=Where(database="default", table="f1_basic")))
     assert [row.type for row in rows] == ["MAJOR", "MINOR"]
     assert {row.initiatorhost for row in rows} == {"HOST"}
     assert all(row.duration is not None and row.duration > 0 for row in rows)
@@ -76,8 +84,10 @@ def test_the_history_of_one_table_is_its_own(deployment: Site) -> None:
     for entity in (ENTITY, Entity(database="default", table="t", partition="p=1"), Entity(database="d", table="t")):
         deployment.metastore.endings.abort_request(request(deployment, entity))
     assert len(show_history(deployment)) == 3
-    assert [row.partname for row in show_history(deployment, ENTITY)] == ["p=1", None]
-    partition = Entity(database="default", table="t", partition="p=1")
+    table = CompactionFilter(where=Where(database="default", table="t"))
+    assert [row.partname for row in show_history(deployment, table)] == ["p=1", None]
+    assert [row.partname for row in show_history(deployment, table, limit=1)] == ["p=1"]
+    partition = CompactionFilter(where=Where(database="default", table="t", partition="p=1"))
     assert [row.partname for row in show_history(deployment, partition)] == ["p=1"]
 
 
@@ -89,14 +99,15 @@ def test_compactions_that_match_a_filter(deployment: Site) -> None:
     deployment.metastore.endings.abort_request(second)
 
     def shown(limit: int | None = None, **wanted: object) -> list[int]:
-        rows = show_compactions(deployment, CompactionFilter(**wanted), limit=limit)  # type: ignore[arg-type]
+        filter_ = find_filter(deployment, CompactionWords(**wanted))  # type: ignore[arg-type]
+        rows = show_compactions(deployment, filter_, limit=limit)
         return sorted(row.compactionid for row in rows)
 
     assert shown() == [first, second, third]
     assert shown(id=third) == [third]
-    assert shown(database="default") == [first, second]
-    assert shown(database="default", table="t") == [first]
-    assert shown(database="default", table="u", partition="p=1") == [second]
+    assert shown(name="default.*") == [first, second]
+    assert shown(name="T") == [first]
+    assert shown(name="default.u", partition="p=1") == [second]
     assert shown(pool="nightly") == [first]
     assert shown(pool="default") == [second, third]
     assert shown(type="major", state="INITIATED") == [first, third]

@@ -4,6 +4,7 @@ from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.service.answers.show_locks import LockExtended, LockShown, show_locks, show_locks_extended
 from compactor.service.site import Site
+from compactor.service.where import Where
 
 
 def test_keys_are_hives_columns_in_lower_case() -> None:
@@ -33,14 +34,14 @@ def test_locks_in_four_forms(deployment: Site) -> None:
     requests = [LockRequest(database=d, table=t, partition=p, type=kind) for d, t, p in names]
     locks.acquire(txn, requests, "ada", "h")
 
-    def shown(*where: str) -> list[tuple[str, str | None, str | None]]:
-        return [(row.database, row.table, row.partition) for row in show_locks(deployment, *where)]
+    def shown(**where: str) -> list[tuple[str, str | None, str | None]]:
+        return [(row.database, row.table, row.partition) for row in show_locks(deployment, Where(**where))]
 
     assert shown() == list(names)
-    assert shown("default") == list(names[:3])
-    assert shown("default", "t") == list(names[1:3])
-    assert shown("default", "t", "p=1") == [names[2]]
-    assert shown("nowhere") == []
+    assert shown(database="default") == list(names[:3])
+    assert shown(database="default", table="t") == list(names[1:3])
+    assert shown(database="default", table="t", partition="p=1") == [names[2]]
+    assert shown(database="nowhere") == []
 
 
 def test_extended_locks_show_how_long_and_what_they_wait_for(deployment: Site) -> None:
@@ -48,7 +49,7 @@ def test_extended_locks_show_how_long_and_what_they_wait_for(deployment: Site) -
     exclusive = [LockRequest(database="default", table="t", type=LockType.EXCLUSIVE)]
     locks.acquire(first, exclusive, "ada", "here")
     locks.acquire(second, exclusive, "bob", "there")
-    held, waiting = show_locks_extended(deployment, "default", "t")
+    held, waiting = show_locks_extended(deployment, Where(database="default", table="t"))
     assert LockExtended.columns()[:13] == LockShown.columns()
     assert held.held_ms is not None
     assert 0 <= held.held_ms < 60_000

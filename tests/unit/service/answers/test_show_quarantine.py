@@ -6,6 +6,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine import Quarantined
 from compactor.service.answers.show_quarantine import QuarantineFilter, QuarantineRow, of_table, show_quarantine
 from compactor.service.site import Site, own_state
+from compactor.service.where import Where
 
 NAMES = ("delta_0000001_0000001_0000", "delta_0000002_0000002_0000")
 
@@ -43,10 +44,10 @@ def test_a_row_in_json(site: Site) -> None:
 @pytest.mark.parametrize(
     ("wanted", "ids"),
     [
-        (QuarantineFilter(table="t"), [2, 1]),
-        (QuarantineFilter(partition="p=1"), [1]),
+        (QuarantineFilter(where=Where(table="t")), [2, 1]),
+        (QuarantineFilter(where=Where(partition="p=1")), [1]),
         (QuarantineFilter(id=3), [3]),
-        (QuarantineFilter(database="other"), []),
+        (QuarantineFilter(where=Where(database="other")), []),
     ],
 )
 def test_filters(site: Site, wanted: QuarantineFilter, ids: list[int]) -> None:

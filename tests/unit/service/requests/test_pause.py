@@ -56,14 +56,14 @@ def test_the_initiator_considers_a_resumed_table_again(failing: Site) -> None:
     before = consider_now(failing, TABLE)
     assert before.outcome == "skipped"
     assert "failed" in before.because
-    (resumed,) = resume(failing, "default", "f1_basic")
+    (resumed,) = resume(failing, "default.f1_basic")
     assert [(e.state, e.error) for e in resumed.forgotten] == [(State.FAILED, "disk full")] * 2
     assert consider_now(failing, TABLE).outcome == "major"
 
 
 def test_older_rows_and_other_tables_stay(failing: Site) -> None:
     other = fail(failing, Entity(database="default", table="other"))
-    resume(failing, "default", "f1_basic")
+    resume(failing, "default.f1_basic")
     left = {e.id: e.state for e in failing.metastore.entries.history()}
     assert left.pop(other) is State.FAILED
     assert set(left.values()) == {State.SUCCEEDED}  # what the fixture's own history holds
@@ -71,24 +71,24 @@ def test_older_rows_and_other_tables_stay(failing: Site) -> None:
 
 def test_did_not_initiate_rows_go_with_the_failures(failing: Site) -> None:
     failing.metastore.requests.did_not_initiate(TABLE, "too many failures")
-    (resumed,) = resume(failing, "default", "f1_basic")
+    (resumed,) = resume(failing, "default.f1_basic")
     assert [e.state for e in resumed.forgotten] == [State.DID_NOT_INITIATE, State.FAILED, State.FAILED]
 
 
 def test_resuming_twice_is_resuming_once(failing: Site) -> None:
-    assert resume(failing, "default", "f1_basic")
-    assert resume(failing, "default", "f1_basic") == []
+    assert resume(failing, "default.f1_basic")
+    assert resume(failing, "default.f1_basic") == []
 
 
 def test_an_unknown_table(deployment: Site) -> None:
     with pytest.raises(NotFound, match=r"default\.nope"):
-        resume(deployment, "default", "nope")
+        resume(deployment, "default.nope")
 
 
 def test_mode_observe_changes_nothing(failing: Site) -> None:
     observing = replace(failing, settings=Settings.of([Layer(name="flag", values={"compactor.mode": "observe"})]))
     with pytest.raises(Refused, match="observe"):
-        resume(observing, "default", "f1_basic")
+        resume(observing, "default.f1_basic")
     assert sum(e.state is State.FAILED for e in failing.metastore.entries.history()) == 2
 
 
@@ -106,11 +106,11 @@ def test_a_paused_table_can_still_be_requested_by_hand(deployment: Site, table: 
 def test_resuming_ends_only_the_pause(deployment: Site, table: Table) -> None:
     override(deployment, "default.t", NUM, "1", "ann")
     pause(deployment, "default.t", "bob")
-    (resumed,) = resume(deployment, "default", "t")
+    (resumed,) = resume(deployment, "default.t")
     assert (resumed.paused_by, resumed.forgotten) == ("bob", ())
     assert resumed.to_json()["paused_by"] == "bob"
     assert paused_tables(deployment) == frozenset()
-    assert resume(deployment, "default", "t") == []
+    assert resume(deployment, "default.t") == []
     (considered,) = initiate(deployment).considered
     assert (considered.outcome, considered.entry_id is not None) == ("major", True)
 

@@ -12,7 +12,6 @@ from compactor.metastore.catalog.values import Column, Table
 from compactor.service.requests.request import (
     RebalanceOptions,
     WaitTimedOut,
-    parse_table,
     parse_type,
     request_compaction,
     wait_for,
@@ -39,19 +38,6 @@ def parted(deployment: Site, warehouse: Path) -> Table:
     for value in ("x", "y z"):
         embedded.add_partition(table, [value])
     return table
-
-
-@pytest.mark.parametrize(
-    ("text", "names"), [("D.T", ("d", "t")), ("t", ("default", "t")), (" sales.orders ", ("sales", "orders"))]
-)
-def test_a_tables_name(text: str, names: tuple[str, str]) -> None:
-    assert parse_table(text) == names
-
-
-@pytest.mark.parametrize("text", ["", "d.", ".t", "a.b.c"])
-def test_invalid_table_names(text: str) -> None:
-    with pytest.raises(Refused, match=r"expected DATABASE\.TABLE"):
-        parse_table(text)
 
 
 def test_types_in_any_case() -> None:
