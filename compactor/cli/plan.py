@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compactor.cli.compact import parse_properties
 from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json, size
 
@@ -21,13 +22,14 @@ _TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
 @click.argument("table", metavar="DB.TABLE")
 @click.option("--partition", metavar="P", help="PART_NAME as Hive stores it, or k=v,k=v. Default: every partition.")
 @click.option("--type", "kind", type=_TYPES, help="Default: the type the initiator would request.")
+@click.option("--property", "pairs", metavar="K=V", multiple=True, help="A property of the request; may be repeated.")
 @with_context
-def plan(context: CliContext, table: str, partition: str | None, kind: str | None) -> None:
+def plan(context: CliContext, table: str, partition: str | None, kind: str | None, pairs: tuple[str, ...]) -> None:
     """Dry run: show what a compaction would read, write, copy and re-encode."""
     from compactor.service.answers.preview import preview
 
     with context.site(read_only=True) as site:
-        previews = preview(site, table, partition=partition, type=kind)
+        previews = preview(site, table, partition=partition, type=kind, properties=parse_properties(pairs))
     if context.json:
         print_json([p.to_json() for p in previews])
     else:

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 from compactor.errors import BadSetting
 from compactor.settings.catalogue import CATALOGUE, find, lookup
 from compactor.settings.database_modes import KEY, loosest, mode_of_database
+from compactor.settings.output_class import OutputClass
 from compactor.settings.properties import PropertySettings, of_request, of_table
 from compactor.settings.setting import Setting, SettingUnit, Value, parse
 
@@ -154,6 +155,11 @@ class Settings:
 
     def text(self, key: str) -> str:
         return _typed(self, key, str, SettingUnit.TEXT)
+
+    @property
+    def output_class(self) -> OutputClass | None:
+        """The class of ORC files that the request asks for; None for that of the files that are read."""
+        return OutputClass.of(self.table_overrides)
 
     @property
     def mode(self) -> str:

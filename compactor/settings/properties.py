@@ -2,18 +2,17 @@
 
 ``compactor.<key>`` and ``compactorthreshold.<key>`` name a setting (Hive's prefixes; the second wins),
 ``compactor.spark.<k>`` a key of Spark; ``tblprops.<p>`` in a request overrides table parameter ``<p>`` for the writer.
-``compactor.mapreduce.*``, ``compactor.tez.*`` and unknown ``compactor.hive.*`` were meant for Hive's own jobs, unless they
-look like a misspelt setting.
+``compactor.mapreduce.map.memory.mb`` is the memory of Spark's executors. Other ``compactor.mapreduce.*``,
+``compactor.tez.*`` and unknown ``compactor.hive.*`` were meant for Hive's own jobs, unless they look like misspelt settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from compactor.errors import BadSetting
-from compactor.settings import spark_conf
+from compactor.settings import output_class, spark_conf
 from compactor.settings.catalogue import closest_compaction_setting, find, lookup
 from compactor.settings.setting import Scope, Setting, parse
 
@@ -21,6 +20,8 @@ _THRESHOLD, _OWN, _WRITER = "compactorthreshold.", "compactor.", "tblprops."
 _QUEUE = "hive.compactor.job.queue"
 #: The keys Hive's MapReduce compactor accepts for the queue besides the setting itself, in its order.
 _OLD_QUEUE_KEYS = ("compactor.mapreduce.job.queuename", "compactor.mapred.job.queue.name")
+#: The memory of a task of Hive's MapReduce compactor, in megabytes; here it is that of Spark's executors.
+_MAP_MEMORY, _EXECUTOR_MEMORY = "compactor.mapreduce.map.memory.mb", "spark.executor.memory"
 _OF_HIVES_JOBS = ("mapreduce.", "mapred.", "tez.", "hive.", "yarn.")
 
 
@@ -34,20 +35,12 @@ class PropertySettings:
     ignored: tuple[tuple[str, str], ...]
 
 
-class _Refusal(NamedTuple):
-    """The reason why a property is not accepted. A ``foreign`` one is harmless, even in a request."""
-
-    reason: str
-    foreign: bool = False
-
-
 def of_table(parameters: Mapping[str, str], allowed_spark: frozenset[str]) -> PropertySettings:
     """Reads the parameters of a table or a database; those that do not concern compaction are skipped."""
     concerned = {key: text for key, text in parameters.items() if key.startswith((_OWN, _THRESHOLD)) or _is_plain(key)}
     overrides, refused = _read(concerned, allowed_spark)
-    ignored = tuple((key, refusal.reason) for key, refusal in refused)
     return PropertySettings(
-        values=overrides.values, spark_conf=overrides.spark_conf, table_overrides={}, ignored=ignored
+        values=overrides.values, spark_conf=overrides.spark_conf, table_overrides={}, ignored=tuple(refused)
     )
 
 
@@ -55,17 +48,16 @@ def of_request(properties: Mapping[str, str], allowed_spark: frozenset[str], *, 
     """Reads the properties of a request.
 
     Raises:
-        BadSetting: with ``strict``, for a property that is not accepted and was not meant for Hive's own jobs.
+        BadSetting: with ``strict``, for a property that is not accepted.
     """
     overrides, refused = _read(properties, allowed_spark)
-    for key, refusal in refused:
-        if strict and not refusal.foreign:
-            raise BadSetting(f"property {key!r}: {refusal.reason}")
+    for key, reason in refused if strict else ():
+        raise BadSetting(f"property {key!r}: {reason}")
     return PropertySettings(
         values=overrides.values,
         spark_conf=overrides.spark_conf,
         table_overrides=overrides.table_overrides,
-        ignored=tuple((key, refusal.reason) for key, refusal in refused),
+        ignored=tuple(refused),
     )
 
 
@@ -82,17 +74,20 @@ def parameters_naming(key: str) -> frozenset[str]:
     return frozenset({*prefixed, *(name for name in setting.names if name.startswith(_OWN))})
 
 
-def _read(
-    properties: Mapping[str, str], allowed: frozenset[str]
-) -> tuple[PropertySettings, list[tuple[str, _Refusal]]]:
+def _read(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[PropertySettings, list[tuple[str, str]]]:
+    """Returns what the properties give, and the refused ones, each with the reason."""
     values: dict[str, str] = {}
     spark: dict[str, str] = {}
     writer: dict[str, str] = {}
-    refused: list[tuple[str, _Refusal]] = []
+    refused: list[tuple[str, str]] = []
     for key in sorted(properties, key=_weakest_first):
         text = properties[key]
         if key.startswith(_WRITER):
-            writer[key.removeprefix(_WRITER)] = text
+            refusal = output_class.refusal(key.removeprefix(_WRITER), text)
+            if refusal is None:
+                writer[key.removeprefix(_WRITER)] = text
+            else:
+                refused.append((key, refusal))
             continue
         setting = _setting(key)
         if setting is not None:
@@ -102,9 +97,14 @@ def _read(
             elif setting.tightest and setting.scope is Scope.TABLE:
                 # A misspelt restriction was meant to restrict: the tightest choice applies until the text is corrected.
                 values[setting.key] = setting.choices[0]
-                refusal = _Refusal(f"{refusal.reason}; {setting.choices[0]} applies until then", refusal.foreign)
+                refusal = f"{refusal}; {setting.choices[0]} applies until then"
+        elif key == _MAP_MEMORY:
+            size = f"{text.strip()}m"
+            refusal = spark_conf.refusal(_EXECUTOR_MEMORY, size, allowed)
+            if refusal is None:
+                spark[_EXECUTOR_MEMORY] = size
         elif key.startswith("compactor.spark."):
-            refusal = _spark_refusal(key.removeprefix(_OWN), text, allowed)
+            refusal = spark_conf.refusal(key.removeprefix(_OWN), text, allowed)
             if refusal is None:
                 spark[key.removeprefix(_OWN)] = text.strip()
         else:
@@ -117,6 +117,8 @@ def _read(
 
 def _weakest_first(key: str) -> tuple[int, str]:
     """Returns the sort key; of two keys for one setting the later one wins."""
+    if key == _MAP_MEMORY:
+        return (-len(_OLD_QUEUE_KEYS) - 1, key)
     if key in _OLD_QUEUE_KEYS:
         return (-_OLD_QUEUE_KEYS.index(key) - 1, key)
     return (1 if key.startswith(_THRESHOLD) else 0, key)
@@ -138,18 +140,17 @@ def _setting(key: str) -> Setting | None:
     return find(key)
 
 
-def _refusal(setting: Setting, text: str) -> _Refusal | None:
+def _refusal(setting: Setting, text: str) -> str | None:
     if setting.scope is not Scope.TABLE:
-        reason = f"{setting.key} is a setting of the site; a table or a request cannot change it"
-        return _Refusal(reason, foreign=not setting.honoured)
+        return f"{setting.key} is a setting of the site; a table or a request cannot change it"
     try:
         parse(setting, text)
     except BadSetting as error:
-        return _Refusal(str(error))
+        return str(error)
     if setting.of_tables is not None:
         least, most = setting.of_tables
         if not _quantity(setting, least) <= _quantity(setting, text) <= _quantity(setting, most):
-            return _Refusal(f"{setting.key}: found {text!r}, a database, table or request may set {least} to {most}")
+            return f"{setting.key}: found {text!r}, a database, table or request may set {least} to {most}"
     return None
 
 
@@ -159,19 +160,14 @@ def _quantity(setting: Setting, text: str) -> float:
     return value
 
 
-def _spark_refusal(key: str, text: str, allowed: frozenset[str]) -> _Refusal | None:
-    reason = spark_conf.refusal(key, text, allowed)
-    return None if reason is None else _Refusal(reason)
-
-
-def _unknown(key: str) -> _Refusal:
+def _unknown(key: str) -> str:
     named = key.removeprefix(_OWN)
     if key.startswith(_OWN) and named.startswith(_OF_HIVES_JOBS):
         if (meant := closest_compaction_setting(named)) is not None:
-            return _Refusal(f"setting {named!r} is unknown; did you mean {_OWN}{meant}?")
-        return _Refusal("meant for Hive's own compaction jobs; Compactor has no use for it", foreign=True)
+            return f"setting {named!r} is unknown; did you mean {_OWN}{meant}?"
+        return "meant for Hive's own compaction jobs; Compactor has no use for it"
     try:
         lookup(key.removeprefix(_THRESHOLD))
     except BadSetting as error:
-        return _Refusal(f"{error}; known are compactor.<setting>, compactor.spark.<key> and tblprops.<table property>")
+        return f"{error}; known are compactor.<setting>, compactor.spark.<key> and tblprops.<table property>"
     raise AssertionError(f"{key} is a setting after all")

@@ -44,10 +44,15 @@ Anybody who may `ALTER TABLE` can write table and database parameters, so only t
 * `compactor.spark.KEY` for the keys of Spark in `compactor.allowed.spark.conf`, which may list sizes, counts, times and
   switches of Spark's resources ([all of them](spark.md#entries-that-run-together)). No other key is ever taken.
 * `hive.compactor.worker.pool`, as in Hive.
-* in a request only: `tblprops.KEY`, which overrides table parameter `KEY` for what is written.
+* in a request only: `tblprops.orc.compress` (`NONE`, `ZLIB`, `SNAPPY`, `LZ4`, `ZSTD`) and
+  `tblprops.orc.row.index.stride` for the files of a full ACID table that are written. Stripes of another class are then
+  re-encoded; `compactor plan DB.T --property tblprops.orc.compress=ZSTD` shows how many. Other `tblprops.KEY` are
+  refused.
 
-`compactor.mapreduce.*`, `compactor.tez.*` and unknown `compactor.hive.*` were meant for Hive's own jobs. They are
-ignored; only `compactor.mapreduce.job.queuename` and `compactor.mapred.job.queue.name` still name the queue.
+Of the properties for Hive's own jobs, `compactor.mapreduce.job.queuename` and `compactor.mapred.job.queue.name` name the
+queue, and `compactor.mapreduce.map.memory.mb` is the memory of Spark's executors (where `spark.executor.memory` is
+allowed). Other `compactor.mapreduce.*`, `compactor.tez.*` and unknown `compactor.hive.*` do nothing here: a request with
+one is refused, and those of tables and of requests in Hive are listed by `compactor explain`.
 
 ## compactor.toml
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from compactor.acid.names import DeltaKind
 from compactor.orc.assembler import WrittenFile
 from compactor.orc.format.common_types import common_types
+from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail, key_statistics
 from compactor.orc.format.types import Types, acid_types
@@ -16,6 +17,7 @@ from compactor.rewrite.full_acid.delete_events import LoadedEvents
 from compactor.rewrite.full_acid.stripe_choice import Action, Choice
 from compactor.rewrite.plan.unit import Output, Unit
 from compactor.rows.acid_file import AcidFile
+from compactor.settings.output_class import OutputClass
 
 BLOCK_SIZE = 256 * 1024  #: of an output whose inputs are uncompressed
 
@@ -29,30 +31,32 @@ def output_types(unit: Unit, files: Sequence[AcidFile], events: LoadedEvents | N
     return acid_types(common_types(found, table) if found else table)
 
 
-def template_of(choices: Iterable[Choice], types: Types) -> Tail:
-    """Returns the tail whose class the output gets when nothing is copied: that of the largest suitable file."""
+def template_of(choices: Iterable[Choice], types: Types, wanted: OutputClass | None = None) -> Tail:
+    """Returns the tail whose class the output gets when nothing is copied: that of the largest suitable file, changed to
+    the class that is ``wanted``."""
     return template_of_files(
-        list({id(c.file): c.file.tail for c in choices if c.action is not Action.DROP}.values()), types
+        list({id(c.file): c.file.tail for c in choices if c.action is not Action.DROP}.values()), types, wanted
     )
 
 
-def template_of_files(found: Sequence[Tail], types: Types) -> Tail:
+def template_of_files(found: Sequence[Tail], types: Types, wanted: OutputClass | None = None) -> Tail:
     """Does the same for files with these tails."""
     tails = sorted(found, key=lambda tail: (tail.row_index_stride > 0, tail.length), reverse=True)
     # Days before 1582 must stay in their calendar; if two files have such days in two calendars, encoding raises.
     of_each = {tail.calendar: tail for tail in reversed(tails)}
     fitting = [t for t in tails if t is of_each[t.calendar] and all(calendars_agree(other, t) for other in tails)]
-    return new_tail(fitting[0] if fitting else tails[0], types)
+    return new_tail(fitting[0] if fitting else tails[0], types, wanted)
 
 
-def new_tail(best: Tail, types: Types) -> Tail:
-    """Returns an empty file of the class that ``best`` has, or should have."""
+def new_tail(best: Tail, types: Types, wanted: OutputClass | None = None) -> Tail:
+    """Returns an empty file of the class that ``best`` has, or should have; or of the one that is ``wanted``."""
     target = encodable_target(best)
+    wanted = wanted or OutputClass()
     return empty_tail(
         types,
-        compression=target.compression,
+        compression=target.compression if wanted.compression is None else Compression[wanted.compression],
         compression_block_size=target.compression_block_size or BLOCK_SIZE,
-        row_index_stride=target.row_index_stride,
+        row_index_stride=wanted.row_index_stride or target.row_index_stride,
         calendar=target.calendar,
     )
 

@@ -89,7 +89,7 @@ def rewrite_rebalanced(unit: Unit, asked: Rebalance, storage: Storage, folder: s
         return UnitResult(number=0, outputs=(), figures=_files(unit))
     table = parse_hive_type(unit.row_type)
     types = acid_types(common_types({name: tail.types.row for name, tail in tails.items()}, table))
-    like = template_of_files(list(tails.values()), types)
+    like = template_of_files(list(tails.values()), types, unit.output_class)
     for tail in tails.values():
         check_calendar(tail, like)
     work = _Work(unit=unit, asked=asked, storage=storage, folder=folder, types=types, like=like)

@@ -122,14 +122,14 @@ def _write_rows(
     if figures.rows_out == 0:
         return UnitResult(number=unit.number, outputs=(), figures=figures)
     if in_order(choices):
-        like = target_tail(choices, types)
+        like = target_tail(choices, types, unit.output_class)
         final = fit_to_class(choices, like, unit.small_stripe_bytes)
-        like = like or template_of(choices, types)
+        like = like or template_of(choices, types, unit.output_class)
         if needs_split(unit, final):
             return split_unit(unit, final, like, types, figures)
         made = _concatenated(unit, final, like, types, path)
     else:
-        made = _merged(unit, choices, template_of(choices, types), types, path)
+        made = _merged(unit, choices, template_of(choices, types, unit.output_class), types, path)
     verify_file(
         path,
         made.last_keys,
@@ -213,7 +213,10 @@ def _write_kept(
     loaded: LoadedEvents,
     path: str,
 ) -> Output:
-    like, output_metadata = new_tail(loaded.like or files[0].tail, types), OutputMetadata(deletes=True)
+    like, output_metadata = (
+        new_tail(loaded.like or files[0].tail, types, unit.output_class),
+        OutputMetadata(deletes=True),
+    )
     made = write_events(events, path, like=like, types=types, output_metadata=output_metadata)
     verify_file(path, output_metadata.last_keys, rows=len(events), full=False, deletes=None)  # keys may occur twice
     return output_of(DeltaKind.DELETE, path, unit.number, made)

@@ -26,6 +26,7 @@ from compactor.orc.stripe_compatibility import calendars_agree, is_copyable, is_
 from compactor.rewrite.full_acid.delete_events import Deletes
 from compactor.rows.acid_file import AcidFile, Keys, check_only_rows, stripe_keys
 from compactor.rows.keys import INSERT, Mask, is_sorted, row_id_at, valid_mask
+from compactor.settings.output_class import OutputClass
 
 MASK_ROWS = 1 << 20  #: rows that are judged at once
 
@@ -229,22 +230,31 @@ def in_order(choices: Sequence[Choice]) -> bool:
     return True
 
 
-def target_tail(choices: Sequence[Choice], types: Types) -> Tail | None:
+def target_tail(choices: Sequence[Choice], types: Types, wanted: OutputClass | None = None) -> Tail | None:
     """Returns a file whose class the output gets, so that stripes of that class are copied; None if no stripe is copied.
 
-    It is the class with the most bytes among those that all other stripes can be re-encoded to: days before 1582 stay in
-    their calendar, and stripes that must be encoded need a codec that can write the class.
+    Only files of the class that is ``wanted`` count. It is the class with the most bytes among those that all other
+    stripes can be re-encoded to: days before 1582 stay in their calendar, and stripes that must be encoded need a codec
+    that can write the class.
     """
     bytes_of: dict[StripeClass, int] = defaultdict(int)
     tails: dict[StripeClass, Tail] = {}
     for choice in choices:
         tail = choice.file.tail
+        if not _has_class(tail, wanted):
+            continue
         if choice.action is Action.COPY and is_copyable(tail) and same_shape(tail.types, types):
             found = tail.stripe_class
             bytes_of[found] += choice.length
             tails.setdefault(found, tail)
     by_bytes = sorted(tails, key=lambda c: bytes_of[c], reverse=True)
     return next((tails[c] for c in by_bytes if _all_fit(choices, tails[c])), None)
+
+
+def _has_class(tail: Tail, wanted: OutputClass | None) -> bool:
+    return wanted is None or (
+        wanted.compression in (None, tail.compression.name) and wanted.row_index_stride in (None, tail.row_index_stride)
+    )
 
 
 def _all_fit(choices: Iterable[Choice], like: Tail) -> bool:

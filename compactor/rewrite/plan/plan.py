@@ -15,6 +15,7 @@ from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Figures, Shape, Unit
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
+from compactor.settings.output_class import OutputClass
 from compactor.storage.options import StoreOptions
 
 
@@ -105,6 +106,7 @@ class PlanContext:
     stores: StoreOptions = field(default_factory=StoreOptions)
     file_format: FileFormat | None = None
     is_bucketed: bool = True
+    output_class: OutputClass | None = None
 
 
 def plan(directory: AcidDirectory, shape: Shape, context: PlanContext) -> Plan:
@@ -159,6 +161,7 @@ def _template(context: PlanContext, shape: Shape, first_write_id: WriteId) -> Un
         full_verify=context.full_verify,
         stores=context.stores,
         file_format=context.file_format,
+        output_class=context.output_class,
         version_1=context.layout is Layout.VERSION_1,
     )
     if context.small_stripe_bytes is None:

@@ -17,6 +17,7 @@ from compactor.errors import VerificationFailed
 from compactor.ids import WriteId
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rows.inputs import Input
+from compactor.settings.output_class import OutputClass
 from compactor.storage.deferred_uploads import Upload
 from compactor.storage.options import StoreOptions
 
@@ -83,6 +84,7 @@ class Unit:
     final: tuple[
         tuple[DeltaKind, str], ...
     ] = ()  #: the outputs' directories, if uploads go to their final keys at once
+    output_class: OutputClass | None = None  #: of what is written; None for that of the inputs
     version_1: bool = False  #: Hive 2's files, in which the newest event of a key counts
 
     @property

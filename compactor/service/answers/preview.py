@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from compactor.acid.names import DeltaKind
@@ -23,6 +24,7 @@ from compactor.service.where import find_table
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan, preview_plan_of
 from compactor.service.worker.rebalance_view import must_be_possible
+from compactor.settings.precedence import with_request
 from compactor.storage.stores import opened
 
 
@@ -82,14 +84,22 @@ class Preview:
         }
 
 
-def preview(site: Site, table: str, *, partition: str | None = None, type: str | None = None) -> list[Preview]:
+def preview(
+    site: Site,
+    table: str,
+    *,
+    partition: str | None = None,
+    type: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> list[Preview]:
     """Returns the dry run of one partition of a table, or of every partition. Without ``type``, it previews the compaction
-    that the initiator would request, and a major one where it would request nothing.
+    that the initiator would request, and a major one where it would request nothing. ``properties`` are the request's.
 
     Raises:
         NotFound: there is no such table or partition.
         Refused: the table cannot be compacted, or ``type`` is not a type of compaction.
         NotSupported: this release does not do it.
+        BadSetting: a property is not a setting, or not one that a request may set.
         BadFile: a file of the one requested partition cannot be read; with several, each reports its own ``error``.
     """
     found = find_table(site.metastore.catalog, table)
@@ -102,25 +112,31 @@ def preview(site: Site, table: str, *, partition: str | None = None, type: str |
         names = [site.metastore.catalog.resolve_partition(found, partition)]
     elif found.partition_keys:
         names = [p.name for p in site.metastore.catalog.partitions(found)]
+    asked = properties or {}
+    with_request(site.settings_for(found), asked)
     site = site.for_a_pass()
     survey = Survey(site)
     entities = [Entity(database=found.database, table=found.name, partition=name) for name in names]
     if len(entities) == 1:
-        return [_preview(site, survey, entities[0], wanted)]
-    return [_preview_or_error(site, survey, entity, wanted) for entity in entities]
+        return [_preview(site, survey, entities[0], wanted, asked)]
+    return [_preview_or_error(site, survey, entity, wanted, asked) for entity in entities]
 
 
-def _preview_or_error(site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None) -> Preview:
+def _preview_or_error(
+    site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None, asked: Mapping[str, str]
+) -> Preview:
     """Returns a preview that says so if the partition cannot be read; the others are previewed all the same."""
     try:
-        return _preview(site, survey, entity, wanted)
+        return _preview(site, survey, entity, wanted, asked)
     except CompactorError as error:
         return Preview(entity=entity, type=wanted or CompactionType.MAJOR, because="", error=str(error))
 
 
-def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None) -> Preview:
+def _preview(
+    site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None, asked: Mapping[str, str]
+) -> Preview:
     kind, because = (wanted, "it was asked for") if wanted is not None else _chosen(survey, entity)
-    target = site.target(entity)
+    target = site.target(entity, asked)
     must_have_its_own_ground(site, target)
     file_format_of(site, target)  # says so where files of its format are not compacted
     found = preview_plan(site, target, kind)
@@ -217,7 +233,7 @@ def _acid_cost(unit: Unit) -> Cost:
     with open_files(unit.location, unit.inserts, unit.number, opened(unit.stores)) as files:
         choices = choose_actions(files, applied, unit.write_ids, look_always=unit.looks_always)
         is_ordered = in_order(choices)
-        like = target_tail(choices, output_types(unit, files))
+        like = target_tail(choices, output_types(unit, files), unit.output_class)
         final = fit_to_class(choices, like, unit.small_stripe_bytes) if is_ordered else []
         copied = [c for c in final if c.action is Action.COPY]
         dropped = [c for c in choices if c.action is Action.DROP]

@@ -87,7 +87,9 @@ def request_compaction(
         raise Refused(f"{table}: only a rebalance takes buckets and ORDER BY; ask for a rebalance")
     found = find_table(site.metastore.catalog, table)
     settings = site.settings_for(found)
-    with_request(settings, properties or {})
+    asked = with_request(settings, properties or {})
+    if asked.output_class is not None and found.is_insert_only:
+        raise Refused(f"{found}: {asked.output_class}: files of an insert-only table are combined as they are")
     entities = _entities(site, found, partition)
     _must_be_compactable(site, found, entities)
     overlapping = _overlapping(site, found, entities)

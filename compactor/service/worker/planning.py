@@ -24,6 +24,7 @@ from compactor.service.worker.bounds import bound_of
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.naming_delay import delayed_view
 from compactor.service.worker.rebalance_view import allocate_write_id, must_be_possible
+from compactor.settings.output_class import OutputClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +60,16 @@ class PlanRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
     """A plan in a few words. ``slices``, each of at most ``slice_deltas`` deltas, are merged first. ``delay`` says what
-    ``compactor.naming.delay`` does; None where that is not set."""
+    ``compactor.naming.delay`` does; None where that is not set. ``output_class`` is the one that the request asks for."""
 
     slices: int = 0
     slice_deltas: int = 0
     delay: str | None = None
+    output_class: OutputClass | None = None
 
     def to_json(self) -> dict[str, object]:
-        return {"slices": self.slices, "delay": self.delay}
+        wanted = None if self.output_class is None else str(self.output_class)
+        return {"slices": self.slices, "delay": self.delay, "output_class": wanted}
 
     @property
     def sentences(self) -> list[str]:
@@ -79,6 +82,8 @@ class PlanSummary:
             )
         if self.delay is not None:
             sentences.append(f"compactor.naming.delay: {self.delay}")
+        if self.output_class is not None:
+            sentences.append(f"{self.output_class}: stripes of another class are re-encoded")
         return sentences
 
 
@@ -163,6 +168,7 @@ def plan_scope(site: Site, request: PlanRequest, scope: ReadScope) -> Plan:
         stores=site.storage.options,
         file_format=request.file_format,
         is_bucketed=target.table.buckets > 0,
+        output_class=target.settings.output_class,
     )
     bound, shape = bound_of(target.settings), SHAPES[request.kind]
     if scope.write_id is None:
@@ -203,5 +209,10 @@ def preview_plan_of(site: Site, target: Target, scope: ReadScope, kind: Compacti
     )
     planned = plan_scope(site, request, scope)
     chunk_deltas = bound_of(target.settings).chunk_deltas
-    summary = PlanSummary(slices=len(planned.slices), slice_deltas=chunk_deltas, delay=scope.delay)
+    summary = PlanSummary(
+        slices=len(planned.slices),
+        slice_deltas=chunk_deltas,
+        delay=scope.delay,
+        output_class=target.settings.output_class,
+    )
     return PlanPreview(scope=scope, plan=planned, summary=summary)

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from compactor.errors import BadSetting
+from compactor.settings.output_class import OutputClass
 from compactor.settings.precedence import (
     Layer,
     Settings,
@@ -227,10 +228,10 @@ def test_the_site_itself_may_set_any_spark_key() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["compactor.mapreduce.map.memory.mb", "compactor.tez.queue.name", "compactor.hive.exec.parallel"]
+    "key", ["compactor.mapreduce.map.java.opts", "compactor.tez.queue.name", "compactor.hive.exec.parallel"]
 )
 def test_properties_for_hives_own_jobs_are_ignored_and_reported(key: str) -> None:
-    for settings in (with_table(Settings.of(), {key: "1"}), with_request(Settings.of(), {key: "1"})):
+    for settings in (with_table(Settings.of(), {key: "1"}), with_request(Settings.of(), {key: "1"}, strict=False)):
         ((place, reason),) = settings.ignored
         assert place.endswith(key)
         assert "Hive's own compaction jobs" in reason
@@ -272,8 +273,10 @@ def test_bad_properties_of_requests_by_others_are_ignored() -> None:
 
 
 def test_table_properties_for_the_writer() -> None:
-    settings = with_request(Settings.of(), {"tblprops.orc.compress.size": "8192", f"compactor.{NUM}": "3"})
-    assert settings.table_overrides == {"orc.compress.size": "8192"}
+    settings = with_request(Settings.of(), {"tblprops.orc.compress": "snappy", f"compactor.{NUM}": "3"})
+    assert settings.table_overrides == {"orc.compress": "snappy"}
+    assert settings.output_class == OutputClass(compression="SNAPPY")
+    assert Settings.of().output_class is None
 
 
 def test_layers_are_not_modified() -> None:

@@ -92,10 +92,37 @@ def test_a_near_miss_of_a_setting_is_reported_as_misspelt(key: str, meant: str) 
     assert meant in dict(of_table({key: "2"}, ALLOWED).ignored)[key]
 
 
-@pytest.mark.parametrize("key", ["compactor.mapreduce.map.memory.mb", "compactor.tez.x", "compactor.hive.tez.y"])
-def test_properties_for_hives_own_jobs_do_no_harm(key: str) -> None:
-    said = of_request({key: "1"}, ALLOWED, strict=True)
-    assert "Hive's own compaction jobs" in dict(said.ignored)[key]
+@pytest.mark.parametrize("key", ["compactor.mapreduce.map.java.opts", "compactor.tez.x", "compactor.hive.tez.y"])
+def test_properties_for_hives_own_jobs_are_never_silently_ignored(key: str) -> None:
+    assert "Hive's own compaction jobs" in dict(of_request({key: "1"}, ALLOWED, strict=False).ignored)[key]
+    with pytest.raises(BadSetting, match="Hive's own compaction jobs"):
+        of_request({key: "1"}, ALLOWED, strict=True)
+
+
+def test_the_memory_of_a_map_task_is_that_of_an_executor() -> None:
+    memory, own = "compactor.mapreduce.map.memory.mb", "compactor.spark.executor.memory"
+    assert of_table({memory: "2048"}, ALLOWED).spark_conf == {"spark.executor.memory": "2048m"}
+    assert of_table({own: "3g", memory: "2048"}, ALLOWED).spark_conf == {"spark.executor.memory": "3g"}
+    assert memory in dict(of_table({memory: "2048"}, frozenset()).ignored)
+    with pytest.raises(BadSetting, match=memory):
+        of_request({memory: "2048 -XX:X"}, ALLOWED, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "said"),
+    [
+        ("orc.compress", "LZO", "expected one of NONE, ZLIB, SNAPPY, LZ4, ZSTD"),
+        ("orc.row.index.stride", "999", "1000 to"),
+        ("orc.row.index.stride", "-5000", "1000 to"),
+        ("orc.stripe.size", "1", "a compaction cannot change it"),
+        ("comment", "x", "a compaction cannot change it"),
+    ],
+)
+def test_table_properties_that_a_compaction_cannot_change_are_refused(key: str, text: str, said: str) -> None:
+    with pytest.raises(BadSetting, match=f"property 'tblprops.{key}': .*{said}"):
+        of_request({f"tblprops.{key}": text}, ALLOWED, strict=True)
+    of_hive = of_request({f"tblprops.{key}": text}, ALLOWED, strict=False)
+    assert (of_hive.table_overrides, list(dict(of_hive.ignored))) == ({}, [f"tblprops.{key}"])
 
 
 FAILED = "hive.compactor.initiator.failed.compacts.threshold"

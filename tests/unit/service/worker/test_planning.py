@@ -13,6 +13,9 @@ from compactor.compaction.states import CompactionType
 from compactor.errors import Refused
 from compactor.ids import WriteId
 from compactor.metastore.catalog.read import Table
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.tail import read_tail
+from compactor.orc.io.source import LocalSource
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.slices import condensed
 from compactor.rewrite.plan.unit import Unit, UnitResult
@@ -21,13 +24,16 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.service.answers.explain import explain
 from compactor.service.answers.preview import preview
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.service.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan
 from tests.support.passes import compact
-from tests.support.tables import delete, entity_of, insert, make_table, with_settings
+from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 
-NOT_SLICED = {"slices": 0, "delay": None}
+NOT_SLICED = {"slices": 0, "delay": None, "output_class": None}
 KINDS = [CompactionType.MINOR, CompactionType.MAJOR, CompactionType.REBALANCE]
 SMALL = "{small}"  #: bytes of two deltas, and of three
 LARGE = "{large}"
@@ -176,13 +182,13 @@ def test_a_compaction_of_many_deltas_says_in_how_many_slices(deployment: Site, w
     (plain,) = preview(deployment, "default.t", type="major")
     (shown,) = preview(site, "default.t", type="major")
     assert (of_json(plain.to_json()), plain.summary.sentences) == (NOT_SLICED, [])
-    assert of_json(shown.to_json()) == {"slices": 2, "delay": None}  # the seventh delta is read as it is
+    assert of_json(shown.to_json()) == NOT_SLICED | {"slices": 2}  # the seventh delta is read as it is
     assert shown.summary.sentences == [
         "2 slices of at most 3 deltas are merged in the staging directory first (hive.compactor.max.num.delta)"
     ]
     (partition,) = explain(site, "default.t").partitions
     assert (partition.surveyed.considered.outcome, partition.summary.slices) == ("major", 2)
-    assert of_json(partition.to_json()) == {"slices": 2, "delay": None}
+    assert of_json(partition.to_json()) == NOT_SLICED | {"slices": 2}
     assert compact(site, "major").output == shown.outputs
 
 
@@ -199,7 +205,7 @@ def test_what_the_delay_leaves_is_said(deployment: Site, warehouse: Path) -> Non
     left = "write IDs above 2 are left until the transactions that do not see them have ended"
     assert (shown.summary.delay, shown.highest_write_id, shown.inputs) == (left, 2, all_seen.inputs)
     (partition,) = explain(site, "default.t").partitions
-    assert of_json(partition.to_json()) == {"slices": 0, "delay": left}
+    assert of_json(partition.to_json()) == NOT_SLICED | {"delay": left}
     assert partition.summary.sentences == [f"compactor.naming.delay: {left}"]
     assert compact(site, "major").output == shown.outputs
     site.metastore.transactions.commit(query)
@@ -232,3 +238,46 @@ def test_a_rebalance_has_neither_slices_nor_delay(deployment: Site, warehouse: P
     found = preview_plan(site, site.target(entity_of(table)), CompactionType.REBALANCE)
     assert isinstance(found, PlanPreview)
     assert (found.summary.delay, found.plan.slices) == (None, ())
+
+
+@pytest.mark.parametrize("kind", ["major", "minor", "rebalance"])
+def test_a_request_chooses_compression_and_stride(deployment: Site, warehouse: Path, kind: str) -> None:
+    """Hive's WITH OVERWRITE TBLPROPERTIES: stripes of another class are re-encoded, rows stay, and so do their ROW__IDs
+    unless it is a rebalance."""
+    table = make_table(deployment, warehouse)
+    for start in (0, 10):
+        insert(deployment, table, range(start, start + 10))
+    delete(deployment, table, [3])
+    wanted = {"tblprops.orc.compress": "ZSTD", "tblprops.orc.row.index.stride": "2000"}
+    before = rows_of(deployment, table)
+    (found,) = preview(deployment, "default.t", type=kind, properties=wanted)
+    assert found.cost.stripes_copied == 0
+    assert found.summary.sentences == [
+        "orc.compress = ZSTD, orc.row.index.stride = 2000: stripes of another class are re-encoded"
+    ]
+    request_compaction(deployment, table="t", type=kind, properties=wanted)
+    (outcome,) = run_entries(deployment, claimable(deployment), InProcessRunner()).outcomes
+    assert outcome.result is Result.COMPACTED
+    tails = []
+    for path in Path(table.location).glob("*_v*/bucket_*"):
+        with LocalSource(path) as source:
+            tails.append(read_tail(source))
+    assert {(tail.compression, tail.row_index_stride) for tail in tails} == {(Compression.ZSTD, 2000)}
+    after = rows_of(deployment, table)
+    assert [row[3:] for row in after] == [row[3:] for row in before]
+    assert kind == "rebalance" or after == before
+
+
+def test_stripes_of_the_class_that_is_asked_for_are_copied(deployment: Site, warehouse: Path) -> None:
+    table = make_table(deployment, warehouse)
+    for start in (0, 5000):
+        insert(deployment, table, range(start, start + 5000))
+    (found,) = preview(deployment, "default.t", type="major", properties={"tblprops.orc.compress": "ZLIB"})
+    (usual,) = preview(deployment, "default.t", type="major")
+    assert found.cost == usual.cost
+
+
+def test_files_of_an_insert_only_table_keep_their_class(deployment: Site, warehouse: Path) -> None:
+    made = make_table(deployment, warehouse, transactional_properties="insert_only")
+    with pytest.raises(Refused, match=r"orc\.compress = ZSTD: files of an insert-only table are combined as they are"):
+        request_compaction(deployment, table=str(made), properties={"tblprops.orc.compress": "ZSTD"})
