@@ -70,7 +70,8 @@ def _before_hive_3(context: CliContext, compact: bool, *, full_verify: bool) -> 
 
     with open_before_hive_3(context.configuration(), read_only=not compact) as site:
         if not compact:
-            return before_hive_3(site.metastore.catalog, site.storage)
+            is_upgraded = not isinstance(site, OldSite)
+            return before_hive_3(site.metastore.catalog, site.storage, is_upgraded=is_upgraded)
         if not isinstance(site, OldSite):
             raise NotSupported(
                 f"metastore {site.name}: its schema is {site.metastore.schema_version}, that of a later Hive, in which "

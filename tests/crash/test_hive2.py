@@ -55,7 +55,7 @@ def test_a_crash_beside_hive_2_changes_no_row(tmp_path: Path, warehouse: Path, a
     (finding,) = hive2.compact(site)
     assert finding.level is Level.OK
     assert hive2.rows(site, fixture, location) == wanted
-    assert [f.level for f in before_hive_3(site.metastore.catalog, site.storage)] == [Level.OK]
+    assert [f.level for f in before_hive_3(site.metastore.catalog, site.storage, is_upgraded=False)] == [Level.OK]
     with database.read() as conn:
         found = conn.execute(text("SELECT CQ_STATE, CQ_WORKER_ID, CQ_HIGHEST_TXN_ID FROM COMPACTION_QUEUE")).all()
     assert [tuple(row) for row in found] == [("r", None, 34)]

@@ -29,6 +29,13 @@ from compactor.service.doctor.finding import Finding, Level, ok
 from compactor.service.site import path_of
 from compactor.storage.protocol import Storage
 
+_BESIDE_HIVE_2 = (
+    "`compactor --set compactor.mode=compact doctor --before-hive-3 --compact`, or in Hive 2, before the upgrade: "
+)
+_AFTERWARDS = (
+    "this metastore is a later Hive's, in which such events have no certain meaning: put database and files back as they "
+    "were before the upgrade, and run there, in Hive 2: "
+)
 _OPERATION, _BUCKET = 0, 2  #: positions of these key columns
 
 
@@ -59,13 +66,16 @@ class PartitionPlace:
         return f"ALTER TABLE {self.table.database}.{self.table.name}{spec} COMPACT 'major'"
 
 
-def before_hive_3(catalog: Catalog, storage: Storage) -> list[Finding]:
-    """Returns a finding for each partition (or table without any) that still needs a major compaction. Writes nothing."""
+def before_hive_3(catalog: Catalog, storage: Storage, *, is_upgraded: bool) -> list[Finding]:
+    """Returns a finding for each partition (or table without any) that still needs a major compaction. Writes nothing.
+
+    Where the metastore ``is_upgraded`` to a later Hive, the remedy is another one than beside Hive 2.
+    """
     findings: list[Finding] = []
     looked_at = 0
     for place in partition_places(catalog):
         looked_at += 1
-        finding = check_partition(storage, place)
+        finding = check_partition(storage, place, is_upgraded=is_upgraded)
         if finding is not None:
             findings.append(finding)
     return findings or [none_of(looked_at)]
@@ -75,7 +85,7 @@ def none_of(looked_at: int) -> Finding:
     return ok("before Hive 3", f"none of {looked_at} directories of full ACID tables needs a major compaction")
 
 
-def check_partition(storage: Storage, place: PartitionPlace) -> Finding | None:
+def check_partition(storage: Storage, place: PartitionPlace, *, is_upgraded: bool = False) -> Finding | None:
     """Returns the finding of a partition that needs a major compaction or cannot be checked; None if it is fine."""
     try:
         with failing_alone(place.entity):
@@ -89,7 +99,7 @@ def check_partition(storage: Storage, place: PartitionPlace) -> Finding | None:
         subject=str(place.entity),
         found=found,
         wanted="no update or delete event of Hive 2 since the last major compaction",
-        fix=f"`compactor doctor --before-hive-3 --compact`, or in Hive 2, before the upgrade: {place.statement}",
+        fix=(_AFTERWARDS if is_upgraded else _BESIDE_HIVE_2) + place.statement,
     )
 
 

@@ -17,7 +17,7 @@ from tests.support.tables import delete, insert, make_table
 def findings(site: Site, warehouse: Path, *steps: str) -> list[Finding]:
     for name in steps:
         register_fixture(site.metastore, step(name), warehouse)
-    return before_hive_3(site.metastore.catalog, site.storage)
+    return before_hive_3(site.metastore.catalog, site.storage, is_upgraded=False)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,17 @@ def test_a_table_changed_since_its_last_major_is_reported(
     assert (finding.level, finding.subject) == (Level.FAIL, f"default.{table}")
     assert said in finding.found
     assert finding.fix.endswith(f"in Hive 2, before the upgrade: ALTER TABLE default.{table} COMPACT 'major'")
+
+
+def test_the_remedy_is_one_for_this_metastore(deployment: Site, warehouse: Path) -> None:
+    """A later Hive's metastore is not compacted by us, and its Hive reads the events wrongly."""
+    findings(deployment, warehouse, "hive-2.3/f1_basic/s2_update")
+    catalog, storage = deployment.metastore.catalog, deployment.storage
+    (beside,) = before_hive_3(catalog, storage, is_upgraded=False)
+    assert beside.fix.startswith("`compactor --set compactor.mode=compact doctor --before-hive-3 --compact`, or")
+    (upgraded,) = before_hive_3(catalog, storage, is_upgraded=True)
+    assert "--compact" not in upgraded.fix
+    assert "as they were before the upgrade" in upgraded.fix
 
 
 @pytest.mark.parametrize(
@@ -64,7 +75,9 @@ def test_rows_of_our_own_writer_need_nothing(deployment: Site, warehouse: Path) 
     table = make_table(deployment, warehouse)
     insert(deployment, table, range(10))
     delete(deployment, table, [3])
-    assert [finding.level for finding in before_hive_3(deployment.metastore.catalog, deployment.storage)] == [Level.OK]
+    assert [
+        finding.level for finding in before_hive_3(deployment.metastore.catalog, deployment.storage, is_upgraded=False)
+    ] == [Level.OK]
 
 
 def test_the_statement_names_partitions_as_hive_does(deployment: Site, warehouse: Path) -> None:
@@ -74,7 +87,7 @@ def test_the_statement_names_partitions_as_hive_does(deployment: Site, warehouse
     directory.mkdir()
     events = sorted(step("hive-2.3/f7_v1/s1_dml").rglob("delta_0000033*/bucket_*"))[0]
     (directory / "bucket_00000").write_bytes(events.read_bytes())
-    (finding,) = before_hive_3(deployment.metastore.catalog, deployment.storage)
+    (finding,) = before_hive_3(deployment.metastore.catalog, deployment.storage, is_upgraded=False)
     assert partition.name in finding.subject
     p, q = partition.values
     assert f"default.f2_part PARTITION (p='{p}', q='{q}') COMPACT" in finding.fix
@@ -85,6 +98,6 @@ def test_an_unreadable_file_is_reported(deployment: Site, warehouse: Path) -> No
     insert(deployment, table, range(10))
     broken = next(Path(table.location).rglob("bucket_00000"))
     broken.write_bytes(b"no ORC at all")
-    (finding,) = before_hive_3(deployment.metastore.catalog, deployment.storage)
+    (finding,) = before_hive_3(deployment.metastore.catalog, deployment.storage, is_upgraded=False)
     assert finding.level is Level.FAIL
     assert "bucket_00000" in finding.found

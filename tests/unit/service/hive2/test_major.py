@@ -47,7 +47,9 @@ def site(database: Database) -> OldSite:
 
 
 def listed(site: OldSite) -> list[Finding]:
-    return [f for f in before_hive_3(site.metastore.catalog, site.storage) if f.level is not Level.OK]
+    return [
+        f for f in before_hive_3(site.metastore.catalog, site.storage, is_upgraded=False) if f.level is not Level.OK
+    ]
 
 
 def queue(database: Database) -> list[dict[str, Any]]:
