@@ -130,7 +130,8 @@ def test_units_of_an_aborted_compaction_do_not_begin(
         # While executors write, staging may not go at once; then the entry stays working, and the worker or a pass ends it.
         assert abort_compaction(deployment, asked.entry_id).state in (State.ABORTED, State.WORKING)
         ((told,),) = (said["compactions"] for said in [next(application)])
-    assert (told["compaction"], told["fate"]) == (asked.entry_id, "lost")
+    assert told["compaction"] == asked.entry_id
+    assert told["fate"] in ("lost", "aborted")  # the second where the worker ended what could not be abandoned at once
     ended = sum(e["Event"] == "SparkListenerTaskEnd" for e in spark.events())
     assert 0 < ended < UNITS // PARCEL_UNITS
     repair(deployment)
