@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import AcidDir, DataFile
-from compactor.acid.names import Base, DeltaKind
+from compactor.acid.names import Base, BucketFile, DeltaKind, parse_file
 from compactor.acid.names import parse_directory as parse_name
 from compactor.compaction.health import SMALL_FILE
 from compactor.compaction.states import CompactionType
@@ -22,6 +22,7 @@ from compactor.settings.precedence import Settings
 
 _NUM, _PCT = "hive.compactor.delta.num.threshold", "hive.compactor.delta.pct.threshold"
 _ABORTS, _AGE = "hive.compactor.abortedtxn.threshold", "hive.compactor.aborted.txn.time.threshold"
+_READERS, _TRINOS = "compactor.readers", frozenset({"strict", "trino"})
 _BY_CLEANER = "hive.compactor.clean.aborts.using.cleaner"
 
 
@@ -30,8 +31,9 @@ class Facts:
     """The figures a decision rests on.
 
     Deltas are those a compaction may read; ``waiting`` counts the directories it may not read yet. ``obsolete``
-    includes aborted directories that may be removed. ``base_bytes`` is the size of the originals if there is no base.
-    ``oldest_abort_age_ms`` is None without aborts.
+    includes aborted directories that may be removed. ``numbered_attempts`` counts delete deltas with a file such as
+    ``bucket_00000_0``, which Trino does not look for (docs/readers.md). ``base_bytes`` is the size of the originals if
+    there is no base. ``oldest_abort_age_ms`` is None without aborts.
     """
 
     base_bytes: int = 0
@@ -41,6 +43,7 @@ class Facts:
     small_files: int = 0
     deltas: int = 0
     delete_deltas: int = 0
+    numbered_attempts: int = 0
     originals: int = 0
     waiting: int = 0
     has_base: bool = False
@@ -78,6 +81,7 @@ class Facts:
             small_files=_small(files),
             deltas=len(deltas),
             delete_deltas=sum(delta.delta.kind is DeltaKind.DELETE for delta in deltas),
+            numbered_attempts=sum(map(_has_numbered_attempt, deltas)),
             originals=len(directory.originals),
             waiting=directory.waiting,
             has_base=directory.base is not None,
@@ -89,6 +93,14 @@ class Facts:
             minor_supported=minor_supported,
             unparsable=directory.unparsable,
         )
+
+
+def _has_numbered_attempt(delta: AcidDir) -> bool:
+    """Returns true for a delete delta of which a file's name has an attempt number, as all DML of Hive 4 writes it."""
+    if delta.delta.kind is not DeltaKind.DELETE:
+        return False
+    names = (parse_file(file.path.rpartition("/")[2]) for file in delta.files)
+    return any(isinstance(name, BucketFile) and name.attempt is not None for name in names)
 
 
 def _files(directory: AcidDirectory, deltas: Iterable[AcidDir]) -> Iterator[DataFile]:
@@ -177,6 +189,7 @@ def decide(facts: Facts, settings: Settings) -> Decision:
     by_cleaner = settings.boolean(_BY_CLEANER)
     chosen = None if by_cleaner else _by_aborts(facts, settings, numbers)
     chosen = chosen or _by_size(facts, settings, numbers) or _by_number(facts, settings, numbers)
+    chosen = chosen or _by_readers(facts, settings, numbers)
     if chosen is not None:
         chosen = _worth_it(chosen, facts)
     if by_cleaner and (chosen is None or isinstance(chosen, NotNeeded)):
@@ -269,6 +282,17 @@ def _by_number(facts: Facts, settings: Settings, numbers: Mapping[str, int | flo
     return Minor(because=because, numbers=numbers, flips=flips)
 
 
+def _by_readers(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
+    """Returns what gives delete events names that Trino looks for: until then it shows deleted rows."""
+    count, readers = facts.numbered_attempts, settings.text(_READERS)
+    if not count or readers not in _TRINOS:
+        return None
+    what = "delete delta has" if count == 1 else "delete deltas have"
+    because = f"{count} {what} files with attempt numbers, which Trino does not apply ({_READERS} = {readers})"
+    kind = Minor if facts.minor_supported else Major
+    return kind(because=because, numbers=numbers, flips=(f"{_READERS} = any",))
+
+
 def _worth_it(chosen: Decision, facts: Facts) -> Decision:
     """Returns ``chosen``, unless a worker would find nothing to merge; Hive repeats such a request in every cycle."""
     assert chosen.type is not None
@@ -276,6 +300,7 @@ def _worth_it(chosen: Decision, facts: Facts) -> Decision:
         chosen.type,
         deltas=facts.deltas,
         delete_deltas=facts.delete_deltas,
+        numbered_attempts=facts.numbered_attempts,
         has_base=facts.has_base,
         originals=facts.originals,
         waiting=facts.waiting,
@@ -338,6 +363,7 @@ def enough(directory: AcidDirectory, type: CompactionType) -> Enough | NothingTo
         type,
         deltas=len(deltas),
         delete_deltas=sum(delta.delta.kind is DeltaKind.DELETE for delta in deltas),
+        numbered_attempts=sum(map(_has_numbered_attempt, deltas)),
         has_base=directory.base is not None,
         originals=len(directory.originals),
         waiting=directory.waiting,
@@ -348,7 +374,14 @@ def enough(directory: AcidDirectory, type: CompactionType) -> Enough | NothingTo
 
 
 def _shortage(
-    type: CompactionType, *, deltas: int, delete_deltas: int, has_base: bool, originals: int, waiting: int
+    type: CompactionType,
+    *,
+    deltas: int,
+    delete_deltas: int,
+    numbered_attempts: int,
+    has_base: bool,
+    originals: int,
+    waiting: int,
 ) -> str | None:
     """Returns the reason why there is nothing to merge, or None if there is something."""
     match type:
@@ -367,6 +400,8 @@ def _shortage(
                 )
             return found + _and_waiting(waiting)
         case CompactionType.MINOR:
+            if numbered_attempts:  # their files get other names, even if nothing is merged
+                return None
             if deltas < 2:
                 return f"a minor compaction needs two deltas, found {deltas}{_and_waiting(waiting)}"
             if deltas == 2 and delete_deltas == 1:

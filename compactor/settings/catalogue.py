@@ -74,12 +74,13 @@ _OWN = (
         key="compactor.readers",
         default="any",
         unit=_T,
-        choices=("strict", "any", "visibility"),
+        choices=("strict", "trino", "any", "visibility"),
         tightest=True,
         scope=Scope.TABLE,
         effect="Which readers the tables have: any, or only readers that honour visibility (Hive 4, Compactor), for which "
         "a minor compaction's two directories can be named without a lock. With strict, any reader may read, and nothing "
-        "is named that takes two steps: such a minor becomes a major, and a rebalance is refused.",
+        "is named that takes two steps: such a minor becomes a major, and a rebalance is refused. With strict and trino, "
+        "delete deltas of Hive 4, which Trino does not apply as they are, make a minor compaction due at once.",
     ),
     _table(
         "compactor.naming.delay",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -278,3 +280,33 @@ def test_only_cleaning_is_left_to_do() -> None:
     verdict = enough(aborted, CompactionType.MAJOR)
     assert isinstance(verdict, NothingToDo)
     assert verdict.obsolete
+
+
+@pytest.mark.parametrize(
+    ("readers", "expected"), [("strict", Minor), ("trino", Minor), ("any", NotNeeded), ("visibility", NotNeeded)]
+)
+def test_delete_deltas_that_trino_does_not_apply_are_due_where_it_reads(readers: str, expected: type[Decision]) -> None:
+    """All DML of Hive 4 writes ``bucket_00000_0``; Trino looks for ``bucket_00000`` and shows deleted rows."""
+    facts = _facts(200, 4, 1, delete_deltas=1, numbered_attempts=1)
+    found = _decide(facts, {"compactor.readers": readers})
+    assert type(found) is expected
+    if expected is Minor:
+        assert found.because == (
+            f"1 delete delta has files with attempt numbers, which Trino does not apply (compactor.readers = {readers})"
+        )
+        assert type(_decide(replace(facts, minor_supported=False), {"compactor.readers": readers})) is Major
+
+
+def test_only_delete_deltas_with_attempt_numbers_count() -> None:
+    names = (
+        "base_0000002",
+        "delta_0000003_0000003_0000/bucket_00000_0",
+        "delete_delta_0000004_0000004_0000/bucket_00000",
+    )
+    files = tuple(FileStatus(path=name if "/" in name else f"{name}/bucket_00000_0", length=10) for name in names)
+    alone = FileStatus(path="delete_delta_0000005_0000005_0000/bucket_00001_0", length=10)
+    for more, count in (((), 0), ((alone,), 1)):
+        found = acid_directory(Listing(files=(*files, *more)), ValidWriteIdList.parse(""), ValidTxnList.parse(""))
+        assert Facts.of(found).numbered_attempts == count
+    only = acid_directory(Listing(files=(files[0], alone)), ValidWriteIdList.parse(""), ValidTxnList.parse(""))
+    assert enough(only, CompactionType.MINOR) == Enough()

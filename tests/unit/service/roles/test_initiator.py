@@ -16,11 +16,12 @@ from compactor.service.roles import initiator
 from compactor.service.roles.initiator import consider_now, initiate
 from compactor.service.site import Site
 from compactor.service.worker.options import Options
+from compactor.service.worker.outcome import Result
 from compactor.state.conditions import Conditions
 from compactor.state.decisions import Decisions
 from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all, compact, with_storage
-from tests.support.tables import entity_of, insert, make_table, with_settings
+from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 
 
 @pytest.fixture
@@ -180,3 +181,27 @@ def test_requests_are_made_though_nothing_can_be_recorded(
     (considered,) = initiate(site).considered
     (entry,) = site.metastore.entries.queue()
     assert (considered.entity, considered.entry_id) == (entity_of(table), entry.id)
+
+
+@pytest.mark.parametrize("kept", ["delete_delta", "both"])
+def test_what_trino_would_show_is_compacted_once(deployment: Site, warehouse: Path, kept: str) -> None:
+    """A single delete delta of Hive 4 is due where Trino reads, and no longer afterwards; ours have no attempt number."""
+    site = with_settings(deployment, compactor_readers="trino", hive_compactor_delta_pct_threshold="10")
+    table = make_table(site, warehouse)
+    insert(site, table, range(10))
+    insert(site, table, [10])
+    compact(site, "major")
+    delete(site, table, [3])
+    if kept == "both":
+        insert(site, table, [20])
+    (deletes,) = Path(table.location).glob("delete_delta_*/bucket_*")
+    deletes.rename(deletes.with_name(f"{deletes.name}_0"))  # as Hive 4 names it
+    before = rows_of(site, table)
+    (considered,) = initiate(site).considered
+    assert (considered.outcome, "attempt numbers" in considered.because) == ("minor", True)
+    (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    assert outcome.result is Result.COMPACTED
+    (renamed,) = Path(table.location).glob("delete_delta_*_v*/bucket_*")
+    assert renamed.name == deletes.name
+    assert rows_of(site, table) == before
+    assert initiate(site).considered[0].outcome != "minor"
