@@ -1,4 +1,4 @@
-"""The locks a statement takes: Hive 4's (``locks``) and those of the manager without transactions (``old_locks``)."""
+"""The locks a statement takes: Hive 4's, Hive 3.1's, and those of the manager without transactions (``old_locks``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compactor.errors import NotSupported, Refused
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest, sorted_requests, with_parents
 from compactor.locking.statement_parser import Access, Spec, Statement
-from compactor.locking.statement_rules import RULES, AccessKind, OldLock, Operation, Rule
+from compactor.locking.statement_rules import HIVE_4, AccessKind, HiveRules, OldLock, Operation, Rule
 from compactor.locking.statement_tokens import Name
 from compactor.settings.precedence import Settings
 
@@ -62,9 +62,9 @@ class PlannedLock:
 
 
 def locks(
-    statement: Statement, look: TableLookup, settings: Settings, current: str = "default"
+    statement: Statement, look: TableLookup, settings: Settings, current: str = "default", hive: HiveRules = HIVE_4
 ) -> tuple[PlannedLock, ...]:
-    """Returns Hive 4's locks, sorted, only the strongest for each object; none if locking is off.
+    """Returns the locks of a ``hive``, sorted, only the strongest for each object; none if locking is off.
 
     Hive's own default of ``hive.support.concurrency`` is false, and ACID tables cannot be used with it, so only an
     explicit false counts.
@@ -77,7 +77,7 @@ def locks(
         return ()
     strongest: dict[tuple[str, str, str], PlannedLock] = {}
     for access in statement.accesses:
-        for planned in _of_access(access, look, settings, current):
+        for planned in _of_access(access, look, settings, current, hive):
             known = strongest.get(planned.request.object)
             if known is None or known.request.type.strength < planned.request.type.strength:
                 strongest[planned.request.object] = planned
@@ -92,26 +92,30 @@ def locking_is_on(settings: Settings) -> bool:
 
 def write_lock(kind: AccessKind, settings: Settings) -> LockType | None:
     """Returns the lock of a statement that writes into a transactional table or partition; None for no lock."""
-    return _rule(kind, True, settings).lock if locking_is_on(settings) else None
+    return _rule(kind, True, settings, HIVE_4).lock if locking_is_on(settings) else None
 
 
-def _of_access(access: Access, look: TableLookup, settings: Settings, current: str) -> Iterator[PlannedLock]:
+def _of_access(
+    access: Access, look: TableLookup, settings: Settings, current: str, hive: HiveRules
+) -> Iterator[PlannedLock]:
     database = access.name.database or current
     if access.is_database:
-        rule = _rule(_on_database(access, database, settings), False, settings)
+        kind = _on_database(access, database, settings) if hive.softens else access.kind
+        rule = _rule(kind, False, settings, hive)
         if rule.lock is not None:
             yield PlannedLock(request=LockRequest(database=database, type=rule.lock), operation=rule.operation)
         return
     if access.kind is AccessKind.CTAS:
-        rule = _rule(access.kind, bool(access.makes), settings)
+        rule = _rule(access.kind, bool(access.makes), settings, hive)
         if rule.lock is not None:
             request = LockRequest(database=database, table=access.name.table, type=rule.lock)
             yield PlannedLock(request=request, operation=rule.operation)
         return
     facts = look(access.name)
-    if not _takes_part(access, facts, settings):
+    if not _takes_part(access, facts, settings, hive):
         return
-    rule = _rule(_what(access, facts, settings), facts.transactional, settings)
+    kind = _what(access, facts, settings) if hive.softens else access.kind
+    rule = _rule(kind, facts.transactional, settings, hive)
     if rule.lock is None:
         return
     for name in _objects(access, facts, settings):
@@ -119,7 +123,7 @@ def _of_access(access: Access, look: TableLookup, settings: Settings, current: s
         yield PlannedLock(request=request, operation=rule.operation)
 
 
-def _takes_part(access: Access, facts: TableFacts, settings: Settings) -> bool:
+def _takes_part(access: Access, facts: TableFacts, settings: Settings, hive: HiveRules) -> bool:
     if access.kind in _ROWS and not facts.transactional:
         raise Refused(
             f"{facts} is not transactional: rows are only updated, deleted and merged in transactional tables"
@@ -128,7 +132,7 @@ def _takes_part(access: Access, facts: TableFacts, settings: Settings) -> bool:
         raise NotSupported(f"{facts} is a view: its query is not known here; name the tables it reads")
     if facts.view:
         return False
-    return not facts.external or settings.boolean("hive.txn.ext.locking.enabled")
+    return not facts.external or (hive.softens and settings.boolean("hive.txn.ext.locking.enabled"))
 
 
 def _on_database(access: Access, database: str, settings: Settings) -> AccessKind:
@@ -157,8 +161,8 @@ def _what(access: Access, facts: TableFacts, settings: Settings) -> AccessKind:
     return access.kind if drops and not facts.soft_deletes else AccessKind.DDL_EXCL_WRITE
 
 
-def _rule(kind: AccessKind, transactional: bool, settings: Settings) -> Rule:
-    for rule in RULES:
+def _rule(kind: AccessKind, transactional: bool, settings: Settings, hive: HiveRules) -> Rule:
+    for rule in hive.rules:
         fits = rule.kind is kind and rule.transactional in (None, transactional)
         if fits and all(settings.boolean(key) is wanted for key, wanted in rule.when):
             return rule

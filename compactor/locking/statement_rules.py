@@ -121,6 +121,37 @@ RULES: tuple[Rule, ...] = (
     Rule(kind=AccessKind.DDL_NO_LOCK, lock=None, operation=_NO_TXN),
 )
 
+#: The rules of Hive 3.1 (its AcidUtils.makeLockComponents): W is its semi-shared lock, which excludes itself.
+RULES_OF_HIVE_3: tuple[Rule, ...] = (
+    Rule(kind=AccessKind.READ, lock=_R, operation=_SELECT),
+    Rule(kind=AccessKind.INSERT, transactional=True, lock=_R, operation=_INSERT),
+    Rule(kind=AccessKind.INSERT, when=(("hive.txn.strict.locking.mode", True),), lock=_E, operation=_INSERT),
+    Rule(kind=AccessKind.INSERT, lock=_R, operation=_INSERT),
+    Rule(kind=AccessKind.MERGE_INSERT, lock=_R, operation=_INSERT),
+    Rule(kind=AccessKind.INSERT_OVERWRITE, transactional=True, when=((_XIOW, True),), lock=_E, operation=_UPDATE),
+    Rule(kind=AccessKind.INSERT_OVERWRITE, transactional=True, lock=_W, operation=_UPDATE),
+    Rule(kind=AccessKind.INSERT_OVERWRITE, lock=_E, operation=_NO_TXN),
+    Rule(kind=AccessKind.UPDATE, lock=_W, operation=_UPDATE),
+    Rule(kind=AccessKind.DELETE, lock=_W, operation=_DELETE),
+    Rule(kind=AccessKind.CTAS, lock=None, operation=_NO_TXN),
+    Rule(kind=AccessKind.DDL_EXCLUSIVE, lock=_E, operation=_NO_TXN),
+    Rule(kind=AccessKind.DDL_SHARED, lock=_R, operation=_NO_TXN),
+    Rule(kind=AccessKind.DDL_NO_LOCK, lock=None, operation=_NO_TXN),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiveRules:
+    """The rules of one line of Hive. Only Hive 4 ``softens`` the locks of commands that leave old files to the cleaner,
+    reads without locks and locks external tables, each by a setting."""
+
+    rules: tuple[Rule, ...]
+    softens: bool
+
+
+HIVE_4 = HiveRules(rules=RULES, softens=True)
+HIVE_3 = HiveRules(rules=RULES_OF_HIVE_3, softens=False)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:

@@ -506,7 +506,12 @@ _TRANSACTIONS = (
         _B,
         "Whether UPDATE and DELETE take an exclusive write lock, or a shared one and detect conflicts at commit.",
     ),
-    _hive("hive.txn.xlock.iow", "true", _B, "Whether INSERT OVERWRITE locks readers out."),
+    _hive(
+        "hive.txn.xlock.iow",
+        "true",
+        _B,
+        "Whether INSERT OVERWRITE locks readers out: in Hive 4 only together with hive.txn.xlock.write, in Hive 3.1 alone.",
+    ),
     _hive("hive.txn.xlock.ctas", "true", _B, "Whether CREATE TABLE AS locks the table it creates."),
     _hive("hive.txn.xlock.mergeinsert", "false", _B, "Whether the insert branch of MERGE locks like an UPDATE."),
     _hive("hive.txn.read.locks", "true", _B, "Whether reading takes a lock."),

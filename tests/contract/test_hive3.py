@@ -27,6 +27,7 @@ from compactor.metastore.transactions.rows import TxnType
 from compactor.rows.reader import read_snapshot
 from compactor.service import lost_workers
 from compactor.service.answers.explain import explain
+from compactor.service.answers.explain_locks import explain_locks
 from compactor.service.answers.preview import preview
 from compactor.service.answers.show_compactions import show_compactions
 from compactor.service.doctor.checks import doctor
@@ -472,4 +473,7 @@ def test_what_people_are_shown(site: Site, tmp_path: Path) -> None:
     [blocked] = blocked_entries(site)
     assert [blocker.txn for blocker in blocked.by] == [reader]
     assert str(explain(site, "default.t"))
+    strict = with_settings(site, hive_txn_xlock_write="true")  # which Hive 3.1 does not know
+    [lock] = explain_locks(strict, "delete from t where a = 1").locks
+    assert str(lock) == "default.t -> SHARED_WRITE"
     assert [finding for finding in doctor(site) if finding.level is Level.FAIL] == []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compactor.acid.names import Layout
 from compactor.acid.partition_names import part_name
 from compactor.locking import statement_locks
 from compactor.locking.statement_locks import TableFacts
 from compactor.locking.statement_parser import parse
+from compactor.locking.statement_rules import HIVE_3, HIVE_4
 from compactor.locking.statement_tokens import Name
 from compactor.metastore.catalog.values import Table, is_true, parameter
 from compactor.service.site import Site
@@ -48,7 +50,8 @@ class ExplainedLocks:
 def explain_locks(site: Site, text: str, *, database: str = "default", old: bool = False) -> ExplainedLocks:
     """Returns the locks of the statement ``text`` with ``database`` as the current one.
 
-    With ``old``, they are those of the lock manager without transactions, with types S and X.
+    They are those of the Hive that the metastore's schema belongs to; with ``old`` those of the lock manager without
+    transactions, with types S and X.
 
     Raises:
         Refused: the statement is unknown, or one of its tables or partition keys does not exist.
@@ -60,7 +63,8 @@ def explain_locks(site: Site, text: str, *, database: str = "default", old: bool
         requests = statement_locks.old_locks(statement, tables.look, database)
         planned_locks = [(r, "X" if r.type.name == "EXCLUSIVE" else "S", "") for r in requests]
     else:
-        planned = statement_locks.locks(statement, tables.look, site.settings, database)
+        hive = HIVE_4 if site.metastore.dialect.layout is Layout.VISIBILITY else HIVE_3
+        planned = statement_locks.locks(statement, tables.look, site.settings, database, hive)
         planned_locks = [(p.request, p.request.type.name, p.operation.value) for p in planned]
     return ExplainedLocks(
         statement=statement.name,

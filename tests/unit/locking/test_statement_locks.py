@@ -10,7 +10,7 @@ from compactor.errors import NotFound, NotSupported, Refused
 from compactor.locking.lock_types import LockType
 from compactor.locking.statement_locks import TableFacts, locks, old_locks
 from compactor.locking.statement_parser import parse
-from compactor.locking.statement_rules import ALTER, RULES, AccessKind
+from compactor.locking.statement_rules import ALTER, HIVE_3, RULES, AccessKind
 from compactor.locking.statement_tokens import Name
 from compactor.settings.catalogue import lookup
 from compactor.settings.precedence import Layer, Settings
@@ -239,6 +239,38 @@ SEEN = (
     ("drop table acid", ["db:r", "acid:e"]),
     ("alter table acid compact 'major'", []),
 )
+
+
+#: The same of Hive 3.1, whose semi-shared lock is written W. Its sessions know none of Hive 4's settings of locks but one.
+CASES_OF_HIVE_3: tuple[tuple[str, dict[str, str], list[str]], ...] = (
+    ("select * from acid, plain", {"hive__txn__read__locks": "false"}, ["acid:r", "plain:r"]),
+    ("select * from ext", {"hive__txn__ext__locking__enabled": "true"}, []),
+    ("insert into acid values (1)", LOOSE, ["acid:r"]),
+    ("insert into plain values (1)", {}, ["plain:e"]),
+    ("insert into plain values (1)", {"hive__txn__strict__locking__mode": "false"}, ["plain:r"]),
+    ("insert overwrite table acid select * from other", LOOSE, ["acid:e", "other:r"]),
+    ("insert overwrite table acid select * from other", {"hive__txn__xlock__iow": "false"}, ["acid:w", "other:r"]),
+    ("insert overwrite table plain select 1", {"hive__txn__xlock__iow": "false"}, ["plain:e"]),
+    ("update acid set a = 1", STRICT, ["acid:w"]),
+    ("delete from part where p = 1", STRICT, ["part.p=1/q=a:w", "part.p=1/q=b:w"]),
+    (
+        "merge into acid t using other s on t.a = s.a when not matched then insert values (1)",
+        {"hive__txn__xlock__mergeinsert": "true"},
+        ["acid:r", "other:r"],
+    ),
+    ("truncate table acid", {}, ["acid:e"]),
+    ("create table n as select * from acid", {}, ["db:r", "acid:r"]),
+    ("drop table acid", LOCKLESS, ["db:r", "acid:e"]),
+    ("drop database default", LOCKLESS, ["db:e"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "expected"), CASES_OF_HIVE_3, ids=[f"{c[0][:50]}-{len(c[1])}" for c in CASES_OF_HIVE_3]
+)
+def test_locks_of_hive_3(text: str, values: dict[str, str], expected: list[str]) -> None:
+    found = locks(parse(text), look, settings(**values), hive=HIVE_3)
+    assert [_short(planned.request) for planned in found] == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), SEEN, ids=[text for text, _ in SEEN])
