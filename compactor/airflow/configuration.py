@@ -84,6 +84,11 @@ def metastore_names() -> tuple[str, ...]:
     return names
 
 
+def only_pools() -> frozenset[str] | None:
+    """Returns the compaction pools that the worker DAG is limited to; None for all."""
+    return frozenset(name.strip() for name in text("only_pools").split(",") if name.strip()) or None
+
+
 def airflow_pools() -> dict[str, str]:
     """Returns the Airflow pool of each compaction pool that has its own.
 

@@ -51,6 +51,13 @@ OPTIONS: dict[str, Option] = {
         description="Compaction pool = Airflow pool, separated by commas: requests of these pools are submitted by tasks "
         "of their own, which wait for slots of that Airflow pool. Empty: all use the pool above.",
     ),
+    "only_pools": Option(
+        type="string",
+        default="",
+        example="pilot,etl",
+        description="Compaction pools whose requests the worker DAG takes, separated by commas; default is the pool of "
+        "requests without one. Other requests stay in the queue, for other workers. Empty: all.",
+    ),
     "approval_bytes": Option(
         type="string",
         default="",

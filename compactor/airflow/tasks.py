@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from compactor.airflow.configuration import text
+from compactor.airflow.configuration import only_pools, text
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.options import OPTIONS
+from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, NotFound, Refused
 from compactor.metastore.marker import change_marker
@@ -55,12 +56,17 @@ def scan(metastore: str) -> tuple[dict[str, int], bool]:
 
 
 def waiting(site: Site) -> dict[str, int]:
-    """Counts, by pool, the queue entries for our workers that no batch has reserved, whoever queued them."""
+    """Counts, by pool, the queue entries for our worker DAG that no batch has reserved, whoever queued them."""
     if not may_somewhere(site.settings, Mode.COMPACT):
         return {}
     reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
-    entries = site.metastore.entries.queue(states=(State.INITIATED,))
-    return dict(Counter(entry.pool or "" for entry in entries if entry.id not in reserved))
+    pools = only_pools()
+    entries = [
+        entry
+        for entry in site.metastore.entries.queue(states=(State.INITIATED,))
+        if entry.id not in reserved and (pools is None or (entry.pool or DEFAULT) in pools)
+    ]
+    return dict(Counter(entry.pool or "" for entry in entries))
 
 
 def plan(metastore: str) -> list[dict[str, Any]]:
@@ -69,7 +75,7 @@ def plan(metastore: str) -> list[dict[str, Any]]:
         if not may_somewhere(site.settings, Mode.COMPACT):
             log.info("metastore %s: compactor.mode leaves the work to Hive's workers", metastore)
             return []
-        batches = plan_batches(site)
+        batches = plan_batches(site, only_pools())
     pool = text("pool")
     if batches and pool != OPTIONS["pool"].default:
         # A task cannot list the pools, and Airflow lets a task with an unknown pool wait silently.

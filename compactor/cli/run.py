@@ -27,7 +27,7 @@ class WorkerOptions:
 
     once: bool
     batch: int | None
-    pool: str | None
+    pool: tuple[str, ...]
     master: str | None
     in_process: bool
     verify: str
@@ -138,7 +138,9 @@ def housekeeper(context: CliContext, once: bool) -> None:
 @run.command()
 @_once
 @click.option("--batch", type=click.IntRange(min=1), metavar="ID", help="Work on this planned batch, then end.")
-@click.option("--pool", metavar="Q", help="Only requests of this pool.")
+@click.option(
+    "--pool", metavar="Q", multiple=True, help="Only requests of this pool; may be repeated. default means none."
+)
 @click.option("--master", metavar="URL", help="Spark's master. Default: local[*].")
 @click.option("--in-process", is_flag=True, help="Run without Spark, in this process.")
 @click.option(
@@ -169,7 +171,7 @@ def worker(context: CliContext, /, **given: Any) -> None:
             report=(lambda done: print_json_line(done.to_json())) if context.json else _silent,
             master=None if options.in_process else options.master or "local[*]",
             full_verify=options.verify == "full",
-            pool=options.pool,
+            pools=frozenset(options.pool) or None,
         )
         try:
             if options.batch is not None:

@@ -25,16 +25,22 @@ _STDERR = 2  #: file descriptor
 
 
 @click.command()
-@click.option("--pool", metavar="Q", help="Only requests of this pool.")
+@click.option(
+    "--pool",
+    "pools",
+    metavar="Q",
+    multiple=True,
+    help="Only requests of this pool; may be repeated. default means none.",
+)
 @click.option("--master", metavar="URL", help="Default: the master in spark-submit's own configuration.")
 @click.option("--deploy-mode", type=click.Choice(["client", "cluster"]), help="Where the driver runs.")
 @with_context
-def submit(context: CliContext, pool: str | None, master: str | None, deploy_mode: str | None) -> None:
+def submit(context: CliContext, pools: tuple[str, ...], master: str | None, deploy_mode: str | None) -> None:
     """Plan batches of the requests in the queue and run each as a Spark application."""
     from compactor.service.batches.assembly import plan_batches
 
     with context.site() as site:
-        batches = plan_batches(site, pool)
+        batches = plan_batches(site, frozenset(pools) or None)
     program = spark_submit() if batches else ""
     codes: dict[int, int] = {}
     for batch in batches:

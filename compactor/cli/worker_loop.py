@@ -44,7 +44,7 @@ class CliWorker:
         report: Callable[[WorkerPass], None],
         master: str | None,
         full_verify: bool,
-        pool: str | None,
+        pools: frozenset[str] | None,
     ) -> None:
         self._site = site
         self._stop = stop
@@ -52,7 +52,7 @@ class CliWorker:
         self._report = report
         self._master = master
         self._options = Options(full_verify=full_verify, stops=lambda: stop.asked)
-        self._pool = pool
+        self._pools = pools
         self._runner: Runner | None = None
         self._session: Any = None
         self._processes: ProcessRunner | None = None
@@ -132,7 +132,7 @@ class CliWorker:
         """
         if repaired := repair(self._site):
             yield WorkerPass(repaired=repaired)
-        ids = self._of_our_user(claimable(self._site, self._pool))
+        ids = self._of_our_user(claimable(self._site, self._pools))
         if not ids:
             return
         runner = self._start_runner()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from compactor.compaction.batching import Item, RouteBatch, batches
 from compactor.compaction.entry import Entry
+from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.routing import Route, route
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, DatabaseUnavailable, failing_alone
@@ -55,11 +56,11 @@ class PlannedBatch:
         }
 
 
-def plan_batches(site: Site, pool: str | None = None, *, route: str | None = None) -> list[PlannedBatch]:
+def plan_batches(site: Site, pools: Collection[str] | None = None, *, route: str | None = None) -> list[PlannedBatch]:
     """Puts everything that can be claimed now into batches; entries that another batch has reserved are left alone.
 
     Args:
-        pool: plan only this pool's entries; None plans every pool.
+        pools: plan only the entries of these pools, of which ``default`` is that of entries without one; None plans all.
         route: digest of the only route to plan for, at most one batch of it; used by a resident application.
     """
     store = own_state(site)
@@ -67,26 +68,26 @@ def plan_batches(site: Site, pool: str | None = None, *, route: str | None = Non
         lost_workers.repair(site)
     store.residents.bury(site.name)
     reserved = store.batches.reserved(site.name)
-    items = [item for entry in _claimable(site, pool, reserved) if (item := _item(site, entry)) is not None]
+    items = [item for entry in _claimable(site, pools, reserved) if (item := _item(site, entry)) is not None]
     if route is not None:
         items = [item for item in items if item.route.digest == route]
     made = batches(items, site.settings.integer("compactor.batch.bytes"))[: None if route is None else 1]
     return [_register(site, store, found) for found in startable_batches(site, made)]
 
 
-def claimable(site: Site, pool: str | None = None) -> list[int]:
+def claimable(site: Site, pools: Collection[str] | None = None) -> list[int]:
     """Returns the ids of the entries that a worker without a batch may take now."""
     reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
-    return [entry.id for entry in _claimable(site, pool, reserved)]
+    return [entry.id for entry in _claimable(site, pools, reserved)]
 
 
-def _claimable(site: Site, pool: str | None, reserved: Collection[int]) -> list[Entry]:
+def _claimable(site: Site, pools: Collection[str] | None, reserved: Collection[int]) -> list[Entry]:
     """Returns the waiting entries that their table's mode does not leave to Hive's workers. The mode is read once per
     table."""
     ours: dict[tuple[str, str], bool] = {}
     waiting: list[Entry] = []
     for entry in site.metastore.entries.queue(states=(State.INITIATED,)):
-        if entry.id in reserved or not (pool is None or entry.pool == pool):
+        if entry.id in reserved or not (pools is None or (entry.pool or DEFAULT) in pools):
             continue
         table = (entry.entity.database, entry.entity.table)
         if table not in ours:

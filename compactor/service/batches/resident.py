@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from compactor.compaction.pool_policy import DEFAULT
 from compactor.errors import CompactorError, LostClaim
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.batches.driver import WorkerPass
@@ -54,7 +55,7 @@ def linger(
         others: frozenset[int] = frozenset()  # entries of other routes: no need to list their directories again
         while is_alive():
             given = store.residents.given(presence.id)
-            if given is None and not (waiting := frozenset(claimable(site, batch.pool))) <= others:
+            if given is None and not (waiting := frozenset(claimable(site, {batch.pool or DEFAULT}))) <= others:
                 given = _plan_one(site, batch.pool, batch.route, presence.id)
                 others = waiting if given is None else frozenset()
             if given is not None:
@@ -71,7 +72,7 @@ def linger(
 def _plan_one(site: Site, pool: str | None, route: str, resident: int) -> int | None:
     """Plans a batch of the waiting entries and returns it, unless another resident of the route is to take it."""
     try:
-        made = plan_batches(site, pool, route=route)
+        made = plan_batches(site, {pool or DEFAULT}, route=route)
     except LostClaim:  # a planner was faster
         return None
     return next((planned.batch_id for planned in made if planned.resident in (resident, None)), None)

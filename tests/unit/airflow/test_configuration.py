@@ -65,6 +65,12 @@ def test_airflow_pools_of_compaction_pools(monkeypatch: pytest.MonkeyPatch) -> N
             configuration.airflow_pools()
 
 
+def test_the_pools_that_the_worker_is_limited_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert configuration.only_pools() is None
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__ONLY_POOLS", " pilot, default,")
+    assert configuration.only_pools() == {"pilot", "default"}
+
+
 def test_the_size_above_which_a_person_must_approve(monkeypatch: pytest.MonkeyPatch) -> None:
     assert configuration.approval_bytes() is None
     monkeypatch.setenv("AIRFLOW__COMPACTOR__APPROVAL_BYTES", "2kb")

@@ -37,6 +37,7 @@ def test_an_empty_default_says_what_it_means() -> None:
         "keytab",
         "linger",
         "notifier",
+        "only_pools",
         "principal",
     }
     assert all("Empty:" in option.description for option in OPTIONS.values() if not option.default)

@@ -8,6 +8,7 @@ from compactor.airflow import tasks
 from compactor.airflow.tasks import under_way, went_well
 from compactor.compaction.states import State
 from compactor.errors import NotFound, Refused
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
 
@@ -66,3 +67,15 @@ def test_a_table_already_queued_does_not_stop_the_others(site: Site) -> None:
     assert len(tasks.request("default", ["default.fa", "default.fb"], ARGUMENTS)) == 1
     with pytest.raises(Refused, match=f"id={first[0]}"):
         tasks.request("default", ["default.fa"], ARGUMENTS)
+
+
+def test_the_worker_takes_the_pools_that_it_is_limited_to(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The requests of other pools are neither counted for it nor planned."""
+    for table, pool in (("fa", "pilot"), ("fb", "etl"), ("g", None)):
+        request_compaction(site, table=table, pool=pool)
+    assert tasks.waiting(site) == {"pilot": 1, "etl": 1, "": 1}
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__ONLY_POOLS", "pilot,default")
+    assert tasks.waiting(site) == {"pilot": 1, "": 1}
+    assert {batch["pool_name"] for batch in tasks.plan("default")} == {"pilot", None}
+    monkeypatch.delenv("AIRFLOW__COMPACTOR__ONLY_POOLS")
+    assert {batch["pool_name"] for batch in tasks.plan("default")} == {"etl"}

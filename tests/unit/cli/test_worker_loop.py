@@ -44,9 +44,9 @@ def stop() -> Stop:
 def made(deployment: Site, said: list[str], reports: list[WorkerPass], stop: Stop) -> Made:
     """Builds a worker in this process for a site and pool, by default ``deployment`` and all pools."""
 
-    def make(site: Site = deployment, pool: str | None = None) -> CliWorker:
+    def make(site: Site = deployment, pools: frozenset[str] | None = None) -> CliWorker:
         return CliWorker(
-            site=site, stop=stop, say=said.append, report=reports.append, master=None, full_verify=False, pool=pool
+            site=site, stop=stop, say=said.append, report=reports.append, master=None, full_verify=False, pools=pools
         )
 
     return make
@@ -112,7 +112,7 @@ def test_what_fails_is_counted(working: CliWorker, deployment: Site, warehouse: 
 
 def test_another_pools_requests_are_left(made: Made, deployment: Site, warehouse: Path, said: list[str]) -> None:
     ask(deployment, warehouse)
-    made(pool="adhoc").run_once()
+    made(pools=frozenset({"adhoc"})).run_once()
     assert said == ["worker: 0 entries, 0 failed"]
 
 

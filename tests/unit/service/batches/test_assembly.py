@@ -36,12 +36,16 @@ def test_entries_of_one_route_share_a_batch(deployment: Site, warehouse: Path) -
     assert default.to_json()["batch"] == default.batch_id
 
 
-def test_a_single_pool_can_be_planned(deployment: Site, warehouse: Path) -> None:
+def test_single_pools_can_be_planned(deployment: Site, warehouse: Path) -> None:
+    """``default`` is the pool of requests without one."""
     asked(deployment, warehouse, "a")
-    asked(deployment, warehouse, "c", pool="night")
-    assert len(claimable(deployment, "night")) == 1
-    (night,) = plan_batches(deployment, "night")
+    for name, pool in (("c", "night"), ("d", "etl")):
+        asked(deployment, warehouse, name, pool=pool)
+    assert [len(claimable(deployment, pools)) for pools in ({"night"}, {"default", "etl"}, {"none"})] == [1, 2, 0]
+    (night,) = plan_batches(deployment, {"night"})
     assert night.pool == "night"
+    (default,) = plan_batches(deployment, {"default"})
+    assert default.pool is None
     assert len(claimable(deployment)) == 1
 
 

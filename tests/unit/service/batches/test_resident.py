@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -72,15 +73,15 @@ def test_entries_of_other_routes_are_listed_once(
     """A thousand entries of another queue are not listed every second."""
     batch = first_batch(deployment, warehouse)
     ask(deployment, warehouse, "b", **{"compactor.hive.compactor.job.queue": "etl"})
-    looks: list[str | None] = []
+    looks: list[Collection[str]] = []
 
-    def counted(site: Site, pool: str | None, *, route: str) -> list[PlannedBatch]:
-        looks.append(pool)
-        return plan_batches(site, pool, route=route)
+    def counted(site: Site, pools: Collection[str], *, route: str) -> list[PlannedBatch]:
+        looks.append(pools)
+        return plan_batches(site, pools, route=route)
 
     monkeypatch.setattr("compactor.service.batches.resident.plan_batches", counted)
     assert lingered(deployment, batch, 0.3) == []
-    assert looks == [None]
+    assert looks == [{"default"}]
 
 
 def test_a_batch_given_to_a_resident_needs_no_application(deployment: Site, warehouse: Path) -> None:
