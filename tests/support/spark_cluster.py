@@ -1,10 +1,14 @@
-"""A standalone cluster of Spark on loopback, from pyspark's own jars: a master and two workers of one core each."""
+"""A standalone cluster of Spark on loopback, from pyspark's own jars: a master and two workers of one core each.
+
+The Spark is the one of uv.lock, or ``oldest``, the oldest that is supported, which is downloaded once.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +20,7 @@ from urllib.request import urlopen
 import pyspark
 
 from tests.support.daemons import Daemon
-from tests.support.downloads import ROOT
+from tests.support.downloads import ROOT, kept_once
 from tests.support.patience import PATIENCE
 from tests.support.ports import free_port
 
@@ -26,11 +30,27 @@ QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  #: compiling does not pay of
 #: Neither the checkout nor a Spark of the machine may be found by accident.
 _BARE = {
     "PYTHONPATH": "",
-    "SPARK_HOME": str(SPARK),
     "SPARK_LOCAL_IP": "127.0.0.1",
     "SPARK_DAEMON_MEMORY": "256m",
     "SPARK_DAEMON_JAVA_OPTS": QUICK,
 }
+
+
+#: The oldest Spark that is supported, as on most clusters, and the py4j that belongs to it.
+OLDEST = ("pyspark==3.5.7", "py4j==0.10.9.7")
+_CACHE = ROOT / "build" / "cache" / "spark"
+
+
+def oldest() -> Path:
+    """Returns the home of the oldest Spark, downloaded once."""
+
+    def install(folder: Path) -> Path:
+        command = [ROOT / ".tools" / "bin" / "uv", "pip", "install", "--quiet", "--no-deps", "--python", sys.executable]
+        here = os.environ | {"UV_SYSTEM_CERTS": "true"}
+        subprocess.run([*command, "--target", folder / "made", *OLDEST], check=True, env=here)
+        return folder / "made"
+
+    return kept_once(_CACHE, "-".join(OLDEST), install) / "pyspark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +86,10 @@ def pack(folder: Path) -> Packed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A running cluster. ``folder`` holds what its processes write."""
+    """A running cluster. ``folder`` holds what its processes write, ``home`` is its Spark."""
 
     folder: Path
+    home: Path
     master: str
     packed: Packed
 
@@ -91,7 +112,7 @@ class Cluster:
             "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE:.0f}s",
             **conf,
         }
-        line = [str(SPARK / "bin" / "spark-submit"), "--master", self.master]
+        line = [str(self.home / "bin" / "spark-submit"), "--master", self.master]
         for key, value in given.items():
             line += ["--conf", f"{key}={value}"]
         return [*line, str(self.packed.application), *arguments]
@@ -106,7 +127,7 @@ class Cluster:
             subprocess.Popen(
                 ["setpriv", "--pdeathsig=KILL", "--", *self.command(arguments, conf or {})],
                 cwd=self.folder,
-                env=os.environ | _BARE | dict(environment),
+                env=os.environ | _BARE | {"SPARK_HOME": str(self.home)} | dict(environment),
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -125,27 +146,30 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, packed: Packed) -> Iterator[Cluster]:
+def cluster(folder: Path, packed: Packed, home: Path = SPARK) -> Iterator[Cluster]:
     """Yields a master and its workers until the block ends."""
     (folder / "events").mkdir()
-    with standalone(folder) as address:
-        yield Cluster(folder=folder, master=address, packed=packed)
+    with standalone(folder, home=home) as address:
+        yield Cluster(folder=folder, home=home, master=address, packed=packed)
 
 
 @contextmanager
-def standalone(folder: Path, workers: int = WORKERS, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+def standalone(
+    folder: Path, workers: int = WORKERS, environment: Mapping[str, str] | None = None, home: Path = SPARK
+) -> Iterator[str]:
     """Yields the address of a master, with workers in ``environment``, until the block ends."""
+    bare = {**_BARE, "SPARK_HOME": str(home)}
     port, page = free_port(), free_port()
-    run = str(SPARK / "bin" / "spark-class")
+    run = str(home / "bin" / "spark-class")
     address = f"spark://127.0.0.1:{port}"
     master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]
     daemons = [
-        Daemon(name="master", folder=folder, command=[run, *master, "--webui-port", str(page)], environment=_BARE)
+        Daemon(name="master", folder=folder, command=[run, *master, "--webui-port", str(page)], environment=bare)
     ]
     for number in range(workers):
         worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"]
         worker += ["--cores", "1", "--memory", "768m", "--work-dir", str(folder / f"work{number}"), address]
-        given = {**_BARE, **(environment or {})}
+        given = {**bare, **(environment or {})}
         daemons.append(Daemon(name=f"worker{number}", folder=folder, command=[run, *worker], environment=given))
     try:
         for daemon in daemons:

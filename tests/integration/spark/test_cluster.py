@@ -65,6 +65,19 @@ def test_a_batch_runs_on_both_workers_and_its_application_takes_the_next(
     spark: Cluster, deployment: Site, metastore_url: str, warehouse: Path
 ) -> None:
     """Skewed units are split, small partitions and plain files go along; nothing of ours is installed on a worker."""
+    runs_on_both_workers(spark, deployment, metastore_url, warehouse)
+
+
+def test_the_oldest_spark_does_the_same(
+    oldest_spark: Cluster, deployment: Site, metastore_url: str, warehouse: Path
+) -> None:
+    """Spark 3.5, which most clusters run: its own spark-submit, master, workers and pyspark, our packed environment."""
+    runs_on_both_workers(oldest_spark, deployment, metastore_url, warehouse)
+    [started] = [e for e in oldest_spark.events() if e["Event"] == "SparkListenerLogStart"]
+    assert started["Spark Version"] == "3.5.7"
+
+
+def runs_on_both_workers(spark: Cluster, deployment: Site, metastore_url: str, warehouse: Path) -> None:
     looks: dict[str, Look] = {}
     for table, look in [
         skewed(deployment, warehouse, "skewed"),
