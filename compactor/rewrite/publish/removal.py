@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from compactor.acid.names import Hidden, parse_hidden, parse_staging
+from compactor.errors import CompactorError
 from compactor.ids import TxnId
 from compactor.rewrite.publish.same_directory import must_be_same, rename_same
 from compactor.steps import Step, reach
@@ -26,7 +27,7 @@ def hide(
     expected: Mapping[str, str | None] | None = None,
     still: Callable[[], None] | None = None,
 ) -> tuple[str, ...]:
-    """Takes directories (or files) out of every reader's sight, each by one rename.
+    """Takes directories (or files) out of every reader's sight, each by one rename, durable for all of them at the end.
 
     Where the store has no rename they are removed instead, and the caller holds an exclusive lock on the table: hiding
     would copy every byte, and readers would still see halves (PROTOCOL 7.2).
@@ -36,32 +37,61 @@ def hide(
         until: they may be removed once every transaction up to this one has ended.
         expected: what each was when the decision to hide it was made. Another one, of a table that was created there
             since, is left alone, or put back if it was created in the same moment (PROTOCOL 11.8).
-        still: see ``rename_same``.
+        still: raises once the reason to hide them is gone: the same directories may have become needed again, by an undo
+            (PROTOCOL 11.8.3). It is called before the first rename and after the last, and what was renamed in between is
+            put back.
 
     Returns:
         The hidden names.
 
     Raises:
         Disagreement: something else has one of the names now.
+        StorageError: one cannot be renamed, or the new names cannot be made durable.
     """
-    hidden: list[str] = []
-    for final in names:
-        source = f"{location}/{final}"
-        if not storage.exists(source):
-            continue
-        identity = storage.identity(source) if expected is None else expected.get(final)
-        if not storage.capabilities(source).renames:
-            must_be_same(storage, source, identity)
-            storage.remove(source)
-            reach(Step.HIDDEN)
-            continue
-        relative = Hidden(final_name=final.replace("/", "__"), until=until).name
-        if storage.exists(f"{location}/{relative}"):
-            storage.remove(f"{location}/{relative}")  # left by an earlier removal of the same name that died half-way
-        if rename_same(storage, source, f"{location}/{relative}", identity, still):
-            hidden.append(relative)
-            reach(Step.HIDDEN)
-    return tuple(hidden)
+    hidden: dict[str, str] = {}
+    if still is not None:
+        still()
+    try:
+        for final in names:
+            relative = _hide_one(storage, location, final, until, expected)
+            if relative is not None:
+                hidden[final] = relative
+                reach(Step.HIDDEN)
+    finally:
+        if still is not None and hidden:
+            _put_back_unless(still, storage, location, hidden)
+    paths = [f"{location}/{relative}" for relative in hidden.values()]
+    for error in storage.sync_names(paths).values():
+        raise error
+    return tuple(hidden.values())
+
+
+def _hide_one(
+    storage: Storage, location: str, final: str, until: TxnId, expected: Mapping[str, str | None] | None
+) -> str | None:
+    """Hides ``final`` and returns its hidden name; None if it was gone, or had to be removed instead."""
+    source = f"{location}/{final}"
+    if not storage.exists(source):
+        return None
+    identity = storage.identity(source) if expected is None else expected.get(final)
+    if not storage.capabilities(source).renames:
+        must_be_same(storage, source, identity)
+        storage.remove(source)
+        reach(Step.HIDDEN)
+        return None
+    relative = Hidden(final_name=final.replace("/", "__"), until=until).name
+    if storage.exists(f"{location}/{relative}"):
+        storage.remove(f"{location}/{relative}")  # left by an earlier removal of the same name that died half-way
+    return relative if rename_same(storage, source, f"{location}/{relative}", identity, durable=False) else None
+
+
+def _put_back_unless(still: Callable[[], None], storage: Storage, location: str, hidden: Mapping[str, str]) -> None:
+    try:
+        still()
+    except CompactorError:
+        for final, relative in hidden.items():
+            storage.rename(f"{location}/{relative}", f"{location}/{final}")
+        raise
 
 
 def remove_leftovers(

@@ -24,11 +24,17 @@ def must_be_same(storage: Storage, path: str, identity: str | None) -> None:
 
 
 def rename_same(
-    storage: Storage, source: str, target: str, identity: str | None, still: Callable[[], None] | None = None
+    storage: Storage,
+    source: str,
+    target: str,
+    identity: str | None,
+    still: Callable[[], None] | None = None,
+    *,
+    durable: bool = True,
 ) -> bool:
     """Renames the directory (or file) ``source`` if it is still the one of ``identity``.
 
-    What was created there in the same moment is put back.
+    What was created there in the same moment is put back. Unless it is ``durable``, the caller makes the new name so.
 
     Args:
         still: raises once the reason for the rename is gone: the same directory may have become needed again, by an undo
@@ -45,7 +51,7 @@ def rename_same(
     if still is not None:
         still()
     try:
-        storage.rename(source, target)
+        storage.rename(source, target, durable=durable)
     except StorageError:
         if storage.exists(source):
             raise

@@ -18,12 +18,12 @@ from compactor.steps import Step, reach
 def remove_directories(
     site: Site, target: Target, listing: Listing, names: Collection[str], still: Callable[[], None] | None = None
 ) -> int:
-    """Hides, then removes, each of ``names``, and returns the bytes of their files in ``listing``.
+    """Hides all of ``names``, then removes them, and returns the bytes of their files in ``listing``.
 
     Bound to the directories that are there now, and to the table that they belong to (PROTOCOL 11.8).
 
     Args:
-        still: raises once ``names`` are no longer to be removed; see ``rename_same``.
+        still: raises once ``names`` are no longer to be removed; see ``removal.hide``.
 
     Raises:
         LockNotGranted: the store has no rename, and the table is in use.
@@ -37,7 +37,10 @@ def remove_directories(
     must_be_the_same_table(site, target)  # so all of these are its directories
     must_be_newest(site, polling=True)  # a pass may have been suspended since it looked
     with while_removing(site, target):
-        for name in names:
-            for hidden in removal.hide(site.storage, target.location, [name], TxnId(0), expected, still):
-                site.storage.remove(f"{target.location}/{hidden}")
+        hidden = removal.hide(site.storage, target.location, names, TxnId(0), expected, still)
+        paths = [f"{target.location}/{name}" for name in hidden]
+        for path in paths:
+            site.storage.remove(path, durable=False)
+        for error in site.storage.sync_names(paths).values():
+            raise error
     return sum(f.length for f in listing.files if f.path in names or f.path.partition("/")[0] in names)

@@ -1,0 +1,60 @@
+"""The cleaner beside the worker over many small partitions: ``python benchmarks/cleaner.py [partitions] [deltas]``.
+
+Each partition of tiny deltas is compacted, then cleaned. The ratio is the time of the cleaner's pass to that of the worker's
+before it; ``--statements`` counts the cleaner's SQL statements, which makes each of them slower; ``--database`` and
+``--folder`` are those of ``initiator.py``; ``--profile`` covers the cleaner.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import os
+import pstats
+import tempfile
+import time
+from pathlib import Path
+
+from fleet import asked, runner_of
+from initiator import counted, facts, say
+
+from compactor.service.batches.driver import run_batch
+from compactor.service.roles.cleaner import clean
+from tests.support.tables import with_settings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("partitions", type=int, nargs="?", default=300)
+    parser.add_argument("deltas", type=int, nargs="?", default=12)
+    parser.add_argument("--database", choices=("sqlite", "postgresql", "mysql"), default="sqlite")
+    parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--statements", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+        folder = Path(name)
+        say(f"{given.partitions} partitions x {given.deltas} deltas, {given.database}, {facts(folder)}")
+        queue = asked(given.database, folder, given.partitions, given.deltas, "major")
+        with runner_of(None) as runner, queue as (site, batch_id):
+            site = with_settings(site, hive_txn_opentxn_timeout="1ms")
+            start = time.perf_counter()
+            run_batch(site, batch_id, runner, parallel=os.cpu_count() or 1)
+            worker = time.perf_counter() - start
+            profiler = cProfile.Profile()
+            time.sleep(0.1)  # the worker's transactions settle
+            with counted(*((site.metastore.database,) if given.statements else ())) as count:
+                start = time.perf_counter()
+                done = profiler.runcall(clean, site) if given.profile else clean(site)
+                cleaner = time.perf_counter() - start
+            assert (len(done.cleaned), done.failed) == (given.partitions, ()), done
+            sent = f"{count.statements / given.partitions:6.1f} SQL statements each" if given.statements else ""
+            say(f"{'worker':10}{worker:8.2f} s{given.partitions / worker:9.1f} partitions/s")
+            say(f"{'cleaner':10}{cleaner:8.2f} s{given.partitions / cleaner:9.1f} partitions/s{sent}")
+            say(f"{'ratio':10}{cleaner / worker:8.2f}")
+            if given.profile:
+                pstats.Stats(profiler).sort_stats("cumtime").print_stats(70)
+
+
+if __name__ == "__main__":
+    main()
