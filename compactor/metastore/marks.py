@@ -17,7 +17,7 @@ from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog.read import in_catalog
+from compactor.metastore.catalog.locations import in_catalog
 from compactor.metastore.mutex import PREFIX
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.single_rows import inserted

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import known_directory
 from compactor.compaction.disagreement import DirectoryDoubt, Numbers, doubts, must_agree
-from compactor.errors import Disagreement
+from compactor.errors import Disagreement, NotFound
 from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnRow, TxnType
@@ -65,8 +65,9 @@ def must_be_the_same_table(site: Site, target: Target) -> None:
         NotFound: they are gone.
         Disagreement: the name is another table's by now, or the table has moved.
     """
-    now = site.target(target.entity)
-    found, wanted = now.place, target.place
+    found, wanted = site.metastore.catalog.place(target.entity), target.place
+    if found is None:
+        raise NotFound(f"{target.entity} is no longer in the metastore; nothing was removed")
     if found != wanted:
         raise Disagreement(
             f"{target.entity}: was dropped, renamed or moved meanwhile, and its name is another table's or place's (table, "

@@ -172,8 +172,11 @@ class Target:
 
     @property
     def place(self) -> tuple[int, int | None, str]:
-        """Ids of table and partition, and the location: others, once the name is another table's or the table has moved."""
-        return self.table.id, self.partition.id if self.partition else None, self.location
+        """Ids of table and partition, and the location as the metastore has it: others, once the name is another table's or
+        the table has moved."""
+        if self.partition is None:
+            return self.table.id, None, self.table.location
+        return self.table.id, self.partition.id, self.partition.location
 
     def lock(self, kind: LockType) -> LockRequest:
         return LockRequest(

@@ -16,7 +16,7 @@ from sqlalchemy import false as nothing
 from sqlalchemy import true as everything
 
 from compactor.database.engine import Database
-from compactor.metastore.catalog.read import CATALOG
+from compactor.metastore.catalog.locations import CATALOG
 from compactor.metastore.catalog.values import VIEW, is_true
 from compactor.metastore.schema.tables import DBS, PARTITIONS, SDS, TABLE_PARAMS, TBLS
 

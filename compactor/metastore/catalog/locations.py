@@ -1,7 +1,9 @@
-"""Locations in the catalog, checked again just before the output of a compaction is named."""
+"""Locations in the catalog, checked again just before an output is named or something is removed."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
+
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -10,11 +12,14 @@ from compactor.database.prepared import send
 from compactor.errors import LostClaim
 from compactor.metastore.schema.tables import DBS, PARTITIONS, SDS, TBLS
 
+CATALOG = "hive"  #: CTLG_NAME of everything that Compactor reads
+
 # Built once, since every compaction uses them.
 _OF_TABLE = (
     select(TBLS.c.TBL_ID, SDS.c.LOCATION)
     .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-    .where(DBS.c.NAME == bindparam("of_database"), TBLS.c.TBL_NAME == bindparam("of_table"))
+    .where(DBS.c.CTLG_NAME == bindparam("of_catalog"), DBS.c.NAME == bindparam("of_database"))
+    .where(TBLS.c.TBL_NAME == bindparam("of_table"))
 )
 _TABLE = _OF_TABLE.join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
 _PARTITION = (
@@ -25,6 +30,16 @@ _PARTITION = (
 )
 
 
+def place_of(conn: Connection, entity: Entity) -> tuple[int, int | None, str] | None:
+    """Returns TBL_ID, PART_ID and the location, as it is stored, of a partition or table; None if it is not there."""
+    names = {"of_catalog": CATALOG, "of_database": entity.database, "of_table": entity.table}
+    if entity.partition is None:
+        found = send(conn, _TABLE, names).mappings()
+    else:
+        found = send(conn, _PARTITION, {**names, "of_partition": entity.partition}).mappings()
+    return (found[0]["TBL_ID"], found[0].get("PART_ID"), found[0]["LOCATION"] or "") if found else None
+
+
 def same_place(
     conn: Connection, entry_id: int, entity: Entity, *, table_id: int, partition_id: int | None, location: str
 ) -> None:
@@ -33,17 +48,15 @@ def same_place(
     Raises:
         LostClaim: they are not.
     """
-    names = {"of_database": entity.database, "of_table": entity.table}
-    if entity.partition is None:
-        found = send(conn, _TABLE, names).mappings()
-    else:
-        found = send(conn, _PARTITION, {**names, "of_partition": entity.partition}).mappings()
-    if not found:
+    seen = place_of(conn, entity)
+    if seen is None:
         raise LostClaim(f"compaction {entry_id}: {entity} is no longer in the metastore")
-    wanted = (table_id, partition_id, location)
-    seen = (found[0]["TBL_ID"], found[0].get("PART_ID"), found[0]["LOCATION"])
-    if seen != wanted:
+    if seen != (table_id, partition_id, location):
         raise LostClaim(
             f"compaction {entry_id}: {entity} was re-created or moved meanwhile; it is table {seen[0]}, partition "
             f"{seen[1]} at {seen[2]}, what was read is table {table_id}, partition {partition_id} at {location}"
         )
+
+
+def in_catalog() -> Any:
+    return DBS.c.CTLG_NAME == CATALOG

@@ -12,8 +12,10 @@ from typing import Any
 from sqlalchemy import Connection, select
 from sqlalchemy import Table as SqlTable
 
+from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
 from compactor.errors import NotFound, Refused
+from compactor.metastore.catalog.locations import CATALOG, in_catalog, place_of
 from compactor.metastore.catalog.values import VIEW, Column, Partition, StorageFormat, Table
 from compactor.metastore.schema.tables import (
     BUCKETING_COLS,
@@ -30,8 +32,6 @@ from compactor.metastore.schema.tables import (
     TABLE_PARAMS,
     TBLS,
 )
-
-CATALOG = "hive"  #: CTLG_NAME of everything that Compactor reads
 
 
 class Catalog:
@@ -93,6 +93,11 @@ class Catalog:
                 _grouped_parameters(conn, of_table, "TBL_ID")[row.TBL_ID],
                 _grouped_parameters(conn, of_database, "DB_ID")[row.DB_ID],
             )
+
+    def place(self, entity: Entity) -> tuple[int, int | None, str] | None:
+        """Returns TBL_ID, PART_ID and the location, as it is stored, of a table or partition; None if it is not there."""
+        with self._database.read() as conn:
+            return place_of(conn, entity)
 
     def tables_setting(self, parameters: Collection[str]) -> set[tuple[str, str]]:
         """Returns database and name of the tables that have one of these parameters, or whose database has."""
@@ -181,10 +186,6 @@ class Catalog:
             if wanted in by_values:
                 return by_values[wanted]
         raise no_partition(table, text)
-
-
-def in_catalog() -> Any:
-    return DBS.c.CTLG_NAME == CATALOG
 
 
 def _is_table() -> Any:

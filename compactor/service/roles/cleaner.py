@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from compactor.acid import partition_names
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import Base, parse_directory, parse_hidden, parse_staging
-from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.cleaning import (
     Clean,
     CleaningFacts,
@@ -35,7 +34,7 @@ from compactor.errors import (
     StorageError,
     failing_alone,
 )
-from compactor.ids import TxnId, WriteId
+from compactor.ids import WriteId
 from compactor.locking.lock_types import LockType, conflicts
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
@@ -47,6 +46,7 @@ from compactor.service.memory import must_be_newest, must_still_be_newest
 from compactor.service.mode import Mode, may
 from compactor.service.roles.aborted_writes import GRACE, AbortedWrites, abort_candidates
 from compactor.service.roles.blockers import Blocker, blockers_of
+from compactor.service.roles.gate import GROUP_SIZE, Gate
 from compactor.service.roles.removing import remove_directories
 from compactor.service.site import Site, Target, View, must_have_its_own_ground
 from compactor.settings.precedence import Settings
@@ -140,11 +140,11 @@ def clean(site: Site) -> CleanerPass:
     aborts = AbortedWrites(site)
     results: list[Cleaned | Waiting | EndedUncleaned] = []
     failed: list[Waiting] = []
-    for entry in site.metastore.cleaning.ready_for_cleaning(site.metastore.now_ms()):
+    for gate, entry in _gated(site, site.metastore.cleaning.ready_for_cleaning(site.metastore.now_ms())):
         must_still_be_newest(site)
         try:
             with failing_alone(f"{entry.entity} entry {entry.id}"):
-                result = _clean_entry(site, aborts, entry)
+                result = _clean_entry(gate, aborts, entry)
         except CompactorError as error:
             waits = _back_off(site, entry, error)
             if waits is not None:
@@ -175,13 +175,21 @@ def clean(site: Site) -> CleanerPass:
     )
 
 
-def _clean_entry(site: Site, aborts: AbortedWrites, entry: Entry) -> Cleaned | Waiting | EndedUncleaned | None:
-    lowest = site.lowest_open()
-    target = _target(site, entry)
+def _gated(site: Site, entries: Sequence[Entry]) -> Iterator[tuple[Gate, Entry]]:
+    """Yields each entry with the gate of its group."""
+    for start in range(0, len(entries), GROUP_SIZE):
+        group = entries[start : start + GROUP_SIZE]
+        gate = Gate(site, group)
+        for entry in group:
+            yield gate, entry
+
+
+def _clean_entry(gate: Gate, aborts: AbortedWrites, entry: Entry) -> Cleaned | Waiting | EndedUncleaned | None:
+    site, target = gate.site, gate.target(entry)
     settings = site.settings_of(entry.entity) if target is None else target.settings
     if not may(settings, Mode.CLEAN):
         return None  # there, only Hive's own cleaner removes directories, if it runs
-    match _verdict(site, target, entry, lowest, settings):
+    match _verdict(gate, target, entry, settings):
         case Wait(because=because):
             return Waiting(entity=entry.entity, entry_id=entry.id, because=because, blockers=blockers_of(site, entry))
         case Drop() as drop:
@@ -196,29 +204,22 @@ def _clean_entry(site: Site, aborts: AbortedWrites, entry: Entry) -> Cleaned | W
             must_have_its_own_ground(site, target)
             site.metastore.cleaning.mark_cleaner_start(entry)
             try:
-                return _remove(site, aborts, target, entry, lowest)
+                return _remove(gate, aborts, target, entry)
             except LockNotGranted as error:  # only where directories cannot vanish in one step: not a failure
                 site.metastore.cleaning.back_off(entry, 0, str(error))
                 return Waiting(entity=entry.entity, entry_id=entry.id, because=str(error))
 
 
-def _target(site: Site, entry: Entry) -> Target | None:
-    """Returns the entry's table and partition; None if they are gone."""
-    try:
-        return site.target(entry.entity)
-    except NotFound:
-        return None
-
-
-def _verdict(site: Site, target: Target | None, entry: Entry, lowest: TxnId, settings: Settings) -> Clean | Wait | Drop:
+def _verdict(gate: Gate, target: Target | None, entry: Entry, settings: Settings) -> Clean | Wait | Drop:
+    site = gate.site
     if target is not None and (why := target.table.refusal(target.partition)) is not None:
         return Drop(state=State.REFUSED, error=f"{why}; nothing is removed there")
     parameters = target.partition.parameters if target and target.partition else {}
     seen = _first_sight(site, entry)
     facts = CleaningFacts(
-        lowest_open=lowest,
-        txn_state=site.metastore.commits.txn_state(entry),
-        now_ms=site.metastore.now_ms(),
+        lowest_open=gate.lowest,
+        txn_state=gate.txn_state(entry),
+        now_ms=gate.now_ms,
         exists=target is not None,
         forbidden_by=no_cleanup(target.table.parameters, parameters) if target else None,
         rebalance_committed=target is not None and _rebalance_committed(site, target, entry),
@@ -283,9 +284,9 @@ def _rebalance_committed(site: Site, target: Target, entry: Entry) -> bool:
     return is_there or site.metastore.commits.rebalance_committed(entry.txn_id)
 
 
-def _remove(site: Site, aborts: AbortedWrites, target: Target, entry: Entry, lowest: TxnId) -> Cleaned | Waiting:
-    highest = entry.highest_write_id if entry.highest_write_id is not None else WriteId(0)
-    view = _view(site, target, lowest, highest)
+def _remove(gate: Gate, aborts: AbortedWrites, target: Target, entry: Entry) -> Cleaned | Waiting:
+    site = gate.site
+    view = _view(gate, target, entry.highest_write_id if entry.highest_write_id is not None else WriteId(0))
     obsolete = removable(view.directory)
     if any(map(is_output, view.directory.aborted)):
         leftovers.clear_leftovers(site, target)  # first, since nothing is cleaned beside one that may be the only copy
@@ -298,7 +299,7 @@ def _remove(site: Site, aborts: AbortedWrites, target: Target, entry: Entry, low
     swept = leftovers.clear_leftovers(site, target)
     quarantine.record_kept(site, target, entry, kept)
     reach(Step.REMOVED)
-    after = _view(site, target, lowest, highest).directory
+    after = acid_directory(site.storage.listing(target.location), view.write_ids, view.txns)
     left = set(removable(after)) - held
     waiting = _hidden_left(site, target)
     if left or waiting:
@@ -318,15 +319,11 @@ def _remove(site: Site, aborts: AbortedWrites, target: Target, entry: Entry, low
     return Cleaned(entity=entry.entity, entry_id=entry.id, removed=removed, bytes_freed=freed, quarantined=kept.names)
 
 
-def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> View:
-    """Returns the directory as every snapshot from ``lowest`` on sees it, up to the entry's highest write ID.
-
-    Transactions below ``lowest`` have ended, so each is valid or aborted, and no one reads what they made obsolete.
-    """
-    snapshot = site.metastore.transactions.snapshot()
-    watermark = TxnId(lowest - 1)
-    txns = ValidTxnList(high_watermark=watermark, aborted=frozenset(t for t in snapshot.aborted if t <= watermark))
-    write_ids = site.write_ids(target.table, txns).for_cleaner(highest)
+def _view(gate: Gate, target: Target, highest: WriteId) -> View:
+    """Returns the directory as every snapshot that the gate admits sees it, up to the entry's highest write ID: nobody reads
+    what is obsolete there."""
+    site, txns = gate.site, gate.txns
+    write_ids = gate.write_ids(target.table).for_cleaner(highest)
     listing = site.storage.listing(target.location)
     Given(site, [target.table], listing.directories).must_explain(target, listing.directories)
     directory = acid_directory(listing, write_ids, txns)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import os
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import lru_cache
 
 from compactor.acid.listing import Listing
 from compactor.ids import TxnId
@@ -13,6 +16,9 @@ from compactor.service.exclusive import while_removing
 from compactor.service.memory import must_be_newest
 from compactor.service.site import Site, Target
 from compactor.steps import Step, reach
+from compactor.storage.protocol import Storage
+
+_AT_ONCE = 8  #: removals under way at once: each waits for a disk or a server most of its time
 
 
 def remove_directories(
@@ -38,9 +44,28 @@ def remove_directories(
     must_be_newest(site, polling=True)  # a pass may have been suspended since it looked
     with while_removing(site, target):
         hidden = removal.hide(site.storage, target.location, names, TxnId(0), expected, still)
-        paths = [f"{target.location}/{name}" for name in hidden]
-        for path in paths:
-            site.storage.remove(path, durable=False)
-        for error in site.storage.sync_names(paths).values():
-            raise error
+        _remove_all(site.storage, [f"{target.location}/{name}" for name in hidden])
     return sum(f.length for f in listing.files if f.path in names or f.path.partition("/")[0] in names)
+
+
+def _remove_all(storage: Storage, paths: Sequence[str]) -> None:
+    """Removes hidden directories, durably.
+
+    Raises:
+        StorageError: one cannot be removed; the others are.
+    """
+    removals = [_threads().submit(storage.remove, path, durable=False) for path in paths]
+    wait(removals)
+    for done in removals:
+        done.result()
+    for error in storage.sync_names(paths).values():
+        raise error
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    """Returns the threads that remove. They stay, for the next entry."""
+    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="remove")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a forked process has none of them

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from compactor.errors import Disagreement, StorageError
+from compactor.errors import Disagreement, LostClaim, StorageError
 from compactor.ids import TxnId
 from compactor.rewrite.publish import removal
 from compactor.rewrite.publish.same_directory import identities
@@ -137,3 +138,41 @@ def test_what_is_still_itself_is_hidden(tmp_path: Path) -> None:
     (tmp_path / "base_0000001" / "late").write_bytes(b"1")  # of the same table all the same
     assert removal.hide(STORAGE, str(tmp_path), ["base_0000001", "gone"], TxnId(0), expected) != ()
     assert expected["gone"] is None
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_all_that_became_needed_again_stays_or_is_put_back(tmp_path: Path, calls: int) -> None:
+    """PROTOCOL 11.8.3: before the first rename nothing has happened, after the last one every name comes back."""
+    names = {"base_0000001", "delta_0000002_0000002_0000"}
+    for name in names:
+        (tmp_path / name).mkdir()
+    seen: list[int] = []
+
+    def still() -> None:
+        seen.append(len(names_in(tmp_path) & names))
+        if len(seen) == calls:
+            raise LostClaim("another cleaner has ended the entry")
+
+    with pytest.raises(LostClaim):
+        removal.hide(STORAGE, str(tmp_path), sorted(names), TxnId(0), still=still)
+    assert names_in(tmp_path) == names
+    assert seen == [2, 0][:calls]
+
+
+def test_names_are_made_durable_together(tmp_path: Path) -> None:
+    synced: list[list[str]] = []
+
+    class Watched(LocalStorage):
+        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
+            assert not durable
+            super().rename(source, target, durable=durable)
+
+        def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+            synced.append(sorted(Path(path).name for path in paths))
+            return super().sync_names(paths)
+
+    for name in ("base_0000001", "base_0000002"):
+        (tmp_path / name).mkdir()
+    hidden = removal.hide(Watched(), str(tmp_path), ["base_0000001", "base_0000002"], TxnId(0))
+    assert synced == [sorted(hidden)]
+    assert names_in(tmp_path) == set(hidden)

@@ -15,6 +15,7 @@ from sqlalchemy import select, update
 from compactor.acid.names import parse_hidden
 from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType, State
+from compactor.errors import StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
 from compactor.metastore.transactions.rows import TxnType
@@ -256,3 +257,23 @@ def test_an_output_that_may_be_the_only_copy_does_not_go_with_an_older_entry(sit
     (failed,) = clean(site).failed
     assert "may be the only copy" in failed.because
     assert names_in(Path(table.location)) == {output}
+
+
+def test_one_directory_that_cannot_be_removed_keeps_the_entry_and_no_other_directory(
+    site: Site, table: Table, warehouse: Path
+) -> None:
+    """All are hidden together, so no reader sees any of them; the next pass removes what is left."""
+
+    class Stuck(LocalStorage):
+        def remove(self, path: str, *, durable: bool = True) -> None:
+            if "delta_0000002" in path:
+                raise StorageError(f"{path}: cannot be removed")
+            super().remove(path, durable=durable)
+
+    compact(site)
+    settle()
+    (failed,) = clean(with_storage(site, Stuck())).failed
+    assert "cannot be removed" in failed.because
+    left = {path.name for path in Path(table.location).iterdir() if parse_hidden(path.name)}
+    assert {name.rpartition("delta_")[2] for name in left} == {"0000002_0000002_0000"}
+    assert [entry.state for entry in site.metastore.entries.queue()] == [State.READY_FOR_CLEANING]

@@ -1,0 +1,58 @@
+"""The gate of a group of entries that a cleaner looks at together (PROTOCOL 7.1).
+
+What it says stays true: transactions below ``lowest`` have ended, each of them for good. So it may be some seconds old, and
+be read once for many entries; what is removed is checked again just before (PROTOCOL 11.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.compaction.entry import Entry
+from compactor.errors import NotFound
+from compactor.ids import TxnId
+from compactor.metastore.catalog.values import Table
+from compactor.service.site import Site, Target, Targets
+
+GROUP_SIZE = 64  #: entries; a group takes seconds, in which others may drop and change what it has read
+
+
+class Gate:
+    """One instant of the metastore as the cleaning of ``entries`` sees it.
+
+    ``lowest`` is the lowest open transaction, ``txns`` every snapshot from there on, ``now_ms`` the database's clock.
+    """
+
+    def __init__(self, site: Site, entries: Sequence[Entry]) -> None:
+        self.site = site
+        self.lowest = site.lowest_open()
+        snapshot = site.metastore.transactions.snapshot()
+        watermark = TxnId(self.lowest - 1)
+        aborted = frozenset(txn for txn in snapshot.aborted if txn <= watermark)
+        self.txns = ValidTxnList(high_watermark=watermark, aborted=aborted)
+        self.now_ms = site.metastore.now_ms()
+        self._states = site.metastore.commits.txn_states(entries)
+        self._targets = Targets(site, [entry.entity for entry in entries])
+        self._write_ids: dict[int, ValidWriteIdList] = {}
+
+    def txn_state(self, entry: Entry) -> str | None:
+        """Returns TXN_STATE of the transaction that compacted the entry; None if TXNS has no row for it."""
+        return self._states[entry.id]
+
+    def target(self, entry: Entry) -> Target | None:
+        """Returns the entry's table and partition; None if they are gone.
+
+        Raises:
+            Refused: a partitioned table without a partition, or the reverse.
+        """
+        try:
+            return self._targets.target(entry.entity)
+        except NotFound:
+            return None
+
+    def write_ids(self, table: Table) -> ValidWriteIdList:
+        """Returns what every snapshot from ``lowest`` on sees of a table."""
+        if table.id not in self._write_ids:
+            self._write_ids[table.id] = self.site.write_ids(table, self.txns)
+        return self._write_ids[table.id]
