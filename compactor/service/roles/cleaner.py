@@ -176,11 +176,13 @@ def clean(site: Site) -> CleanerPass:
 
 
 def _gated(site: Site, entries: Sequence[Entry]) -> Iterator[tuple[Gate, Entry]]:
-    """Yields each entry with the gate of its group."""
+    """Yields each entry with the gate of its group, which is read again if the group takes long."""
     for start in range(0, len(entries), GROUP_SIZE):
         group = entries[start : start + GROUP_SIZE]
         gate = Gate(site, group)
-        for entry in group:
+        for number, entry in enumerate(group):
+            if not gate.is_fresh:
+                gate = Gate(site, group[number:])
             yield gate, entry
 
 

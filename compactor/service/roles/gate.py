@@ -6,6 +6,7 @@ be read once for many entries; what is removed is checked again just before (PRO
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
@@ -15,7 +16,8 @@ from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site, Target, Targets
 
-GROUP_SIZE = 64  #: entries; a group takes seconds, in which others may drop and change what it has read
+GROUP_SIZE = 64  #: entries that share a gate
+_FRESH_S = 10.0  #: for how long it is used: somebody may forbid cleaning meanwhile
 
 
 class Gate:
@@ -26,6 +28,7 @@ class Gate:
 
     def __init__(self, site: Site, entries: Sequence[Entry]) -> None:
         self.site = site
+        self._read_at = time.monotonic()
         self.lowest = site.lowest_open()
         snapshot = site.metastore.transactions.snapshot()
         watermark = TxnId(self.lowest - 1)
@@ -35,6 +38,10 @@ class Gate:
         self._states = site.metastore.commits.txn_states(entries)
         self._targets = Targets(site, [entry.entity for entry in entries])
         self._write_ids: dict[int, ValidWriteIdList] = {}
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.monotonic() - self._read_at < _FRESH_S
 
     def txn_state(self, entry: Entry) -> str | None:
         """Returns TXN_STATE of the transaction that compacted the entry; None if TXNS has no row for it."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import event
 
+from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
+from compactor.service.roles import cleaner
+from compactor.service.roles import gate as gate_module
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.gate import Gate
 from compactor.service.site import Site
@@ -82,3 +86,21 @@ def test_statements_do_not_grow_with_what_a_group_has_in_common(site: Site, ware
     assert site.metastore.entries.queue() == []
     each = (counts[1] - counts[0]) / 4
     assert each < 40, counts
+
+
+def test_a_group_that_takes_long_reads_it_again(site: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What forbids cleaning meanwhile holds for the rest of the group."""
+    monkeypatch.setattr(gate_module, "_FRESH_S", -1.0)
+    table = make_partitions(site.metastore, warehouse, 2, deltas=3, name="parted")
+    request_compaction(site, table=str(table), type="major")
+    assert run_entries(site, claimable(site), InProcessRunner()).failed == ()
+    settle()
+    real = cleaner.remove_directories
+
+    def forbidding(*args: Any, **options: Any) -> int:
+        site.metastore.embedded_catalog.set_table_parameter(table, "no_cleanup", "true")
+        return real(*args, **options)
+
+    monkeypatch.setattr(cleaner, "remove_directories", forbidding)
+    passed = clean(site)
+    assert (len(passed.cleaned), [one.state for one in passed.ended]) == (1, [State.REFUSED])
