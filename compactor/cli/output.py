@@ -30,6 +30,8 @@ _TIMES = frozenset(
 )
 #: Columns that are folded on a narrow terminal, and the minimum width of each.
 _SENTENCES, _LEAST = frozenset({"because", "errormessage", "effect"}), 30
+_DURATIONS = frozenset({"duration", "held_ms", "age_ms"})  #: in milliseconds
+_SECONDS = frozenset({"opening_before", "opening_after"})
 _BYTES = frozenset({"bytes", "bytes_waiting", "bytes_freed"})
 
 
@@ -72,13 +74,17 @@ def _fits(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) ->
 
 
 def cell(column: str, value: object) -> str:
-    """Formats a value for people: sizes with units, times in UTC."""
+    """Formats a value for people: sizes and durations with units, times in UTC."""
     if value is None:
         return _NONE
     if column in _TIMES and isinstance(value, int):
         return utc_text(value)
     if column in _BYTES and isinstance(value, int):
         return size(value)
+    if column in _DURATIONS and isinstance(value, int):
+        return duration(value)
+    if column in _SECONDS and isinstance(value, float):
+        return f"{value:.3g} s"
     if isinstance(value, float):
         return f"{value:.3g}"
     if isinstance(value, list):

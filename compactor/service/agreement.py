@@ -65,7 +65,7 @@ def must_be_the_same_table(site: Site, target: Target) -> None:
         NotFound: they are gone.
         Disagreement: the name is another table's by now, or the table has moved.
     """
-    found, wanted = site.metastore.catalog.place(target.entity), target.place
+    found, wanted = site.metastore.catalog.place(target.entity), target.stored_place
     if found is None:
         raise NotFound(f"{target.entity} is no longer in the metastore; nothing was removed")
     if found != wanted:

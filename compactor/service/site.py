@@ -172,11 +172,14 @@ class Target:
 
     @property
     def place(self) -> tuple[int, int | None, str]:
-        """Ids of table and partition, and the location as the metastore has it: others, once the name is another table's or
-        the table has moved."""
-        if self.partition is None:
-            return self.table.id, None, self.table.location
-        return self.table.id, self.partition.id, self.partition.location
+        """Ids of table and partition, and the location: others, once the name is another table's or the table has moved."""
+        return self.table.id, self.partition.id if self.partition else None, self.location
+
+    @property
+    def stored_place(self) -> tuple[int, int | None, str]:
+        """The same with the location as the metastore spells it; see ``Catalog.place``."""
+        location = self.partition.location if self.partition else self.table.location
+        return self.table.id, self.partition.id if self.partition else None, location
 
     def lock(self, kind: LockType) -> LockRequest:
         return LockRequest(

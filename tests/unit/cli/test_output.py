@@ -31,10 +31,14 @@ def test_an_empty_table_says_so(capsys: pytest.CaptureFixture[str]) -> None:
         ("bytes", 1_500_000, "1.5 MB"),
         ("bytes", 10**18, "1000.0 PB"),
         ("enqueuetime", 1_000, "1970-01-01T00:00:01Z"),
-        ("duration", 1_000, "1000"),
         ("errormessage", "two\nlines", "two lines"),
         ("anything", None, "-"),
         ("because", "[red]not markup[/red]", "[red]not markup[/red]"),
+        ("duration", 1_500, "1500 ms"),
+        ("age_ms", 7_260_000, "2 h"),
+        ("held_ms", 90_000, "90 s"),
+        ("opening_before", 0.1234, "0.123 s"),
+        ("duration", None, "-"),
     ],
 )
 def test_cells(column: str, value: object, text: str) -> None:
