@@ -124,3 +124,10 @@ def test_a_table_has_its_own_failed_threshold(failing: Site) -> None:
     assert consider_now(failing, TABLE).outcome != "skipped"
     failing.metastore.embedded_catalog.set_table_parameter(found, key, "0")  # the rule cannot be switched off
     assert consider_now(failing, TABLE).outcome == "skipped"
+
+
+def test_a_person_may_ask_for_what_failed_too_often(failing: Site) -> None:
+    """Only automatic requests stop at the threshold."""
+    assert consider_now(failing, TABLE).outcome == "skipped"
+    (asked,) = request_compaction(failing, table="default.f1_basic", type="major")
+    assert asked.entry_id is not None
