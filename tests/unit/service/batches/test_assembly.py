@@ -14,6 +14,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.run_as import process_user
 from compactor.service.site import Site, own_state
 from compactor.storage.local import LocalStorage
+from tests.support.many import make_partitions
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, with_settings
 
@@ -71,6 +72,13 @@ def test_a_job_of_one_entry_is_named_as_hive_names_it(deployment: Site, warehous
     default, night = sorted(plan_batches(deployment), key=lambda b: b.pool or "")
     assert default.job == f"{deployment.host}-compactor-default.a"
     assert night.job == f"{deployment.host}-compactor-default-{night.batch_id}"
+
+
+def test_a_partition_is_part_of_its_jobs_name(deployment: Site, warehouse: Path) -> None:
+    table = make_partitions(deployment.metastore, warehouse, 1, deltas=2, name="parted")
+    request_compaction(deployment, table=str(table), type="major")
+    (batch,) = plan_batches(deployment)
+    assert batch.job == f"{deployment.host}-compactor-default.parted.p=000000"
 
 
 def test_our_own_user_is_not_impersonated(deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
