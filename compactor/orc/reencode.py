@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
 from compactor.errors import BadFile, NotLossless
 from compactor.orc.codecs import arrow_codec
-from compactor.orc.codecs.bloom_filters import MISREAD, Ambiguous, check_hashes, filtered_columns
+from compactor.orc.codecs.bloom_filters import MISREAD, Ambiguous, asked_columns, check_hashes, filtered_columns
 from compactor.orc.codecs.choice import ARROW, with_codec
 from compactor.orc.codecs.codec import Codec, Unfit
 from compactor.orc.codecs.stripe_view import batch_rows, can_decode_together
@@ -27,6 +28,7 @@ from compactor.orc.pieces import Piece, piece_batches
 from compactor.orc.stripe_compatibility import calendars_agree
 from compactor.orc.widened_rows import widen_rows
 
+Done = TypeVar("Done")
 log = logging.getLogger(__name__)
 JOINT_BYTES, JOINT_ROWS = 256 * 1024, 16_384  #: limits of stripes that are decoded together
 JOINED_BYTES = 1024 * 1024  #: decoded bytes up to which small batches are written together
@@ -59,7 +61,22 @@ def reencode(
             ),
         )
 
-    filtered = _filtered(pieces, types)
+    filtered = asked_filters(like, types)
+    return with_filters(path, _filtered(pieces, types) if filtered is None else filtered, encode)
+
+
+def asked_filters(like: Tail, types: Types) -> frozenset[int] | None:
+    """Returns the columns that get bloom filters in a file like this one because a request asks for them, None if it says
+    nothing about them."""
+    asked = None if like.asked is None else like.asked.bloom_filters
+    return None if asked is None else asked_columns(types, asked)
+
+
+def with_filters(
+    path: str | os.PathLike[str], filtered: frozenset[int], encode: Callable[[frozenset[int]], Done]
+) -> Done:
+    """Returns what ``encode`` does with the columns ``filtered``, and again with fewer of them where values of some cannot
+    have bloom filters."""
     while True:
         try:
             return encode(filtered)

@@ -2,60 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from compactor.errors import BadSetting
 
-_COMPRESS, _STRIDE = "orc.compress", "orc.row.index.stride"
 _CODECS = ("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD")
-_SHORTEST = 1000  #: rows between two entries of a row index, as in Hive's writer
-_LONGEST = 2**31 - 1
+_BLOCK = 64 * 1024  #: the library that encodes takes multiples of it only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputClass:
-    """The compression, by its name in ORC's specification, and the row index stride of what is written; None: as in the
-    files that are read. Stripes of another class are re-encoded."""
+    """The properties of what is written; None: as in the files that are read. Stripes of another class are re-encoded.
+
+    ``compression`` is the codec's name in ORC's specification, ``row_index_stride`` is in rows, ``block_bytes`` is the most
+    that one compressed block holds, ``stripe_bytes`` the size at which a stripe ends, ``bloom_filters`` the names of the
+    columns that get one (``*``: all that may), ``false_positives`` the share of values that a filter lets through wrongly.
+    """
 
     compression: str | None = None
     row_index_stride: int | None = None
+    block_bytes: int | None = None
+    stripe_bytes: int | None = None
+    bloom_filters: tuple[str, ...] | None = None
+    false_positives: float | None = None
 
     @classmethod
     def of(cls, table_overrides: Mapping[str, str]) -> OutputClass | None:
         """Returns the class that a request's ``tblprops``, without that prefix, ask for; None if for none."""
         found = {key.lower(): text.strip() for key, text in table_overrides.items()}
-        compression, stride = found.get(_COMPRESS), found.get(_STRIDE)
-        if compression is None and stride is None:
-            return None
-        return cls(
-            compression=None if compression is None else compression.upper(),
-            row_index_stride=None if stride is None else int(stride),
-        )
+        wanted = {name: read(found[key]) for key, (name, read) in _PROPERTIES.items() if key in found}
+        return cls(**wanted) if wanted else None
+
+    @property
+    def is_of_every_stripe(self) -> bool:
+        """True if a file does not say that it has what is asked for, so that every stripe is encoded."""
+        return any(asked is not None for asked in (self.stripe_bytes, self.bloom_filters, self.false_positives))
 
     def __str__(self) -> str:
-        pairs = ((_COMPRESS, self.compression), (_STRIDE, self.row_index_stride))
-        return ", ".join(f"{key} = {value}" for key, value in pairs if value is not None)
+        found = {name: getattr(self, name) for name in (field.name for field in fields(self))}
+        return ", ".join(
+            f"{key} = {','.join(value) if isinstance(value, tuple) else value}"
+            for key, (name, _) in _PROPERTIES.items()
+            if (value := found[name]) is not None
+        )
 
 
 def refusal(key: str, text: str) -> str | None:
     """Returns the reason why ``tblprops.<key> = <text>`` is not accepted; None if it is."""
+    if key.lower() not in _PROPERTIES:
+        *most, last = _PROPERTIES
+        return (
+            f"a compaction cannot change it, only {', '.join(most)} and {last}; for other writers set it as a property of "
+            "the table"
+        )
     try:
-        _check(key.lower(), text.strip())
+        _PROPERTIES[key.lower()][1](text.strip())
     except BadSetting as error:
         return str(error)
     return None
 
 
-def _check(key: str, text: str) -> None:
-    if key == _COMPRESS:
-        if text.upper() not in _CODECS:
-            raise BadSetting(f"found {text!r}, expected one of {', '.join(_CODECS)}")
-    elif key == _STRIDE:
-        if not (text.isascii() and text.isdigit() and len(text) < 11 and _SHORTEST <= int(text) <= _LONGEST):
-            raise BadSetting(f"found {text!r}, expected a number of rows, {_SHORTEST} to {_LONGEST}")
-    else:
-        raise BadSetting(
-            f"a compaction cannot change it, only {_COMPRESS} and {_STRIDE}; for other writers set it as a property of the "
-            "table"
-        )
+def _codec(text: str) -> str:
+    if text.upper() not in _CODECS:
+        raise BadSetting(f"found {text!r}, expected one of {', '.join(_CODECS)}")
+    return text.upper()
+
+
+def _whole(unit: str, least: int, most: int, multiple_of: int = 1) -> Callable[[str], int]:
+    """Returns a reader of a whole number within ``least`` and ``most``."""
+
+    def read(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 11 else -1
+        if not least <= number <= most or number % multiple_of:
+            multiple = f", a multiple of {multiple_of}" if multiple_of > 1 else ""
+            raise BadSetting(f"found {text!r}, expected a number of {unit}, {least} to {most}{multiple}")
+        return number
+
+    return read
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip().lower() for name in text.split(","))
+    if not all(names):
+        raise BadSetting(f"found {text!r}, expected names of columns separated by commas, or *")
+    return tuple(dict.fromkeys(names))
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0.0001 <= share <= 0.5:  # nor is it NaN
+        raise BadSetting(f"found {text!r}, expected a share of values, 0.0001 to 0.5")
+    return share
+
+
+#: The field that each property sets, and the function that reads its text.
+_PROPERTIES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "orc.compress": ("compression", _codec),
+    "orc.compress.size": ("block_bytes", _whole("bytes", _BLOCK, 64 * _BLOCK, _BLOCK)),
+    "orc.row.index.stride": ("row_index_stride", _whole("rows", 1000, 2**31 - 1)),  # as in Hive's writer
+    "orc.stripe.size": ("stripe_bytes", _whole("bytes", 2**20, 2**28)),
+    "orc.bloom.filter.columns": ("bloom_filters", _columns),
+    "orc.bloom.filter.fpp": ("false_positives", _share),
+}

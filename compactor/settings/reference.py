@@ -44,10 +44,14 @@ Anybody who may `ALTER TABLE` can write table and database parameters, so only t
 * `compactor.spark.KEY` for the keys of Spark in `compactor.allowed.spark.conf`, which may list sizes, counts, times and
   switches of Spark's resources ([all of them](spark.md#entries-that-run-together)). No other key is ever taken.
 * `hive.compactor.worker.pool`, as in Hive.
-* in a request only: `tblprops.orc.compress` (`NONE`, `ZLIB`, `SNAPPY`, `LZ4`, `ZSTD`) and
-  `tblprops.orc.row.index.stride` for the files of a full ACID table that are written. Stripes of another class are then
-  re-encoded; `compactor plan DB.T --property tblprops.orc.compress=ZSTD` shows how many. Other `tblprops.KEY` are
-  refused.
+* in a request only, for the files of a full ACID table that are written: `tblprops.orc.compress` (`NONE`, `ZLIB`,
+  `SNAPPY`, `LZ4`, `ZSTD`), `tblprops.orc.compress.size` (a multiple of 65536 bytes), `tblprops.orc.row.index.stride`,
+  `tblprops.orc.stripe.size`, `tblprops.orc.bloom.filter.columns` (names of columns, or `*`) and
+  `tblprops.orc.bloom.filter.fpp`. Stripes of another class are then re-encoded, and with one of the last three, which a
+  file does not say of itself, every stripe; `compactor plan DB.T --property tblprops.orc.compress=ZSTD` shows how many.
+  No column gets a bloom filter by which some reader would miss rows: of `boolean`, `tinyint` and `timestamp` none does,
+  of `char`, `float` and `double` those in files without negative zeros, NaNs and texts that are shorter than the type.
+  Other `tblprops.KEY` are refused.
 
 Of the properties for Hive's own jobs, `compactor.mapreduce.job.queuename` and `compactor.mapred.job.queue.name` name the
 queue, and `compactor.mapreduce.map.memory.mb` is the memory of Spark's executors (where `spark.executor.memory` is

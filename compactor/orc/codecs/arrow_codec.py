@@ -17,12 +17,12 @@ from compactor.errors import NotSupported
 from compactor.orc.codecs.arrow_encoder import Encoder, ZlibEncoder
 from compactor.orc.codecs.arrow_types import Array, arrow_type
 from compactor.orc.codecs.codec import (
-    STRIPE_BYTES,
     Unfit,
     column_names,
     decoding_failed,
     naming_the_file,
     relabelled_batch,
+    stripe_bytes,
 )
 from compactor.orc.codecs.library_writer import COMPRESSIONS
 from compactor.orc.codecs.stripe_view import StripeView, batch_rows, joint_file
@@ -132,7 +132,7 @@ class ArrowWriter:
         *,
         like: Tail,
         types: Types,
-        stripe_size: int = STRIPE_BYTES,
+        stripe_size: int | None = None,
         filtered: Collection[int] = (),
     ) -> None:
         if not types.is_encodable:
@@ -142,7 +142,8 @@ class ArrowWriter:
                 f"file {like.name}: compression {like.compression.name} cannot be written here; "
                 "set orc.compress of the table to ZLIB or ZSTD and run a major compaction of Hive once"
             )
-        self._path, self._like, self._stripe_size, self._filtered = Path(path), like, stripe_size, filtered
+        self._path, self._like, self._filtered = Path(path), like, filtered
+        self._stripe_size = stripe_size or stripe_bytes(like)
         self._schema = schema(types.for_encoders)
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from compactor.orc.codecs.arrow_types import Array
 from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, read_stripe_footer
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import TypeKind, Types
+from compactor.orc.format.types import TypeKind, Types, subtree
 from compactor.orc.io.source import Source
 
 FALSE_POSITIVES = (
@@ -55,6 +55,26 @@ def filtered_columns(source: Source, tail: Tail, stripe_index: int) -> frozenset
         for stream in footer.streams
         if stream.kind in (BLOOM, BLOOM_UTF8) and tail.types[stream.column].kind in KINDS
     )
+
+
+def asked_columns(types: Types, names: Collection[str]) -> frozenset[int]:
+    """Returns the columns of the row, in a file of ``types``, that get a bloom filter when one is asked for by these names:
+    those of columns in lower case, with what they hold, or ``*`` for all. Names of no column are left out, and so are
+    kinds that some reader would look up wrongly."""
+    root = types[0].children[-1] if types.is_acid else 0
+    named = zip(types[root].field_names, types[root].children, strict=True)
+    return frozenset(
+        column
+        for name, child in named
+        if "*" in names or name.lower() in names
+        for column in range(child, child + len(subtree(types, child)))
+        if types[column].kind in KINDS - MISREAD
+    )
+
+
+def false_positives(like: Tail) -> float:
+    """Returns the share of false positives of the filters in a file like this."""
+    return FALSE_POSITIVES if like.asked is None or like.asked.false_positives is None else like.asked.false_positives
 
 
 def check_hashes(batch: pa.RecordBatch, types: Types, filtered: Collection[int]) -> None:

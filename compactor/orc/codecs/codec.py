@@ -100,6 +100,11 @@ def relabelled_batch(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch
     return pa.record_batch(source)
 
 
+def stripe_bytes(like: Tail) -> int:
+    """Returns the size at which a stripe of a file like this ends, in bytes."""
+    return STRIPE_BYTES if like.asked is None or like.asked.stripe_bytes is None else like.asked.stripe_bytes
+
+
 def encoder_block_size(like: Tail) -> int:
     """Returns the compression block size to encode with, in bytes: the ORC C++ library accepts only multiples of its
     memory block. It may differ from that of ``like``; a file with several records the largest (PROTOCOL 2.2). Those of very

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.orc as po
 
-from compactor.orc.codecs.bloom_filters import FALSE_POSITIVES
+from compactor.orc.codecs.bloom_filters import false_positives
 from compactor.orc.codecs.codec import encoder_block_size
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import Tail
@@ -43,5 +43,5 @@ def library_writer(
         stripe_size=stripe_size,
         dictionary_key_size_threshold=0.8,
         bloom_filter_columns=sorted(filtered),
-        bloom_filter_fpp=FALSE_POSITIVES,
+        bloom_filter_fpp=false_positives(like),
     )

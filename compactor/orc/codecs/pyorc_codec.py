@@ -20,8 +20,8 @@ from pyorc.converters import ORCConverter
 
 from compactor.errors import NotLossless, NotSupported
 from compactor.orc.codecs.arrow_types import Array, ArrowType, arrow_type
-from compactor.orc.codecs.bloom_filters import FALSE_POSITIVES
-from compactor.orc.codecs.codec import STRIPE_BYTES, column_names, decoding_failed, encoder_block_size, naming_the_file
+from compactor.orc.codecs.bloom_filters import false_positives
+from compactor.orc.codecs.codec import column_names, decoding_failed, encoder_block_size, naming_the_file, stripe_bytes
 from compactor.orc.codecs.stripe_view import StripeView, batch_rows
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text
@@ -211,13 +211,13 @@ class PyorcWriter:
         self._writer = pyorc.Writer(
             self._file,
             schema_text(self._types),
-            stripe_size=STRIPE_BYTES,
+            stripe_size=stripe_bytes(like),
             row_index_stride=like.row_index_stride,
             compression=COMPRESSIONS[like.compression],
             compression_block_size=encoder_block_size(like),
             dict_key_size_threshold=0.8,
             bloom_filter_columns=sorted(filtered),
-            bloom_filter_fpp=FALSE_POSITIVES,
+            bloom_filter_fpp=false_positives(like),
             converters=_CONVERTERS,
         )
 

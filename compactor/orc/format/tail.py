@@ -17,6 +17,7 @@ from compactor.orc.format.part_counts import Surplus, check_parts
 from compactor.orc.format.types import Types, from_messages
 from compactor.orc.io.source import Source
 from compactor.settings.file_limits import FOOTER_BYTES, FileLimits, beyond
+from compactor.settings.output_class import OutputClass
 
 MAGIC = b"ORC"
 FIRST_READ = 16 * 1024  #: bytes at the end that mostly hold the whole tail
@@ -89,6 +90,7 @@ class Tail:
     header_length: Final[int]
     content_length: Final[int]
     encrypted: Final[bool]
+    asked: Final[OutputClass | None] = None  #: for files written like this one; never in a file
 
     @property
     def is_acid(self) -> bool:
@@ -123,6 +125,7 @@ def empty_tail(
     row_index_stride: int = 10_000,
     calendar: int = 0,
     name: str = "<new>",
+    asked: OutputClass | None = None,
 ) -> Tail:
     """Returns the tail of a new file without rows: the target if no input can be the target."""
     return Tail(
@@ -145,6 +148,7 @@ def empty_tail(
         header_length=len(MAGIC),
         content_length=len(MAGIC),
         encrypted=False,
+        asked=asked,
     )
 
 

@@ -17,7 +17,7 @@ from compactor.orc.format.tail import Tail
 from compactor.orc.format.tail_writer import Metadata, no_metadata
 from compactor.orc.format.types import Types
 from compactor.orc.pieces import Piece, piece_batches
-from compactor.orc.reencode import encode_acid
+from compactor.orc.reencode import asked_filters, encode_acid, with_filters
 from compactor.rewrite.full_acid.row_sorter import RUN_BYTES, RowSorter, SortKey
 from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, keys_of_events, sort_order
 
@@ -45,10 +45,15 @@ def merge_runs(
         folder = os.path.dirname(path)
         yield from _in_key_order([_batches(run, codec, types, folder) for run in runs])
 
-    return with_codec(
-        [types, *(piece.tail.types for run in runs for piece in run.pieces)],
-        lambda codec: encode_acid(rows(codec), path, like=like, types=types, metadata=metadata, codec=codec),
-    )
+    def encode(filtered: frozenset[int]) -> Tail:
+        return with_codec(
+            [types, *(piece.tail.types for run in runs for piece in run.pieces)],
+            lambda codec: encode_acid(
+                rows(codec), path, like=like, types=types, metadata=metadata, codec=codec, filtered=filtered
+            ),
+        )
+
+    return with_filters(path, asked_filters(like, types) or frozenset(), encode)
 
 
 def _batches(run: MergeRun, codec: Codec, types: Types, folder: str) -> Iterator[pa.RecordBatch]:

@@ -51,13 +51,14 @@ def template_of_files(found: Sequence[Tail], types: Types, wanted: OutputClass |
 def new_tail(best: Tail, types: Types, wanted: OutputClass | None = None) -> Tail:
     """Returns an empty file of the class that ``best`` has, or should have; or of the one that is ``wanted``."""
     target = encodable_target(best)
-    wanted = wanted or OutputClass()
+    asked = wanted or OutputClass()
     return empty_tail(
         types,
-        compression=target.compression if wanted.compression is None else Compression[wanted.compression],
-        compression_block_size=target.compression_block_size or BLOCK_SIZE,
-        row_index_stride=wanted.row_index_stride or target.row_index_stride,
+        compression=target.compression if asked.compression is None else Compression[asked.compression],
+        compression_block_size=asked.block_bytes or target.compression_block_size or BLOCK_SIZE,
+        row_index_stride=asked.row_index_stride or target.row_index_stride,
         calendar=target.calendar,
+        asked=wanted,
     )
 
 

@@ -30,7 +30,13 @@ from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import Types, acid_types
 from compactor.orc.io.source import LocalSource
 from compactor.orc.pieces import Piece, piece_batches
-from compactor.orc.reencode import check_calendar, concatenate_small_batches, encode_acid
+from compactor.orc.reencode import (
+    asked_filters,
+    check_calendar,
+    concatenate_small_batches,
+    encode_acid,
+    with_filters,
+)
 from compactor.rewrite.full_acid.delete_events import load_delete_events
 from compactor.rewrite.full_acid.output_format import output_of, piece_of, template_of_files
 from compactor.rewrite.full_acid.row_sorter import Direction, RowSorter, SortKey
@@ -93,7 +99,12 @@ def rewrite_rebalanced(unit: Unit, asked: Rebalance, storage: Storage, folder: s
     for tail in tails.values():
         check_calendar(tail, like)
     work = _Work(unit=unit, asked=asked, storage=storage, folder=folder, types=types, like=like)
-    return with_codec([types, *(tail.types for tail in tails.values())], work.write)
+
+    def encode(filtered: frozenset[int]) -> UnitResult:
+        work.filtered = filtered
+        return with_codec([types, *(tail.types for tail in tails.values())], work.write)
+
+    return with_filters(folder, asked_filters(like, types) or frozenset(), encode)
 
 
 def _tails(unit: Unit, asked: Rebalance, storage: Storage) -> dict[str, Tail]:
@@ -111,7 +122,8 @@ def _files(unit: Unit) -> Figures:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Work:
-    """The state of one attempt. The codec may change on the way; ``write`` then starts from scratch."""
+    """The state of one attempt. The codec and the columns with bloom filters may change on the way; ``write`` then starts
+    from scratch."""
 
     unit: Unit
     asked: Rebalance
@@ -119,6 +131,7 @@ class _Work:
     folder: str
     types: Types
     like: Tail
+    filtered: frozenset[int] = frozenset()
     figures: Figures = Figures()
     checksum: int = 0
 
@@ -201,6 +214,7 @@ class _Work:
                 types=self.types,
                 metadata=output_metadata.compute,
                 codec=codec,
+                filtered=self.filtered,
             )
             found[number] = written_file(path, tail), output_metadata.last_keys
             first += share

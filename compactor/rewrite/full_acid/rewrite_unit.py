@@ -123,7 +123,7 @@ def _write_rows(
         return UnitResult(number=unit.number, outputs=(), figures=figures)
     if in_order(choices):
         like = target_tail(choices, types, unit.output_class)
-        final = fit_to_class(choices, like, unit.small_stripe_bytes)
+        final = fit_to_class(choices, like, unit.small_stripe_bytes, unit.output_class)
         like = like or template_of(choices, types, unit.output_class)
         if needs_split(unit, final):
             return split_unit(unit, final, like, types, figures)

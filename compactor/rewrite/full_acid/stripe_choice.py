@@ -20,6 +20,7 @@ from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
 from compactor.orc.codecs.arrow_types import Array
+from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import KeyStatistics, StripeClass, Tail, key_statistics
 from compactor.orc.format.types import Types, same_shape
 from compactor.orc.stripe_compatibility import calendars_agree, is_copyable, is_writable
@@ -248,27 +249,32 @@ def target_tail(choices: Sequence[Choice], types: Types, wanted: OutputClass | N
             bytes_of[found] += choice.length
             tails.setdefault(found, tail)
     by_bytes = sorted(tails, key=lambda c: bytes_of[c], reverse=True)
-    return next((tails[c] for c in by_bytes if _all_fit(choices, tails[c])), None)
+    return next((tails[c] for c in by_bytes if _all_fit(choices, tails[c], wanted)), None)
 
 
 def _has_class(tail: Tail, wanted: OutputClass | None) -> bool:
     return wanted is None or (
-        wanted.compression in (None, tail.compression.name) and wanted.row_index_stride in (None, tail.row_index_stride)
+        not wanted.is_of_every_stripe
+        and wanted.compression in (None, tail.compression.name)
+        and wanted.row_index_stride in (None, tail.row_index_stride)
+        and (wanted.block_bytes in (None, tail.compression_block_size) or tail.compression is Compression.NONE)
     )
 
 
-def _all_fit(choices: Iterable[Choice], like: Tail) -> bool:
-    wanted = like.stripe_class
-    others = [c for c in choices if c.action is not Action.DROP and not _can_copy(c, wanted)]
+def _all_fit(choices: Iterable[Choice], like: Tail, wanted: OutputClass | None) -> bool:
+    others = [c for c in choices if c.action is not Action.DROP and not _can_copy(c, like, wanted)]
     return not others or (is_writable(like) and all(calendars_agree(c.file.tail, like) for c in others))
 
 
-def fit_to_class(choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int) -> list[Choice]:
-    """Returns the final choices: stripes of a class other than that of ``like`` are re-encoded to it, and so are neighbours
-    that are all small: a file of many tiny stripes would stay slow to read."""
-    wanted = None if like is None else like.stripe_class
+def fit_to_class(
+    choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int, wanted: OutputClass | None = None
+) -> list[Choice]:
+    """Returns the final choices: stripes of a class other than that of ``like`` (or the one that is ``wanted``) are
+    re-encoded to it, and so are neighbours that are all small: a file of many tiny stripes would stay slow to read."""
     placed = [
-        choice if choice.action is Action.ENCODE or _can_copy(choice, wanted) else choice._replace(action=Action.ENCODE)
+        choice
+        if choice.action is Action.ENCODE or _can_copy(choice, like, wanted)
+        else choice._replace(action=Action.ENCODE)
         for choice in choices
         if choice.action is not Action.DROP
     ]
@@ -283,6 +289,8 @@ def fit_to_class(choices: Sequence[Choice], like: Tail | None, small_stripe_byte
     ]
 
 
-def _can_copy(choice: Choice, wanted: StripeClass | None) -> bool:
+def _can_copy(choice: Choice, like: Tail | None, wanted: OutputClass | None) -> bool:
     tail = choice.file.tail
-    return choice.action is Action.COPY and is_copyable(tail) and tail.stripe_class == wanted
+    if like is None or choice.action is not Action.COPY or not is_copyable(tail):
+        return False
+    return tail.stripe_class == like.stripe_class and _has_class(tail, wanted)

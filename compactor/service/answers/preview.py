@@ -22,6 +22,7 @@ from compactor.service.requests.request import parse_type
 from compactor.service.site import Site, Target, must_be_compactable, must_have_its_own_ground
 from compactor.service.where import find_table
 from compactor.service.worker.file_formats import file_format_of
+from compactor.service.worker.output_class import must_suit
 from compactor.service.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan, preview_plan_of
 from compactor.service.worker.rebalance_view import must_be_possible
 from compactor.settings.precedence import with_request
@@ -113,7 +114,7 @@ def preview(
     elif found.partition_keys:
         names = [p.name for p in site.metastore.catalog.partitions(found)]
     asked = properties or {}
-    with_request(site.settings_for(found), asked)
+    must_suit(found, with_request(site.settings_for(found), asked).output_class)
     site = site.for_a_pass()
     survey = Survey(site)
     entities = [Entity(database=found.database, table=found.name, partition=name) for name in names]
@@ -234,7 +235,7 @@ def _acid_cost(unit: Unit) -> Cost:
         choices = choose_actions(files, applied, unit.write_ids, look_always=unit.looks_always)
         is_ordered = in_order(choices)
         like = target_tail(choices, output_types(unit, files), unit.output_class)
-        final = fit_to_class(choices, like, unit.small_stripe_bytes) if is_ordered else []
+        final = fit_to_class(choices, like, unit.small_stripe_bytes, unit.output_class) if is_ordered else []
         copied = [c for c in final if c.action is Action.COPY]
         dropped = [c for c in choices if c.action is Action.DROP]
         everything = sum(c.length for c in choices)

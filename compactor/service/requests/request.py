@@ -16,6 +16,7 @@ from compactor.service.mode import must_write
 from compactor.service.site import Site, ground_of, must_be_compactable
 from compactor.service.where import find_table
 from compactor.service.worker.file_formats import file_format_of
+from compactor.service.worker.output_class import must_suit
 from compactor.service.worker.rebalance_view import must_be_possible
 from compactor.settings.precedence import with_request
 
@@ -88,8 +89,7 @@ def request_compaction(
     found = find_table(site.metastore.catalog, table)
     settings = site.settings_for(found)
     asked = with_request(settings, properties or {})
-    if asked.output_class is not None and found.is_insert_only:
-        raise Refused(f"{found}: {asked.output_class}: files of an insert-only table are combined as they are")
+    must_suit(found, asked.output_class)
     entities = _entities(site, found, partition)
     _must_be_compactable(site, found, entities)
     overlapping = _overlapping(site, found, entities)

@@ -25,14 +25,25 @@ from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Codec, Unfit
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
-from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.format.tail import Tail, empty_tail, read_tail
 from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import BytesSource, LocalSink, LocalSource
 from compactor.orc.last_keys import read_keys
 from compactor.orc.pieces import Piece
 from compactor.orc.reencode import check_calendar, concatenate_small_batches, encode_acid, reencode
 from compactor.orc.stripe_compatibility import encodable_target, is_copyable
+from compactor.settings.output_class import OutputClass
 from tests.support.orc_files import acid_source, pieces_of
+
+
+def acid_table(rows: int, texts: list[str]) -> pa.Table:
+    """Returns inserts with dense keys and one column of text."""
+    ones = np.ones(rows, dtype=np.int64)
+    row = pa.StructArray.from_arrays([pa.array(texts)], ["a"])
+    keys = [np.zeros(rows, dtype=np.int32), ones, np.full(rows, 1 << 29, dtype=np.int32), np.arange(rows), ones]
+    schema = ARROW.schema(acid_types(parse_hive_type("struct<a:string>")))
+    return pa.Table.from_arrays([*map(pa.array, keys), row], schema=schema)
+
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 WriteAcid = Callable[..., Path]
@@ -115,6 +126,20 @@ def test_the_class_of_the_target_is_kept(
         assert encoded.stripe_class == like.stripe_class
         assert (encoded.calendar, dict(encoded.user_metadata)) == (1, {"a": b"b"})
         assert po.ORCFile(str(out)).read().equals(po.ORCFile(source.name).read())
+
+
+@pytest.mark.parametrize("compression", [Compression.ZLIB, Compression.NONE], ids=lambda one: one.name)
+def test_stripes_end_at_the_size_that_is_asked_for(tmp_path: Path, compression: Compression) -> None:
+    rows = 60_000
+    texts = np.random.default_rng(7).bytes(100 * rows).hex()
+    table = acid_table(rows, [texts[200 * row : 200 * row + 200] for row in range(rows)])
+    types = acid_types(parse_hive_type("struct<a:string>"))
+    like = empty_tail(types, compression=compression, asked=OutputClass(stripe_bytes=1 << 20))
+    out = encode_acid(table.to_batches(max_chunksize=1024), tmp_path / "re", like=like, types=types)
+    assert out.rows == rows
+    lengths = [stripe.length for stripe in out.stripes[:-1]]
+    assert lengths
+    assert 2**17 < min(lengths) <= max(lengths) < 2**21  # the library counts what its buffers could hold, too
 
 
 def test_a_codec_that_cannot_be_written_is_named(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:

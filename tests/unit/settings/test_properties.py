@@ -114,7 +114,8 @@ def test_the_memory_of_a_map_task_is_that_of_an_executor() -> None:
         ("orc.compress", "LZO", "expected one of NONE, ZLIB, SNAPPY, LZ4, ZSTD"),
         ("orc.row.index.stride", "999", "1000 to"),
         ("orc.row.index.stride", "-5000", "1000 to"),
-        ("orc.stripe.size", "1", "a compaction cannot change it"),
+        ("orc.stripe.size", "1", "1048576 to"),
+        ("orc.encrypt", "pii", "a compaction cannot change it"),
         ("comment", "x", "a compaction cannot change it"),
     ],
 )

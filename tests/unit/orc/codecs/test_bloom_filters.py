@@ -16,7 +16,7 @@ import pytest
 from pyorc.predicates import PredicateColumn
 
 from compactor.orc.codecs import arrow_codec, pyorc_codec
-from compactor.orc.codecs.bloom_filters import Ambiguous, check_hashes, filtered_columns
+from compactor.orc.codecs.bloom_filters import Ambiguous, asked_columns, check_hashes, filtered_columns
 from compactor.orc.format import messages
 from compactor.orc.format.compression import decompress
 from compactor.orc.format.hive_types import parse_hive_type
@@ -26,6 +26,7 @@ from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import LocalSource
 from compactor.orc.pieces import Piece
 from compactor.orc.reencode import reencode
+from compactor.settings.output_class import OutputClass
 
 ROW = (
     "struct<i:int,s:string,d:double,v:varchar(20),c:char(9),b:bigint,t:date,e:decimal(9,2),p:timestamp,"
@@ -262,3 +263,33 @@ def test_rows_without_filters_of_timestamps_never_get_any(tmp_path: Path, second
         made = reencode(pieces, tmp_path / "re", like=pieces[0].tail, types=pieces[0].tail.types)
     with LocalSource(tmp_path / "re") as source:
         assert set(_filters(source, made, 0)) == kept
+
+
+@pytest.mark.parametrize(
+    ("names", "columns"),
+    [(["*"], {7, 8, 9, 10, 11, 12, 13, 14}), (["i", "s"], {7, 8}), (["h", "z", "p", "nothing"], set())],
+    ids=["all", "two", "none that may have one"],
+)
+def test_columns_that_are_asked_for(names: list[str], columns: set[int]) -> None:
+    """No timestamp, which Trino looks up wrongly."""
+    assert asked_columns(acid_types(parse_hive_type(ROW)), names) == columns
+    assert asked_columns(parse_hive_type(ROW), names) == {column - 6 for column in columns}
+
+
+def test_what_a_column_holds_is_filtered_with_it() -> None:
+    assert asked_columns(parse_hive_type("struct<a:int,L:array<struct<x:bigint,y:boolean>>>"), ["l"]) == {4}
+
+
+@pytest.mark.parametrize("share", [None, 0.001])
+def test_filters_that_are_asked_for(tmp_path: Path, share: float | None) -> None:
+    """They replace those of the files that are read, whatever the number of row groups."""
+    asked = OutputClass(bloom_filters=("s",), false_positives=share)
+    with LocalSource(_file(tmp_path / "f", 900, bloom_filter_columns=[7])) as source:
+        tail = read_tail(source)
+        like = empty_tail(tail.types, row_index_stride=STRIDE, asked=asked)
+        reencode([Piece(source=source, tail=tail, stripe_index=0)], tmp_path / "out", like=like, types=tail.types)
+    with LocalSource(tmp_path / "out") as source:
+        found = _filters(source, read_tail(source), 0)
+    assert {column: [len(bits) for bits in filters] for column, filters in found.items()} == {
+        8: [1_800 if share else 784]
+    }

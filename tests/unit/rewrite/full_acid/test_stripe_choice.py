@@ -33,6 +33,7 @@ from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.inputs import Input
 from compactor.rows.keys import KeyBlock, Mask, Numbers
+from compactor.settings.output_class import OutputClass
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, write_file
 from tests.support.sizes import sized
 
@@ -225,6 +226,31 @@ def test_the_class_with_most_bytes_is_the_target_and_others_are_encoded(tmp_path
     assert like is not None
     assert like.stripe_class == large.file.tail.stripe_class
     assert [c.action for c in fit_to_class([other, large, third], like, 0)] == [Action.ENCODE, Action.COPY, Action.COPY]
+
+
+@pytest.mark.parametrize(
+    ("asked", "copied"),
+    [
+        (OutputClass(block_bytes=256 * 1024), [0, 1]),
+        (OutputClass(block_bytes=64 * 1024), [2]),
+        (OutputClass(block_bytes=128 * 1024), []),
+        (OutputClass(stripe_bytes=1 << 20), []),
+        (OutputClass(bloom_filters=("a",)), []),
+        (OutputClass(false_positives=0.01), []),
+    ],
+    ids=str,
+)
+def test_of_a_class_that_is_asked_for_only_stripes_that_surely_have_it_are_copied(
+    tmp_path: Path, asked: OutputClass, copied: list[int]
+) -> None:
+    with opened(tmp_path, dense(3, 3000), dense(4, 3000), dense(6, 2)) as files:
+        *most, last = choose_actions(files, NONE, SEEN, look_always=False)
+    placed = [*(_with_tail(c, compression_block_size=256 * 1024) for c in most)]
+    placed.append(_with_tail(last, compression_block_size=64 * 1024))
+    like = target_tail(placed, TYPES, asked)
+    assert (like is None) == (not copied)
+    final = fit_to_class(placed, like, 0, asked)
+    assert [place for place, c in enumerate(final) if c.action is Action.COPY] == copied
 
 
 def test_only_what_has_the_types_of_the_output_is_a_target(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from compactor.compaction.states import CompactionType
 from compactor.errors import Refused
 from compactor.ids import WriteId
 from compactor.metastore.catalog.read import Table
+from compactor.orc.codecs.bloom_filters import filtered_columns
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
@@ -241,28 +242,38 @@ def test_a_rebalance_has_neither_slices_nor_delay(deployment: Site, warehouse: P
 
 
 @pytest.mark.parametrize("kind", ["major", "minor", "rebalance"])
-def test_a_request_chooses_compression_and_stride(deployment: Site, warehouse: Path, kind: str) -> None:
+def test_a_request_chooses_the_class_of_files(deployment: Site, warehouse: Path, kind: str) -> None:
     """Hive's WITH OVERWRITE TBLPROPERTIES: stripes of another class are re-encoded, rows stay, and so do their ROW__IDs
     unless it is a rebalance."""
     table = make_table(deployment, warehouse)
     for start in (0, 10):
         insert(deployment, table, range(start, start + 10))
     delete(deployment, table, [3])
-    wanted = {"tblprops.orc.compress": "ZSTD", "tblprops.orc.row.index.stride": "2000"}
+    wanted = {
+        "tblprops.orc.compress": "ZSTD",
+        "tblprops.orc.compress.size": "131072",
+        "tblprops.orc.row.index.stride": "2000",
+        "tblprops.orc.bloom.filter.columns": "A",
+    }
     before = rows_of(deployment, table)
     (found,) = preview(deployment, "default.t", type=kind, properties=wanted)
     assert found.cost.stripes_copied == 0
     assert found.summary.sentences == [
-        "orc.compress = ZSTD, orc.row.index.stride = 2000: stripes of another class are re-encoded"
+        "orc.compress = ZSTD, orc.compress.size = 131072, orc.row.index.stride = 2000, orc.bloom.filter.columns = a: "
+        "stripes of another class are re-encoded"
     ]
     request_compaction(deployment, table="t", type=kind, properties=wanted)
     (outcome,) = run_entries(deployment, claimable(deployment), InProcessRunner()).outcomes
     assert outcome.result is Result.COMPACTED
-    tails = []
+    classes, filtered = set(), set()
     for path in Path(table.location).glob("*_v*/bucket_*"):
         with LocalSource(path) as source:
-            tails.append(read_tail(source))
-    assert {(tail.compression, tail.row_index_stride) for tail in tails} == {(Compression.ZSTD, 2000)}
+            tail = read_tail(source)
+            classes.add((tail.compression, tail.compression_block_size, tail.row_index_stride))
+            if not path.parent.name.startswith("delete_delta"):
+                filtered |= filtered_columns(source, tail, 0)
+    assert classes == {(Compression.ZSTD, 131072, 2000)}
+    assert filtered == {7}
     after = rows_of(deployment, table)
     assert [row[3:] for row in after] == [row[3:] for row in before]
     assert kind == "rebalance" or after == before

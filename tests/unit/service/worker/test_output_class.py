@@ -1,0 +1,41 @@
+"""The class of files that a request asks for, compared with the table."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.errors import Refused
+from compactor.metastore.catalog.values import Column, Table
+from compactor.service.worker.output_class import must_suit
+from compactor.settings.output_class import OutputClass
+
+TABLE = Table(
+    id=1,
+    database="default",
+    name="t",
+    location="/w/t",
+    columns=(
+        Column(name="name", type="string"),
+        Column(name="flag", type="boolean"),
+        Column(name="seen", type="timestamp"),
+    ),
+)
+
+
+@pytest.mark.parametrize("asked", [None, OutputClass(compression="ZSTD"), OutputClass(bloom_filters=("*", "name"))])
+def test_what_suits(asked: OutputClass | None) -> None:
+    must_suit(TABLE, asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nam", "it has no column 'nam'; did you mean name?"),
+        ("flag", "column flag is boolean, which cannot have a bloom filter"),
+        ("seen", "column seen is timestamp, which cannot have a bloom filter"),
+    ],
+)
+def test_a_filter_that_a_column_cannot_have_is_refused_by_name(name: str, said: str) -> None:
+    with pytest.raises(Refused) as refused:
+        must_suit(TABLE, OutputClass(bloom_filters=("name", name)))
+    assert said in str(refused.value)
