@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from compactor.acid.directory import acid_directory
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
@@ -17,6 +18,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import CleanerPass, clean
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.storage.local import LocalStorage
 from tests.support.passes import settle
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
@@ -73,6 +75,27 @@ def test_an_open_transaction_of_any_type_keeps_the_cleaner_away_and_is_named(
     (base,) = names_in(warehouse / "t")
     assert base.startswith("base_0000003_v")
     assert rows_of(site, table) == wanted
+
+
+def test_a_transaction_whose_rows_name_another_table_is_waited_for(site: Site, table: Table, warehouse: Path) -> None:
+    """PROTOCOL 7.1: what MIN_HISTORY_WRITE_ID says about a transaction is not all that it may read. Its next statement
+    reads this table with the snapshot that it has had since its beginning, which does not see the base (ADR 28)."""
+    site = with_settings(site, hive_txn_use_minhistorywriteid="true", hive_txn_opentxn_timeout="1ms")
+    insert(site, make_table(site, warehouse, "other"), [1])
+    (reader,) = site.metastore.transactions.open("ann", "laptop")
+    snapshot = site.metastore.transactions.snapshot(reader)
+    site.metastore.write_ids.hold(reader, site.metastore.write_ids.valid("default", "other", snapshot))
+    before = names_in(warehouse / "t")
+    compact(site)
+    passed = cleaned_by_now(site)
+    assert [blocker.txn for waiting in passed.waiting for blocker in waiting.blockers] == [reader]
+    assert before < names_in(warehouse / "t")
+    write_ids = site.metastore.write_ids.valid("default", "t", snapshot)
+    found = acid_directory(LocalStorage().listing(table.location), write_ids, snapshot)
+    assert {d.directory for d in found.deltas} == before
+    site.metastore.transactions.commit(reader)
+    passed = cleaned_by_now(site)
+    assert [set(done.removed) for done in passed.cleaned] == [before], passed
 
 
 def test_a_reader_that_opened_while_the_compaction_ran_is_waited_for(site: Site, table: Table, warehouse: Path) -> None:
