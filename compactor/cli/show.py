@@ -153,8 +153,13 @@ def locks(
         from compactor.metastore.locks.zookeeper import open_zookeeper_locks
 
         with closing(open_zookeeper_locks(zookeeper, namespace=namespace)) as manager:
-            found = service.show_foreign_locks(manager, name, partition)
-        _print(context, found, service.LockShown.columns(), empty)
+            if extended:
+                of_statements = service.show_foreign_locks_extended(manager, name, partition)
+                _print(context, of_statements, service.LockOfStatement.columns(), empty)
+            else:
+                _print(
+                    context, service.show_foreign_locks(manager, name, partition), service.LockShown.columns(), empty
+                )
         return
     with context.site(read_only=True) as site:
         where = service.find_place(site, name, partition)

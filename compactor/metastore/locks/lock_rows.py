@@ -27,7 +27,10 @@ class LockState(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRow:
-    """One row of HIVE_LOCKS. Times are epoch milliseconds of the database's clock."""
+    """One row of HIVE_LOCKS, or a lock elsewhere. Times are epoch milliseconds of the database's clock.
+
+    ``statement`` is the text of the query that took the lock, where it is known.
+    """
 
     id: int
     internal_id: int
@@ -43,6 +46,7 @@ class LockRow:
     host: str
     agent: str | None
     blocked_by: tuple[int, int] | None
+    statement: str | None = None
 
     def __str__(self) -> str:
         names = ".".join(name for name in (self.database, self.table, self.partition) if name is not None)

@@ -284,6 +284,7 @@ class ZooKeeperLocks:
             return None
         query, _, rest = data.decode("utf-8", "replace").partition(":")
         at, _, rest = rest.partition(":")
+        statement, _, client = rest.partition(":")[2].rpartition(":")
         database, table, *partition = [*node.object_path.removeprefix(f"{self._root}/").split("/"), ""]
         return LockRow(
             id=stat.czxid,
@@ -297,9 +298,10 @@ class ZooKeeperLocks:
             last_heartbeat=0,
             acquired_at=int(at) if at.isdigit() else stat.ctime,
             user=query.partition("_")[0],
-            host=rest.rpartition(":")[2],
+            host=client,
             agent=query or None,
             blocked_by=None,
+            statement=statement.strip() or None,
         )
 
     @contextmanager

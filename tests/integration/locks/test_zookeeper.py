@@ -267,3 +267,10 @@ def test_show_locks(session: Open, zookeeper: ZooKeeper) -> None:
     assert done.exit_code == 0, done.output
     shown = [(row["table"], row["partition"], row["lock_type"]) for row in json.loads(done.stdout)]
     assert shown == [("t", None, "SHARED_READ"), ("t", "p=1", "EXCLUSIVE")]
+    data = "hive_1:1700000000000:IMPLICIT:select a from t where b = 1 :laptop"
+    locks._client.create(f"{locks._root}/d/t/LOCK-SHARED-", data.encode(), sequence=True)
+    done = CliRunner().invoke(program, [*arguments, "--extended"])
+    assert done.exit_code == 0, done.output
+    (foreign,) = [row for row in json.loads(done.stdout) if row["agent_info"] == "hive_1"]
+    assert (foreign["statement"], foreign["hostname"]) == ("select a from t where b = 1", "laptop")
+    assert [row["statement"] for row in json.loads(done.stdout)].count(None) == 2
