@@ -175,6 +175,7 @@ def open_deployment(
 def _limits(settings: Settings) -> TxnLimits:
     return TxnLimits(
         max_open=settings.integer("hive.max.open.txns"),
+        counted_each_ms=settings.milliseconds("hive.count.open.txns.interval"),
         max_batch=settings.integer("hive.txn.max.open.batch"),
         open_timeout_ms=settings.milliseconds("hive.txn.opentxn.timeout"),
         min_history_level=settings.boolean("hive.txn.use.minhistorylevel"),

@@ -480,6 +480,12 @@ _TRANSACTIONS = (
         minimum=1,
         effect="Maximum number of open transactions; opening another one is refused.",
     ),
+    _metastore(
+        "hive.count.open.txns.interval",
+        "1s",
+        _S,
+        "Time between two counts of open transactions, for hive.max.open.txns.",
+    ),
     Setting(
         key="hive.txn.max.open.batch",
         aliases=("metastore.txn.max.open.batch",),
@@ -639,7 +645,6 @@ _FOREIGN = (
         "metastore.txn.store.impl",
         "hive.metastore.txn.store.impl",
     ),
-    _unused_metastore("hive.count.open.txns.interval", "1s", _S, "Time between Hive's counts of open transactions."),
     _unused_metastore("hive.timedout.txn.reaper.interval", "180s", _S, "Hive 3: time between two time-out passes."),
     _unused_metastore("hive.timedout.txn.reaper.start", "100s", _S, "Hive 3: delay of the first time-out pass."),
     _unused_metastore("hive.writeset.reaper.interval", "60s", _S, "Hive 3: time between two purges of WRITE_SET."),

@@ -9,6 +9,7 @@ import pytest
 
 from compactor.deployment import configure, memory_of, open_deployment, open_site
 from compactor.errors import BadSetting, DatabaseUnavailable, Refused, UnnamedPlace, UnsafeDirectory
+from compactor.ids import TxnId
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL
 from compactor.metastore.store import Metastore
 from compactor.rows.remote_source import open_source
@@ -158,11 +159,16 @@ def test_a_deployment_reads_the_environment(
 def test_limits_of_transactions_come_from_the_configuration(metastore: Metastore, metastore_url: str) -> None:
     """``hive.max.open.txns``, ``hive.txn.max.open.batch`` and ``hive.txn.use.minhistorylevel`` of the site."""
     limits = {"hive.max.open.txns": "4", "hive.txn.max.open.batch": "3", "hive.txn.use.minhistorylevel": "false"}
+    limits["hive.count.open.txns.interval"] = "1h"
     configuration = configure(flags=limits, environment={"COMPACTOR_METASTORE_URL": metastore_url})
     with open_site(configuration) as site:
         assert len(site.metastore.transactions.open("u", "h", count=9)) == 3
         assert len(site.metastore.transactions.open("u", "h", count=9)) == 3
         with pytest.raises(Refused, match=r"6 are open, 4 are allowed"):
+            site.metastore.transactions.open("u", "h")
+        for number in range(1, 7):
+            site.metastore.transactions.commit(TxnId(number))
+        with pytest.raises(Refused, match=r"6 are open"):  # they are counted again in an hour
             site.metastore.transactions.open("u", "h")
         with site.metastore.database.read() as conn:
             assert conn.execute(MIN_HISTORY_LEVEL.select()).all() == []

@@ -16,7 +16,6 @@ _log = logging.getLogger(__name__)
 
 OPEN_TXN_TIMEOUT_MS = 1_000  #: ``hive.txn.opentxn.timeout``: how long drawing an id and inserting its row may take
 _FREE_AGAIN = 0.9  #: of the limit: once it has been reached, opening resumes below this
-_COUNT_SECONDS = 1.0  #: ``hive.count.open.txns.interval``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +23,7 @@ class TxnLimits:
     """A site's settings of its transactions; the defaults are Hive's."""
 
     max_open: int = 100_000  #: ``hive.max.open.txns``
+    counted_each_ms: int = 1_000  #: ``hive.count.open.txns.interval``
     max_batch: int = 1_000  #: ``hive.txn.max.open.batch``
     open_timeout_ms: int = OPEN_TXN_TIMEOUT_MS
     min_history_level: bool = True  #: ``hive.txn.use.minhistorylevel``
@@ -32,11 +32,12 @@ class TxnLimits:
 class OpenLimit:
     """The gate of ``hive.max.open.txns``: shut when that many are open, open again below nine tenths of them.
 
-    As in Hive the rows are counted once a second, and each process has its own gate; those it opened since count too.
+    As in Hive the rows are counted now and then, and each process has its own gate; those it opened since count too.
     """
 
-    def __init__(self, max_open: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._max_open = max_open
+    def __init__(self, limits: TxnLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._max_open = limits.max_open
+        self._interval = limits.counted_each_ms / 1000
         self._clock = clock
         self._counted_at: float | None = None
         self._open = 0
@@ -49,7 +50,7 @@ class OpenLimit:
             Refused: there are too many, in Hive's words.
         """
         now = self._clock()
-        if self._counted_at is None or now - self._counted_at >= _COUNT_SECONDS:
+        if self._counted_at is None or now - self._counted_at >= self._interval:
             self._open = conn.execute(select(func.count()).where(TXNS.c.TXN_STATE == "o")).scalar_one()
             self._counted_at = now
         self._shut = self._open >= (self._max_open * _FREE_AGAIN if self._shut else self._max_open)

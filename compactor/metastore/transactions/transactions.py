@@ -55,7 +55,7 @@ class Transactions:
         self._database = database
         self._dialect = dialect
         self._limits = limits or TxnLimits()
-        self._room = OpenLimit(self._limits.max_open, clock)
+        self._room = OpenLimit(self._limits, clock)
         self._clock = clock
 
     @retried
