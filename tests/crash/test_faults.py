@@ -26,7 +26,12 @@ pytestmark = pytest.mark.whole
 
 _SOURCE = Path(__file__).parents[1] / "support/native/faults.c"
 _PROGRAM = "from compactor.cli import main; main()"
-_SETTINGS = ("hive.txn.opentxn.timeout=1ms", "hive.compactor.abortedtxn.threshold=0", "compactor.forget.grace=0s")
+_SETTINGS = (
+    "hive.txn.opentxn.timeout=1ms",
+    "hive.compactor.abortedtxn.threshold=0",
+    "hive.compactor.cleaner.retry.retentionTime=1s",
+    "compactor.forget.grace=0s",
+)
 ROLES = {"worker": ("worker", "--once", "--in-process"), "cleaner": ("cleaner", "--once")}
 ERRORS = (errno.ENOENT, errno.EIO, errno.ESTALE)
 POINTS = int(os.environ.get("TORTURE_FAULTS", "6"))  #: of the calls of one pass
