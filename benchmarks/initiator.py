@@ -1,6 +1,6 @@
-"""One pass of the initiator over a table with many partitions: ``python benchmarks/initiator.py [partitions] [deltas]``.
+"""One pass of the initiator over many partitions: ``python benchmarks/initiator.py [partitions] [deltas] [--tables N]``.
 
-Three passes over real directories: nothing is due, everything is due and is requested, everything is in the queue.
+The partitions are those of one table or, evenly, of N. Three passes over real directories: nothing is due, everything is due and is requested, everything is in the queue.
 The figures are partitions per second and SQL statements. ``--database postgresql`` (or ``mysql``) starts a server with
 Hive's own schema, ``--folder`` chooses where the directories are made, ``--profile`` prints where the time went.
 """
@@ -109,15 +109,20 @@ def main() -> None:
     parser.add_argument("partitions", type=int, nargs="?", default=100_000)
     parser.add_argument("deltas", type=int, nargs="?", default=4)
     parser.add_argument("--database", choices=("sqlite", "postgresql", "mysql"), default="sqlite")
+    parser.add_argument("--tables", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
-        say(f"{given.partitions} partitions x {given.deltas} deltas, {given.database}, {facts(folder)}")
+        say(
+            f"{given.partitions} partitions in {given.tables} tables x {given.deltas} deltas, {given.database}, {facts(folder)}"
+        )
         with opened(given.database, folder) as (metastore, state):
             start = time.perf_counter()
-            make_partitions(metastore, folder / "warehouse", given.partitions, deltas=given.deltas)
+            for number in range(given.tables):
+                count = given.partitions // given.tables
+                make_partitions(metastore, folder / "warehouse", count, deltas=given.deltas, name=f"t{number}")
             say(f"{'made':22}{time.perf_counter() - start:8.2f} s")
             calm = site_of(metastore, state, hive_compactor_delta_num_threshold=str(given.deltas))
             due = site_of(metastore, state, hive_compactor_delta_num_threshold=str(given.deltas - 1))

@@ -114,26 +114,39 @@ class Site:
             return self.settings.of_database(entity.database)
         return self._of_table(entity.database, entity.table, of_table, of_database)
 
-    def settings_for(self, table: Table) -> Settings:
+    def settings_for(self, table: Table, moment: Moment | None = None) -> Settings:
         """Returns the table's settings now: over the site's, those of its pool at this hour, its database's, its own, and
-        its overrides in our state."""
-        return self._of_table(table.database, table.name, table.parameters, table.database_parameters)
+        its overrides in our state. With ``moment``, nothing is read again."""
+        return self._of_table(table.database, table.name, table.parameters, table.database_parameters, moment)
 
     def _of_table(
-        self, database: str, table: str, of_table: Mapping[str, str], of_database: Mapping[str, str]
+        self,
+        database: str,
+        table: str,
+        of_table: Mapping[str, str],
+        of_database: Mapping[str, str],
+        moment: Moment | None = None,
     ) -> Settings:
         settings = with_table(self.settings.of_database(database), of_table, of_database)
-        if self.state is not None:
+        if self.state is not None and moment is not None:
+            settings = with_override(settings, moment.overrides.get((database, table), {}))
+        elif self.state is not None:
             kept = self.state.overrides.of_table(self.name, database, table)
             settings = with_override(settings, {one.key: one.value for one in kept})
         policy = self.pools.get(settings.text(POOL) or DEFAULT)
         if policy is None or not policy.off_peak:
             return settings
-        return with_off_peak(settings, settings_at(policy, self.now(policy)))
+        return with_off_peak(settings, settings_at(policy, self.now(policy, moment)))
 
-    def now(self, policy: PoolPolicy) -> datetime:
-        """Returns the database's time in the pool's time zone."""
-        return datetime.fromtimestamp(self.metastore.now_ms() / 1000, UTC).astimezone(ZoneInfo(policy.time_zone))
+    def now(self, policy: PoolPolicy, moment: Moment | None = None) -> datetime:
+        """Returns the database's time, or that of ``moment``, in the pool's time zone."""
+        now_ms = self.metastore.now_ms() if moment is None else moment.now_ms
+        return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(ZoneInfo(policy.time_zone))
+
+    def moment(self) -> Moment:
+        """Reads what the settings of all tables depend on beside their properties."""
+        overrides = {} if self.state is None else self.state.overrides.everything(self.name)
+        return Moment(now_ms=self.metastore.now_ms(), overrides=overrides)
 
     def lowest_open(self) -> TxnId:
         """Returns the cleaner's gate: every transaction below it has ended (PROTOCOL 7.1)."""
@@ -141,6 +154,14 @@ class Site:
 
     def write_ids(self, table: Table, txns: ValidTxnList) -> ValidWriteIdList:
         return self.metastore.write_ids.valid(table.database, table.name, txns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """The database's clock and the overrides in our state, by database and table: read once for many tables."""
+
+    now_ms: int
+    overrides: Mapping[tuple[str, str], Mapping[str, str]]
 
 
 def own_state(site: Site) -> OwnState:

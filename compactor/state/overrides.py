@@ -37,6 +37,13 @@ class StoredOverrides:
         """Returns the settings kept for one table, by key."""
         return self._where(_O.METASTORE == metastore, _O.DB_NAME == database, _O.TABLE_NAME == table)
 
+    def everything(self, metastore: str) -> dict[tuple[str, str], dict[str, str]]:
+        """Returns the values kept for each table, by key."""
+        found: dict[tuple[str, str], dict[str, str]] = {}
+        for one in self._where(_O.METASTORE == metastore):
+            found.setdefault((one.database, one.table), {})[one.key] = one.value
+        return found
+
     def of_key(self, metastore: str, key: str) -> list[Override]:
         """Returns the tables for which this setting is kept."""
         return self._where(_O.METASTORE == metastore, _O.NAME == key)

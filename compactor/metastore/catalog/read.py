@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, tuple_
 from sqlalchemy import Table as SqlTable
 
 from compactor.compaction.entry import Entity
@@ -75,6 +75,14 @@ class Catalog:
             raise _no_table(database, name)
         return found[0]
 
+    def named(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Table]:
+        """Returns those of the tables with these names of database and table, in lower case, that exist."""
+        if not names:
+            return {}
+        with self._database.read() as conn:
+            found = _tables(conn, tuple_(DBS.c.NAME, TBLS.c.TBL_NAME).in_(names))
+        return {(table.database, table.name): table for table in found}
+
     def parameters(self, database: str, name: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Returns the parameters of one table and those of its database, without all the rest that ``table`` reads.
 
@@ -116,6 +124,25 @@ class Catalog:
         chosen = () if names is None else (PARTITIONS.c.PART_NAME.in_(names),)
         with self._database.read() as conn:
             return partitions_of(conn, table, *chosen)
+
+    def partitions_named(self, names: Collection[tuple[int, str]]) -> dict[tuple[int, str], Partition]:
+        """Returns those of the partitions with these TBL_IDs and PART_NAMEs that exist."""
+        if not names:
+            return {}
+        with self._database.read() as conn:
+            return _partitions(conn, tuple_(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME).in_(names))
+
+    def partition_names(self, tables: Collection[Table]) -> dict[int, list[str]]:
+        """Returns the names of all partitions of ``tables``, in order, by TBL_ID."""
+        found: dict[int, list[str]] = {table.id: [] for table in tables}
+        query = select(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME).order_by(
+            PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME
+        )
+        with self._database.read() as conn:
+            for row in conn.execute(query):
+                if row.TBL_ID in found:
+                    found[row.TBL_ID].append(row.PART_NAME)
+        return found
 
     def locations(self, table: Table) -> dict[str, str]:
         """Returns the location of each partition of ``table``, by name, without all the rest that ``partitions`` reads."""
@@ -270,9 +297,13 @@ def _tables(conn: Connection, *conditions: Any) -> list[Table]:
 
 def partitions_of(conn: Connection, table: Table, *conditions: Any) -> list[Partition]:
     """Returns the partitions of ``table`` that meet ``conditions``, by name."""
-    where = (PARTITIONS.c.TBL_ID == table.id, *conditions)
+    return list(_partitions(conn, PARTITIONS.c.TBL_ID == table.id, *conditions).values())
+
+
+def _partitions(conn: Connection, *where: Any) -> dict[tuple[int, str], Partition]:
+    """Returns the partitions that meet the conditions, by TBL_ID and name, in the order of their names."""
     main = (
-        select(PARTITIONS.c.PART_ID, PARTITIONS.c.PART_NAME, PARTITIONS.c.SD_ID, SDS.c.LOCATION)
+        select(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_ID, PARTITIONS.c.PART_NAME, PARTITIONS.c.SD_ID, SDS.c.LOCATION)
         .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
         .where(*where)
         .order_by(PARTITIONS.c.PART_NAME)
@@ -284,8 +315,8 @@ def partitions_of(conn: Connection, table: Table, *conditions: Any) -> list[Part
     of_part = select(PARTITION_PARAMS).where(PARTITION_PARAMS.c.PART_ID.in_(ids))
     parameters = _grouped_parameters(conn, of_part, "PART_ID")
     sorting = _grouped(conn, _ordered(SORT_COLS, "SD_ID", storages, "COLUMN_NAME"))
-    return [
-        Partition(
+    return {
+        (row.TBL_ID, row.PART_NAME): Partition(
             id=row.PART_ID,
             name=row.PART_NAME,
             values=tuple(v.PART_KEY_VAL for v in values[row.PART_ID]),
@@ -294,7 +325,7 @@ def partitions_of(conn: Connection, table: Table, *conditions: Any) -> list[Part
             sort_columns=tuple(s.COLUMN_NAME for s in sorting[row.SD_ID]),
         )
         for row in rows
-    ]
+    }
 
 
 def _ordered(child: SqlTable, key: str, owners: Any, *columns: str) -> Any:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from sqlalchemy import (
     Connection,
     insert,
     or_,
     select,
+    tuple_,
     update,
 )
 
@@ -29,9 +29,10 @@ from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
     NEXT_COMPACTION_QUEUE_ID,
+    NEXT_WRITE_ID,
 )
-from compactor.metastore.transactions.write_ids import next_write_id
 
+_NWI = NEXT_WRITE_ID.c
 _PROPERTIES_LENGTH = 2048  #: CQ_TBLPROPERTIES
 
 
@@ -57,8 +58,8 @@ class Requests:
     def request_all(self, requests: Sequence[Request]) -> list[int | Refused]:
         """Puts requests into the queue in one transaction; returns the id of each, or why it is refused.
 
-        The number of statements depends on the number of tables, not on the number of requests. Of two requests for
-        the same entity the second is refused.
+        The number of statements does not depend on the number of requests. Of two requests for the same entity the second
+        is refused.
         """
         properties = [
             properties_text.encode(request.properties) if request.properties else None for request in requests
@@ -155,34 +156,35 @@ class _Duplicates:
 
     def __init__(self, conn: Connection, entities: Sequence[Entity]) -> None:
         self._found: dict[Entity, tuple[State, int]] = {}
-        names: dict[tuple[str, str], dict[str | None, None]] = {}
-        for entity in entities:
-            names.setdefault((entity.database, entity.table), {}).update(dict.fromkeys(_forms(entity.partition)))
-        for (database, table), partitions in names.items():
-            self._read(conn, Entity(database=database, table=table), list(partitions))
+        tables = {(entity.database.lower(), entity.table.lower()) for entity in entities}
+        names = {name for entity in entities for name in _forms(entity.partition)}
+        counters = select(NEXT_WRITE_ID).where(tuple_(_NWI.NWI_DATABASE, _NWI.NWI_TABLE).in_(tables))
+        last = {(row.NWI_DATABASE, row.NWI_TABLE): row.NWI_NEXT - 1 for row in conn.execute(counters)}
+        here = [CQ.CQ_PARTITION.in_([name for name in names if name is not None])]
+        here += [CQ.CQ_PARTITION.is_(None)] if None in names else []
+        columns = (CQ.CQ_ID, CQ.CQ_STATE, CQ.CQ_DATABASE, CQ.CQ_TABLE, CQ.CQ_PARTITION, CQ.CQ_HIGHEST_WRITE_ID)
+        states = [state.value for state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)]
+        query = select(*columns).where(CQ.CQ_STATE.in_(states), tuple_(CQ.CQ_DATABASE, CQ.CQ_TABLE).in_(tables))
+        for row in conn.execute(query.where(or_(*here)).order_by(CQ.CQ_ID)):
+            state, table = State(row.CQ_STATE), (row.CQ_DATABASE.lower(), row.CQ_TABLE.lower())
+            if state is not State.READY_FOR_CLEANING or row.CQ_HIGHEST_WRITE_ID == last.get(table, 0):
+                entity = Entity(database=table[0], table=table[1], partition=row.CQ_PARTITION)
+                self._found.setdefault(entity, (state, row.CQ_ID))
 
     def refusal(self, entity: Entity) -> Refused | None:
         """Returns the reason to refuse a request for ``entity``, which names its oldest row; None if there is none."""
-        rows = [row for name in _forms(entity.partition) if (row := self._found.get(replace(entity, partition=name)))]
+        rows = [row for name in _forms(entity.partition) if (row := self._found.get(_lower(entity, name)))]
         if not rows:
             return None
         state, entry_id = min(rows, key=lambda row: row[1])
         return Refused(f"Compaction is already scheduled with state='{state.label}' and id={entry_id}")
 
     def add(self, entity: Entity, entry_id: int) -> None:
-        self._found[entity] = (State.INITIATED, entry_id)
+        self._found[_lower(entity, entity.partition)] = (State.INITIATED, entry_id)
 
-    def _read(self, conn: Connection, table: Entity, names: Sequence[str | None]) -> None:
-        high_mark = next_write_id(conn, table.database, table.table) - 1
-        busy = CQ.CQ_STATE.in_((State.INITIATED.value, State.WORKING.value))
-        covered = (CQ.CQ_STATE == State.READY_FOR_CLEANING.value) & (CQ.CQ_HIGHEST_WRITE_ID == high_mark)
-        query = select(CQ.CQ_ID, CQ.CQ_STATE, CQ.CQ_PARTITION).where(or_(busy, covered)).order_by(CQ.CQ_ID)
-        here = [CQ.CQ_PARTITION.in_([name for name in names if name is not None])]
-        here += [CQ.CQ_PARTITION.is_(None)] if None in names else []
-        query = query.where(CQ.CQ_DATABASE == table.database, CQ.CQ_TABLE == table.table, or_(*here))
-        for row in conn.execute(query):
-            entity = replace(table, partition=row.CQ_PARTITION)
-            self._found.setdefault(entity, (State(row.CQ_STATE), row.CQ_ID))
+
+def _lower(entity: Entity, partition: str | None) -> Entity:
+    return Entity(database=entity.database.lower(), table=entity.table.lower(), partition=partition)
 
 
 def _forms(partition: str | None) -> tuple[str | None, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, tuple_, update
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
@@ -68,21 +68,25 @@ class WriteIds:
 
         A write ID at or below the high watermark without a mapping counts as committed: its mapping was purged.
         """
-        database, table = database.lower(), table.lower()
+        name = (database.lower(), table.lower())
+        return self.valid_of([name], txns)[name]
+
+    def valid_of(
+        self, names: Collection[tuple[str, str]], txns: ValidTxnList
+    ) -> dict[tuple[str, str], ValidWriteIdList]:
+        """Returns the same for several tables, each by the names of its database and itself in lower case."""
+        last = dict.fromkeys(names, 0)
+        mapped: dict[tuple[str, str], list[tuple[TxnId, WriteId]]] = {name: [] for name in last}
+        if not last:
+            return {}
+        counters = select(NEXT_WRITE_ID).where(tuple_(_NWI.NWI_DATABASE, _NWI.NWI_TABLE).in_(last))
+        mappings = select(TXN_TO_WRITE_ID).where(tuple_(_T2W.T2W_DATABASE, _T2W.T2W_TABLE).in_(last))
         with self._database.read() as conn:
-            watermark = self._watermark(conn, database, table, txns)
-            mapped = select(_T2W.T2W_TXNID, _T2W.T2W_WRITEID).where(
-                _of_table(database, table), _T2W.T2W_WRITEID <= watermark
-            )
-            rows = conn.execute(mapped).all()
-        invisible = [row for row in rows if not txns.is_valid(row.T2W_TXNID)]
-        aborted = frozenset(WriteId(row.T2W_WRITEID) for row in invisible if txns.is_aborted(row.T2W_TXNID))
-        return ValidWriteIdList(
-            table=f"{database}.{table}",
-            high_watermark=watermark,
-            open=frozenset(WriteId(row.T2W_WRITEID) for row in invisible) - aborted,
-            aborted=aborted,
-        )
+            for row in conn.execute(counters):
+                last[row.NWI_DATABASE, row.NWI_TABLE] = row.NWI_NEXT - 1
+            for row in conn.execute(mappings):
+                mapped[row.T2W_DATABASE, row.T2W_TABLE].append((row.T2W_TXNID, row.T2W_WRITEID))
+        return {name: _valid(name, WriteId(last[name]), mapped[name], txns) for name in last}
 
     def seen_by_all(self, database: str, table: str) -> WriteId:
         """Returns the write ID up to which every transaction open now already sees the outcome of each write.
@@ -191,21 +195,6 @@ class WriteIds:
         send(conn, _DRAWN, {**here, "NWI_NEXT": found + 1})
         return WriteId(found)
 
-    def _watermark(self, conn: Connection, database: str, table: str, txns: ValidTxnList) -> WriteId:
-        """Returns the highest write ID whose transaction the snapshot may know, as in Hive.
-
-        A purged mapping above it belongs to a committed transaction that is older than that of a lower write ID;
-        Hive hides its rows until the other ends. In that case the list reaches to the last id allocated.
-        """
-        of_table = _of_table(database, table)
-        last = next_write_id(conn, database, table) - 1
-        seen = select(func.max(_T2W.T2W_WRITEID)).where(of_table, _T2W.T2W_TXNID <= txns.high_watermark)
-        highest = conn.execute(seen).scalar()
-        if highest is None:
-            return WriteId(last)
-        above = select(func.count()).select_from(TXN_TO_WRITE_ID).where(of_table, _T2W.T2W_WRITEID > highest)
-        return WriteId(highest if conn.execute(above).scalar_one() == last - highest else max(highest, last))
-
 
 _T2W = TXN_TO_WRITE_ID.c
 _NWI = NEXT_WRITE_ID.c
@@ -222,6 +211,33 @@ _OF_TXN = select(_T2W.T2W_WRITEID).where(
     _T2W.T2W_TXNID == bindparam("of_txn"),
 )
 _MH = MIN_HISTORY_WRITE_ID.c
+
+
+def _valid(
+    name: tuple[str, str], last: WriteId, mapped: Collection[tuple[TxnId, WriteId]], txns: ValidTxnList
+) -> ValidWriteIdList:
+    watermark = _watermark(last, mapped, txns)
+    invisible = [(txn, number) for txn, number in mapped if number <= watermark and not txns.is_valid(txn)]
+    aborted = frozenset(number for txn, number in invisible if txns.is_aborted(txn))
+    return ValidWriteIdList(
+        table=".".join(name),
+        high_watermark=watermark,
+        open=frozenset(number for _, number in invisible) - aborted,
+        aborted=aborted,
+    )
+
+
+def _watermark(last: WriteId, mapped: Collection[tuple[TxnId, WriteId]], txns: ValidTxnList) -> WriteId:
+    """Returns the highest write ID whose transaction the snapshot may know, as in Hive; ``last`` is the last one allocated.
+
+    A purged mapping above it belongs to a committed transaction that is older than that of a lower write ID;
+    Hive hides its rows until the other ends. In that case the list reaches to the last id allocated.
+    """
+    highest = max((number for txn, number in mapped if txn <= txns.high_watermark), default=None)
+    if highest is None:
+        return last
+    above = sum(number > highest for _, number in mapped)
+    return highest if above == last - highest else max(highest, last)
 
 
 def _of_table(database: str, table: str) -> ColumnElement[bool]:

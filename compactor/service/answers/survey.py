@@ -138,9 +138,7 @@ class Survey:
         """Returns every partition of ``table``, or the one of the name ``only``, or the table itself if it has none."""
         if not table.partition_keys:
             return [self._surveyed(table, None)]
-        found = self._scan.found(Entity(database=table.database, table=table.name))
-        partitions = found.partitions.values() if found is not None else ()
-        return [self._surveyed(table, one) for one in partitions if only in (None, one.name)]
+        return [self._surveyed(table, one) for one in self._scan.partitions(table) if only in (None, one.name)]
 
     def unnamed(self, table: Table) -> Considered | None:
         """Returns what would happen to aborted dynamic-partition writes, which only name the table; None without any."""

@@ -127,6 +127,7 @@ def _reconsider_outdated(scan: Scan) -> None:
     if state is None:
         return
     known = state.conditions.unsettled(scan.site.name, scan.now_ms)
+    scan.expect(seen.entity for seen in known)
     outdated = [
         seen.entity
         for seen in known
@@ -134,6 +135,7 @@ def _reconsider_outdated(scan: Scan) -> None:
     ]
     if outdated:
         fresh = Scan(scan.site, write=False)
+        fresh.expect(outdated)
         _record_conditions(fresh, state, [fresh.consider(entity) for entity in outdated])
 
 
@@ -144,6 +146,7 @@ def _consider_unrecorded(scan: Scan) -> None:
     if state is None or unseen is None:
         return
     fresh = Scan(site, write=False)
+    fresh.expect(unseen)
     considered = [fresh.consider(entity) for entity in unseen]
     _record_conditions(
         fresh,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.partition_names import escaped_once_less
-from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
+from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
 from compactor.compaction.disagreement import Numbers, doubts
 from compactor.compaction.eligibility import Candidate, Skipped, eligible
@@ -24,13 +25,14 @@ from compactor.service.abort_grace import AbortGrace
 from compactor.service.agreement import Given
 from compactor.service.ground import Ground
 from compactor.service.mode import Mode, may
-from compactor.service.site import Site, ground_of, path_of
+from compactor.service.site import Moment, Site, ground_of, path_of
 from compactor.settings.precedence import Settings
 from compactor.state.conditions import Seen
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
 PAGE = 100_000  #: candidates fetched at a time; their order is total, so none is skipped
+_AT_ONCE = 1000  #: tables and partitions that are read by one statement
 DISAGREEMENT = "disagreement"  #: the outcome where files and metastore contradict each other
 
 
@@ -49,23 +51,25 @@ class Considered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SurveyedTable:
-    """A table as one pass sees it: its partitions by name, its write IDs and its settings."""
+    """A table as one pass sees it: its write IDs, its settings, and its partitions as far as somebody asked for them, None
+    for one that does not exist."""
 
     table: Table
-    partitions: Mapping[str, Partition]
     write_ids: CompactorWriteIdList
     next_write_id: WriteId  #: at the latest; writers may have drawn it since
     settings: Settings
+    partitions: dict[str, Partition | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Scan:
-    """The data that one pass reads once: a constant number of statements per table, however many partitions it has."""
+    """The data that one pass reads once: a constant number of statements for a thousand tables and partitions."""
 
     site: Site
     write: bool = True
     txns: ValidTxnList = field(init=False)
     now_ms: int = field(init=False)
+    moment: Moment = field(init=False)
     queue: Mapping[Entity, Sequence[Entry]] = field(init=False)
     history: Mapping[Entity, Sequence[Entry]] = field(init=False)
     aborts: Mapping[Entity, Aborted] = field(init=False)
@@ -77,7 +81,8 @@ class Scan:
     def __post_init__(self) -> None:
         metastore = self.site.metastore
         self.txns = metastore.transactions.snapshot()
-        self.now_ms = metastore.now_ms()
+        self.moment = self.site.moment()
+        self.now_ms = self.moment.now_ms
         self.queue = _by_entity(metastore.entries.queue())
         self.history = _by_entity(metastore.entries.history())
         self.aborts = metastore.candidates.aborts()
@@ -97,23 +102,99 @@ class Scan:
             page = self.site.metastore.candidates.page(PAGE, after=recorded[-1] if recorded else None)
             recorded.extend(page)
             more = len(page) == PAGE
-        seen: dict[Entity, None] = {}
-        for entity in recorded:
-            found = self._found_if_readable(entity)
-            name = entity.partition
-            if found is not None and name is not None and name not in found.partitions:
-                less = escaped_once_less(name)
-                name = less if less in found.partitions else name
-            seen[Entity(database=entity.database, table=entity.table, partition=name)] = None
-        return list(seen)
+        self.expect(entity for one in recorded for entity in _named(one))
+        return list(dict.fromkeys(map(self._stored, recorded)))
+
+    def _stored(self, entity: Entity) -> Entity:
+        """Returns ``entity`` under the name that its partition is stored under, if it is stored."""
+        return next((one for one in _named(entity) if self._is_there(one)), entity)
+
+    def _is_there(self, entity: Entity) -> bool:
+        try:
+            return entity.partition is None or self.partition(entity) is not None
+        except DatabaseUnavailable:
+            raise
+        except CompactorError:  # ``consider`` says so
+            return True
+
+    def expect(self, entities: Iterable[Entity]) -> None:
+        """Reads the tables and partitions that are not known yet, many with one statement."""
+        waiting = iter(entities)
+        while page := list(islice(waiting, _AT_ONCE)):
+            try:
+                with failing_alone(f"{len(page)} tables and partitions"):
+                    self._read(page)
+            except DatabaseUnavailable:
+                raise
+            except CompactorError as error:  # of one of them; each is then read by itself
+                log.info("%s", error)
+
+    def _read(self, page: Sequence[Entity]) -> None:
+        metastore = self.site.metastore
+        names = {(one.database, one.table): (one.database.lower(), one.table.lower()) for one in page}
+        new = {name: lower for name, lower in names.items() if name not in self.tables}
+        tables = metastore.catalog.named(set(new.values()))
+        write_ids = metastore.write_ids.valid_of(list(tables), self.txns)
+        for name, lower in new.items():
+            self._keep(name, tables.get(lower), write_ids.get(lower))
+        self._read_partitions(page)
+
+    def _read_partitions(self, page: Sequence[Entity]) -> None:
+        wanted = [(found, one.partition) for one in page if one.partition and (found := self._partitioned(one))]
+        new = {(found.table.id, name): found for found, name in wanted if name not in found.partitions}
+        partitions = self.site.metastore.catalog.partitions_named(new)
+        for (table_id, name), found in new.items():
+            found.partitions[name] = partitions.get((table_id, name))
+
+    def _partitioned(self, entity: Entity) -> _SurveyedTable | None:
+        found = self.tables.get((entity.database, entity.table))
+        return found if isinstance(found, _SurveyedTable) and found.table.partition_keys else None
+
+    def _keep(self, name: tuple[str, str], table: Table | None, write_ids: ValidWriteIdList | None) -> None:
+        """Keeps what was read of the table ``name``, or the reason why it cannot be understood."""
+        self.tables[name] = None
+        try:
+            with failing_alone(".".join(name)):
+                if table is not None and write_ids is not None:
+                    self.tables[name] = _SurveyedTable(
+                        table=table,
+                        write_ids=write_ids.for_compactor(),
+                        next_write_id=WriteId(write_ids.high_watermark + 1),
+                        settings=self.site.settings_for(table, self.moment),
+                    )
+        except DatabaseUnavailable:
+            raise
+        except CompactorError as error:
+            self.tables[name] = error
+
+    def partition(self, entity: Entity) -> Partition | None:
+        """Returns the partition that ``entity`` names; None if it is not there, or none is named.
+
+        Raises:
+            CompactorError: the table's entry in the catalog cannot be understood.
+        """
+        found = self.found(entity)
+        if found is None or entity.partition is None or not found.table.partition_keys:
+            return None
+        if entity.partition not in found.partitions:
+            self._read_partitions([entity])
+        return found.partitions[entity.partition]
+
+    def partitions(self, table: Table) -> list[Partition]:
+        """Returns every partition of a table."""
+        found = self.found(Entity(database=table.database, table=table.name))
+        if found is None:
+            return []
+        every = self.site.metastore.catalog.partitions(found.table)
+        found.partitions.update({one.name: one for one in every})
+        return every
 
     def exists(self, entity: Entity) -> bool:
         """Returns true if the table exists, and the partition if one is named."""
         try:
-            found = self.found(entity)
+            return self.found(entity) is not None and (entity.partition is None or self.partition(entity) is not None)
         except CompactorError:  # ``consider`` says so
             return True
-        return found is not None and (entity.partition is None or entity.partition in found.partitions)
 
     def seen(self, considered: Considered) -> Seen:
         """Returns the condition that people are shown until the next pass."""
@@ -137,40 +218,24 @@ class Scan:
         """
         key = (entity.database, entity.table)
         if key not in self.tables:
-            try:
-                with failing_alone(f"{entity.database}.{entity.table}"):
-                    self.tables[key] = self._find(*key)
-            except DatabaseUnavailable:
-                raise
-            except CompactorError as error:
-                self.tables[key] = error
+            self._find(key)
         found = self.tables[key]
         if isinstance(found, CompactorError):
             raise found
         return found
 
-    def _found_if_readable(self, entity: Entity) -> _SurveyedTable | None:
+    def _find(self, name: tuple[str, str]) -> None:
+        """Reads one table alone."""
         try:
-            return self.found(entity)
+            with failing_alone(".".join(name)):
+                table = self.site.metastore.catalog.table(*name)
+                self._keep(name, table, self.site.write_ids(table, self.txns))
         except DatabaseUnavailable:
             raise
-        except CompactorError:  # ``consider`` says so
-            return None
-
-    def _find(self, database: str, name: str) -> _SurveyedTable | None:
-        catalog = self.site.metastore.catalog
-        try:
-            table = catalog.table(database, name)
         except NotFound:
-            return None
-        write_ids = self.site.write_ids(table, self.txns)
-        return _SurveyedTable(
-            table=table,
-            partitions={p.name: p for p in catalog.partitions(table)} if table.partition_keys else {},
-            write_ids=write_ids.for_compactor(),
-            next_write_id=WriteId(write_ids.high_watermark + 1),
-            settings=self.site.settings_for(table),
-        )
+            self.tables[name] = None
+        except CompactorError as error:
+            self.tables[name] = error
 
     def consider(self, entity: Entity) -> Considered:
         try:
@@ -214,9 +279,7 @@ class Scan:
     def _never(self, entity: Entity, found: _SurveyedTable) -> str | None:
         """Returns the reason why the entity is never compacted: its kind, or that its directory overlaps another's."""
         table = found.table
-        return table.refusal(found.partitions.get(entity.partition or "")) or self.ground.refusal(
-            table.id, entity.partition
-        )
+        return table.refusal(self.partition(entity)) or self.ground.refusal(table.id, entity.partition)
 
     def _old_abort(self, entity: Entity, settings: Settings) -> bool:
         aborts = self.aborts.get(entity)
@@ -230,7 +293,7 @@ class Scan:
         if entity.partition is None and found.table.partition_keys:
             # An aborted dynamic-partition write: the partitions it touched are not recorded.
             return decide(Facts(aborts=count, oldest_abort_age_ms=age), found.settings)
-        partition = found.partitions[entity.partition] if entity.partition else None
+        partition = self.partition(entity)
         listing = self.site.storage.listing(path_of(self.site.storage, found.table, partition))
         self._must_agree(entity, found, listing.directories)
         directory = acid_directory(listing, found.write_ids, self.txns)
@@ -314,6 +377,13 @@ def _with_answer(considered: Considered, request: Request, answer: int | Compact
         return Considered(entity=considered.entity, outcome="error", because=str(answer))
     log.info("%s: %s requested as %d: %s", request.entity, request.type.label, answer, considered.because)
     return replace(considered, entry_id=answer, pool=request.pool)
+
+
+def _named(entity: Entity) -> Iterator[Entity]:
+    """Yields ``entity`` under each name that its partition may be stored under, the recorded one first."""
+    yield entity
+    if entity.partition is not None and (less := escaped_once_less(entity.partition)) != entity.partition:
+        yield replace(entity, partition=less)
 
 
 def _by_entity(entries: Sequence[Entry]) -> Mapping[Entity, Sequence[Entry]]:

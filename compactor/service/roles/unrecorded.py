@@ -6,7 +6,7 @@ Each is considered once, so that people see it until ``compactor.decisions.reten
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
@@ -30,7 +30,8 @@ def next_unrecorded(site: Site, state: OwnState, now_ms: int) -> list[Entity] | 
         return None
     known = state.conditions.entities(site.name)
     tables = [table for table in site.metastore.catalog.tables() if table.is_transactional]
-    found = [entity for table in tables for entity in _entities(site, table) if entity not in known]
+    names = site.metastore.catalog.partition_names([table for table in tables if table.partition_keys])
+    found = [entity for table in tables for entity in _entities(table, names) if entity not in known]
     return found[:MAX_PER_PASS]
 
 
@@ -41,9 +42,9 @@ def record_sweep(site: Site, state: OwnState, looks: int, now_ms: int) -> None:
         state.decisions.record(site.name, [done], at=now_ms)
 
 
-def _entities(site: Site, table: Table) -> Iterator[Entity]:
+def _entities(table: Table, names: Mapping[int, Sequence[str]]) -> Iterator[Entity]:
     if not table.partition_keys:
         yield Entity(database=table.database, table=table.name)
         return
-    for partition in site.metastore.catalog.partitions(table):
-        yield Entity(database=table.database, table=table.name, partition=partition.name)
+    for name in names[table.id]:
+        yield Entity(database=table.database, table=table.name, partition=name)

@@ -25,6 +25,7 @@ def test_each_table_of_each_metastore_has_its_own(fresh: OwnState) -> None:
     assert [one.value for one in fresh.overrides.of_table("m", "d", "t")] == ["3"]
     assert [one.table for one in fresh.overrides.of_key("m", NUM.key)] == ["T", "t"]
     assert fresh.overrides.of_key("m", PAUSED.key) == []
+    assert fresh.overrides.everything("m") == {("d", "T"): {NUM.key: "3"}, ("d", "t"): {NUM.key: "3"}}
 
 
 def test_it_is_forgotten_once(fresh: OwnState) -> None:
