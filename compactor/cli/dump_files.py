@@ -48,18 +48,13 @@ def files_of(storage: Storage, given: str, current: str) -> Iterator[DumpFile]:
             f"{given}: there is nothing at {path}; wanted an ORC file, or a directory that holds some, such as the location "
             "that DESCRIBE FORMATTED prints; check its spelling"
         )
-    if _is_file(storage, path):
+    if storage.anchor(path) is None:  # what is there is no directory
         yield DumpFile(path=path, shown=given, hive_name=_hive_path(given))
         return
     top = _hive_path(given) if is_uri else f"file:{_hive_path(posixpath.join(current, given))}"
     names = (file.path for file in storage.listing(path).files)
     for name in sorted(filter(_is_data, names), key=lambda name: name.split("/")):
         yield DumpFile(path=f"{path}/{name}", shown=posixpath.join(given, name), hive_name=f"{top.rstrip('/')}/{name}")
-
-
-def _is_file(storage: Storage, path: str) -> bool:
-    # HDFS lists a file as a directory with one entry, which has no name
-    return storage.anchor(path) is None or storage.children(path) == ("",)
 
 
 def _is_data(name: str) -> bool:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,28 +15,23 @@ LOCAL = LocalStorage()
 
 
 class Remote(LocalStorage):
-    """A store with the files ``names``, which answers as HDFS or an object store does."""
+    """A store with the files ``names``."""
 
-    def __init__(self, *names: str, is_hdfs: bool) -> None:
+    def __init__(self, *names: str) -> None:
         super().__init__()
-        self.names, self.is_hdfs = names, is_hdfs
+        self.names = names
 
-    def _below(self, path: str) -> Iterator[str]:
-        return (name[len(path) + 1 :] for name in self.names if name.startswith(f"{path}/"))
+    def _below(self, path: str) -> list[str]:
+        return [name[len(path) + 1 :] for name in self.names if name.startswith(f"{path}/")]
 
     def resolve(self, location: str, within: str | None = None) -> str:
         return location.rstrip("/")
 
     def exists(self, path: str) -> bool:
-        return path in self.names or any(self._below(path))
-
-    def children(self, path: str) -> tuple[str, ...]:
-        if self.is_hdfs and path in self.names:
-            return ("",)
-        return tuple(sorted({name.partition("/")[0] for name in self._below(path)}))
+        return path in self.names or bool(self._below(path))
 
     def anchor(self, path: str) -> Anchor | None:
-        return Anchor(volume="remote") if self.is_hdfs or self.children(path) else None
+        return Anchor(volume="remote") if self._below(path) else None
 
     def listing(self, path: str) -> Listing:
         return Listing(files=tuple(FileStatus(path=name, length=1) for name in self._below(path)))
@@ -82,10 +76,9 @@ def test_a_relative_directory_is_one_of_the_current_directory(tmp_path: Path) ->
     assert found.path == f"{tmp_path}/t/d/a:b"
 
 
-@pytest.mark.parametrize("is_hdfs", [True, False])
-def test_uris_of_files_and_directories(is_hdfs: bool) -> None:
-    top = "hdfs://nn:8020/w" if is_hdfs else "s3a://b/w"
-    store = Remote(f"{top}/t/d/f", f"{top}/t/_h/f", is_hdfs=is_hdfs)
+@pytest.mark.parametrize("top", ["hdfs://nn:8020/w", "s3a://b/w"])
+def test_uris_of_files_and_directories(top: str) -> None:
+    store = Remote(f"{top}/t/d/f", f"{top}/t/_h/f")
     file = DumpFile(path=f"{top}/t/d/f", shown=f"{top}/t/d/f", hive_name=f"{top}/t/d/f")
     assert list(files_of(store, f"{top}/t/d/f", "/")) == [file]
     assert list(files_of(store, f"{top}/t", "/")) == [file]
