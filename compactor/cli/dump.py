@@ -12,7 +12,7 @@ import click
 
 from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json
-from compactor.errors import CompactorError, NotLossless, failing_alone
+from compactor.errors import BadFile, CompactorError, NotLossless, failing_alone
 
 if TYPE_CHECKING:
     from compactor.cli.dump_files import DumpFile
@@ -50,7 +50,7 @@ def dump(
 
     With --hive, the output is byte for byte that of Hive 4.1.
     """
-    from compactor.cli.dump_files import files_of
+    from compactor.cli.dump_files import files_of, hive_path
     from compactor.cli.hive_dump import HiveDump
 
     if not hive and (data or any(hive_options.values())):
@@ -68,7 +68,7 @@ def dump(
             done.structures(files, wanted)
         failed = done.failed
     else:
-        is_one = len(paths) == 1 and [file.shown for file in files] == list(paths)
+        is_one = len(paths) == 1 and [file.hive_name for file in files] == [hive_path(path) for path in paths]
         failed = _print(storage, files, meta=meta, as_json=context.json, is_one=is_one)
     if failed:
         sys.exit(FAILED)
@@ -134,11 +134,19 @@ def _print_rows(rows: Iterator[dict[str, object]], file: DumpFile, *, as_json: b
 def _read(
     storage: Storage, file: DumpFile, of_tail: Callable[[Source, Tail], Iterator[dict[str, object]]]
 ) -> Iterator[dict[str, object]]:
+    from compactor.acid.names import FLUSH_LENGTH_SUFFIX
     from compactor.orc.format.tail import read_tail
+    from compactor.rows.acid_file import flush_length
     from compactor.rows.remote_source import open_source
 
     with failing_alone(file.shown), open_source(storage, file.path) as source:
-        yield from of_tail(source, read_tail(source))
+        is_streamed = storage.exists(file.path + FLUSH_LENGTH_SUFFIX)
+        length = flush_length(storage, file.path) if is_streamed else None
+        if length == 0:
+            raise BadFile(
+                f"{file.shown}: its streaming writer has flushed nothing yet; wait until its transaction ends"
+            )
+        yield from of_tail(source, read_tail(source, length))
 
 
 def _metadata(source: Source, tail: Tail) -> Iterator[dict[str, object]]:

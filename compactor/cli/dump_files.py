@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from compactor.acid.names import FLUSH_LENGTH_SUFFIX
 from compactor.errors import NotFound
+from compactor.orc.format.hive_types import valid_name
 from compactor.storage.protocol import Storage
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//[^/]*)?(/.*)?")
@@ -49,19 +50,21 @@ def files_of(storage: Storage, given: str, current: str) -> Iterator[DumpFile]:
             "that DESCRIBE FORMATTED prints; check its spelling"
         )
     if storage.anchor(path) is None:  # what is there is no directory
-        yield DumpFile(path=path, shown=given, hive_name=_hive_path(given))
+        yield DumpFile(path=path, shown=valid_name(given), hive_name=hive_path(given))
         return
-    top = _hive_path(given) if is_uri else f"file:{_hive_path(posixpath.join(current, given))}"
+    top = hive_path(given) if is_uri else f"file:{hive_path(posixpath.join(current, given))}"
     names = (file.path for file in storage.listing(path).files)
     for name in sorted(filter(_is_data, names), key=lambda name: name.split("/")):
-        yield DumpFile(path=f"{path}/{name}", shown=posixpath.join(given, name), hive_name=f"{top.rstrip('/')}/{name}")
+        yield DumpFile(
+            path=f"{path}/{name}", shown=valid_name(posixpath.join(given, name)), hive_name=f"{top.rstrip('/')}/{name}"
+        )
 
 
 def _is_data(name: str) -> bool:
     return not name.endswith(FLUSH_LENGTH_SUFFIX) and not any(part.startswith(_HIDDEN) for part in name.split("/"))
 
 
-def _hive_path(given: str) -> str:
+def hive_path(given: str) -> str:
     """Returns a path as Hadoop spells it: without doubled slashes, dots, and a slash at the end."""
     scheme, authority, path = "", "", given
     if (found := _URI.fullmatch(given)) is not None and ":/" in given:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -23,6 +24,7 @@ from compactor.rows.remote_source import open_source
 from compactor.storage.protocol import Storage
 
 SEPARATOR = "_" * 120 + "\n"
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NOT_IN_URIS = re.compile(r"[\x00-\x20\x7f\"#%<>?\[\\\]^`{|}]")
 _LONG = struct.Struct(">q")
 _NOTHING = Types((OrcType(kind=TypeKind.STRUCT),))  #: the type of a file without a byte
@@ -49,7 +51,7 @@ class HiveDump:
                 err=True,
             )
             click.echo(" ".join(["hive --orcfiledump --recover --skip-dump", *self.corrupt]), err=True)
-            click.echo(SEPARATOR)
+            _print_line(SEPARATOR)
 
     def rows(self, files: Iterable[DumpFile]) -> None:
         """Prints the rows of each file."""
@@ -59,7 +61,7 @@ class HiveDump:
     def _print(self, file: DumpFile, lines: _Lines, *, always: bool) -> None:
         try:
             for line in self._lines(file, lines, always):
-                click.echo(line)
+                _print_line(line)
         except CompactorError as error:
             self.failed += 1
             click.echo(f"compactor: {error}", err=True)
@@ -107,6 +109,14 @@ def _tail_of(source: Source, length: int) -> Tail:
         tail = empty_tail(_NOTHING, compression=Compression.NONE, row_index_stride=0, name=source.name)
         return replace(tail, writer_version=NEWEST_OF_JAVA)
     return read_tail(source, length)
+
+
+def _print_line(line: str) -> None:
+    """Prints a line in UTF-8, whatever the locale, and untouched; only on a terminal characters that control it are shown
+    as U+FFFD, since a file's texts are a stranger's."""
+    if sys.stdout.isatty():
+        line = _CONTROLS.sub("\ufffd", line)
+    click.echo(line.encode("utf-8", "surrogateescape"))
 
 
 def _as_uri(name: str) -> str:

@@ -117,3 +117,17 @@ def test_a_file_that_describes_too_much_is_refused_unless_more_is_allowed(file: 
     assert isinstance(done.exception, BadFile)
     assert "compactor.file.columns" in str(done.exception)
     assert CliRunner().invoke(dump, [str(file)], obj=CliContext(flags={"compactor.file.columns": "3"})).exit_code == 0
+
+
+def test_a_streaming_file_ends_where_its_writer_has_flushed_it(file: Path) -> None:
+    side = file.with_name(f"{file.name}_flush_length")
+    side.write_bytes(file.stat().st_size.to_bytes(8, "big"))
+    whole = CliRunner().invoke(dump, [str(file)], obj=CliContext()).stdout
+    with file.open("ab") as out:
+        out.write(b"not flushed")
+    assert CliRunner().invoke(dump, [str(file)], obj=CliContext()).stdout == whole
+    side.write_bytes(b"")
+    for options in ([], ["--meta"]):
+        done = CliRunner().invoke(dump, [*options, str(file)], obj=CliContext())
+        assert isinstance(done.exception, BadFile)
+        assert "has flushed nothing yet" in str(done.exception)

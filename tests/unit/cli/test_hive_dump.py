@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import os
 import shutil
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
+from compactor.cli import hive_dump
 from compactor.cli.context import FAILED, CliContext
 from compactor.cli.dump import dump
 from compactor.cli.hive_dump import SEPARATOR
@@ -111,3 +116,32 @@ def test_a_file_to_recover_is_named_as_a_uri(file: Path) -> None:
     odd = file.rename(file.with_name("é 1%"))
     side_file(odd, rest=b"cut")
     assert dumped(odd).stderr.endswith(RECOVER.format(f"{odd.parent}/é%201%25"))
+
+
+def test_texts_control_no_terminal_and_are_untouched_elsewhere(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{character}[31m" for character in ("\x1b", "\x9b", "\x7f")]
+    monkeypatch.setattr(hive_dump, "structure", lambda *_: iter(lines))
+    assert dumped(file).stdout.splitlines()[:3] == lines
+    terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(hive_dump, "sys", terminal)
+    assert dumped(file).stdout.splitlines()[:3] == ["\ufffd[31m"] * 3
+
+
+def test_output_is_utf_8_whatever_the_locale(file: Path) -> None:
+    texts = GOLDEN / "samples" / "texts.orc"
+    program = "import sys; from compactor.cli import main; main()"
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1:strict"}
+    for options in ([], ["-d"]):
+        command = [sys.executable, "-c", program, "dump", "--hive", *options, str(texts)]
+        done = subprocess.run(command, capture_output=True, check=True, env=environment, cwd=ROOT)
+        assert done.stdout == dumped(*options, texts).stdout_bytes
+
+
+def test_a_file_with_a_name_that_is_no_text(file: Path) -> None:
+    odd = file.rename(os.fsdecode(os.fsencode(file) + b"\xff"))
+    done = dumped(odd)
+    assert done.exit_code == 0
+    assert done.stdout_bytes.startswith(b"Structure for " + os.fsencode(odd) + b"\n")
+    several = CliRunner().invoke(dump, [str(odd), str(odd)], obj=CliContext())
+    assert several.exit_code == 0
+    assert several.stdout.startswith(f"==> {file}\ufffd <==\n")
