@@ -1,8 +1,9 @@
 """One pass of the initiator over many partitions: ``python benchmarks/initiator.py [partitions] [deltas] [--tables N]``.
 
-The partitions are those of one table or, evenly, of N. Three passes over real directories: nothing is due, everything is due and is requested, everything is in the queue.
-The figures are partitions per second and SQL statements. ``--database postgresql`` (or ``mysql``) starts a server with
-Hive's own schema, ``--folder`` chooses where the directories are made, ``--profile`` prints where the time went.
+The partitions are those of one table or, evenly, of N. Three passes over real directories: nothing is due, everything is
+due and is requested, everything is in the queue. The figures are partitions per second and SQL statements.
+``--database postgresql`` (or ``mysql``) starts a server with Hive's own schema, ``--folder`` chooses where the directories
+are made, ``--profile`` prints where the time went.
 """
 
 from __future__ import annotations
@@ -115,9 +116,8 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
-        say(
-            f"{given.partitions} partitions in {given.tables} tables x {given.deltas} deltas, {given.database}, {facts(folder)}"
-        )
+        size = f"{given.partitions} partitions in {given.tables} tables x {given.deltas} deltas"
+        say(f"{size}, {given.database}, {facts(folder)}")
         with opened(given.database, folder) as (metastore, state):
             start = time.perf_counter()
             for number in range(given.tables):

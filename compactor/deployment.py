@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from compactor.service.hive2.major import OldSite
 from compactor.service.mark_files import MarkFiles
 from compactor.service.mode import Mode, loosest_mode
 from compactor.service.site import Site
-from compactor.settings.compactor_toml import Profile, parse_profile
+from compactor.settings.compactor_toml import MetastoreProfile, Profile, parse_profile
 from compactor.settings.file_limits import FileLimits
 from compactor.settings.hive_site import parse_site
 from compactor.settings.precedence import Layer, Settings
@@ -98,9 +98,9 @@ def configure(
     given = dict(flags or {})
     document = _profile(config_path or environment.get("COMPACTOR_CONFIG"))
     profile = document.metastore(name)
-    connection = {key: given.pop(key, None) or environment.get(_ENVIRONMENT[key]) for key in _ENVIRONMENT}
+    connection = _connection(given, environment)
     site_layers = tuple(_site_layers(connection["hive_conf"] or profile.hive_conf))
-    in_site_files = {key: value for layer in site_layers for key, value in layer.values.items()}
+    in_site_files = _united(site_layers)
     url = metastore_url(
         connection["url"] or profile.url,
         password_file=profile.password_file,
@@ -119,19 +119,61 @@ def configure(
         Layer(name="flag", values=given),
     ]
     settings, warehouse = Settings.of(layers, profile.database_modes), connection["warehouse"] or profile.warehouse
-    of_site = (warehouse, settings.text("compactor.memory"), *map(in_site_files.get, _NAMING_PLACES))
     return Configuration(
         name=name,
         url=url,
         state_url=connection["state_url"] or profile.state_url,
         warehouse=warehouse,
         settings=settings,
-        stores=replace(StoreOptions.of(document.storage).naming(of_site), files=FileLimits.of(settings)),
+        stores=_store_options(document, settings, warehouse, in_site_files),
         pools={
             pool: parse_policy(pool, table, f"compactor.toml [metastore.{name}.pool.{pool}]")
             for pool, table in profile.pools.items()
         },
     )
+
+
+def open_stores(
+    name: str = "default",
+    *,
+    flags: Mapping[str, str] | None = None,
+    config_path: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Stores:
+    """Returns the stores of the metastore ``name``, which need not be configured: for commands that read single files.
+
+    See ``configure`` for the arguments.
+
+    Raises:
+        BadSetting: a file cannot be read, or a key or value in it is unknown.
+    """
+    environment = os.environ if environment is None else environment
+    given = dict(flags or {})
+    document = _profile(config_path or environment.get("COMPACTOR_CONFIG"))
+    is_named = name != "default" or name in document.metastores
+    profile = document.metastore(name) if is_named else MetastoreProfile(name=name)
+    connection = _connection(given, environment)
+    site_layers = tuple(_site_layers(connection["hive_conf"] or profile.hive_conf))
+    layers = [*site_layers, Layer(name="compactor.toml", values=profile.values), Layer(name="flag", values=given)]
+    settings = Settings.of(layers, profile.database_modes)
+    warehouse = connection["warehouse"] or profile.warehouse
+    return Stores(_store_options(document, settings, warehouse, _united(site_layers)), _listing_limits(settings))
+
+
+def _store_options(
+    document: Profile, settings: Settings, warehouse: str | None, in_site_files: Mapping[str, str]
+) -> StoreOptions:
+    of_site = (warehouse, settings.text("compactor.memory"), *map(in_site_files.get, _NAMING_PLACES))
+    return replace(StoreOptions.of(document.storage).naming(of_site), files=FileLimits.of(settings))
+
+
+def _connection(given: dict[str, str], environment: Mapping[str, str]) -> dict[str, str | None]:
+    """Takes the parts of the connection out of ``given``; those that are not there come from the environment."""
+    return {key: given.pop(key, None) or environment.get(_ENVIRONMENT[key]) for key in _ENVIRONMENT}
+
+
+def _united(layers: Sequence[Layer]) -> dict[str, str]:
+    return {key: value for layer in layers for key, value in layer.values.items()}
 
 
 def _profile(path: str | None) -> Profile:
@@ -183,11 +225,13 @@ def _limits(settings: Settings) -> TxnLimits:
 
 
 def _stores(configuration: Configuration) -> Stores:
-    settings = configuration.settings
-    limits = ListingLimits(
+    return Stores(configuration.stores, _listing_limits(configuration.settings))
+
+
+def _listing_limits(settings: Settings) -> ListingLimits:
+    return ListingLimits(
         entries=settings.integer("compactor.listing.entries"), depth=settings.integer("compactor.listing.depth")
     )
-    return Stores(configuration.stores, limits)
 
 
 @contextmanager

@@ -1,50 +1,164 @@
-"""``compactor dump PATH``."""
+"""``compactor dump PATH...``."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from compactor.cli.context import CliContext, with_context
+from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json
-from compactor.errors import NotLossless
+from compactor.errors import BadFile, CompactorError, NotLossless, failing_alone
 
 if TYPE_CHECKING:
+    from compactor.cli.dump_files import DumpFile
+    from compactor.cli.orcfiledump.structure import Wanted
     from compactor.orc.format.tail import Tail
+    from compactor.orc.io.source import Source
+    from compactor.storage.protocol import Storage
+
+_ALL = "*"
 
 
 @click.command()
-@click.argument("path", type=click.Path(dir_okay=False))
-@click.option("--meta", is_flag=True, help="Print the file's metadata instead of its rows.")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("--meta", is_flag=True, help="Print each file's metadata instead of its rows.")
+@click.option("--hive", is_flag=True, help="Print what hive --orcfiledump prints: the structure of each file.")
+@click.option("-d", "--data", is_flag=True, help="With --hive: print the rows, as hive --orcfiledump -d does.")
+@click.option("-t", "--timezone", is_flag=True, help="With --hive: print the writer's time zone with each stripe.")
+@click.option(
+    "-r", "--rowindex", metavar="COLUMNS", help="With --hive: print row indexes and bloom filters: ids as 1,7, or '*'."
+)
+@click.option("--column-type", is_flag=True, help="With --hive: print the id, name and type of each column.")
 @with_context
-def dump(context: CliContext, path: str, meta: bool) -> None:
-    """Print the rows of an ORC file, ACID or not, as JSON lines, or print its metadata.
+def dump(
+    context: CliContext, /, paths: tuple[str, ...], meta: bool, hive: bool, data: bool, **hive_options: Any
+) -> None:
+    """Print the rows of ORC files, ACID or not, as JSON lines, or print their metadata.
+
+    PATH is a file or a directory, on this machine or as a URI (hdfs://…, s3a://…, abfss://…, gs://…); compactor.toml says
+    how its store is reached. Of a directory, every file below it is printed, by name; names that begin with _ or . and
+    side files are skipped. A file that cannot be read is named, and the others are printed.
 
     An ACID row has the keys operation, originalTransaction, bucket, rowId, currentTransaction and row, as Hive's
-    orcfiledump prints them.
+    orcfiledump prints them. Where there are several files, or a directory, a line ==> PATH <== precedes the rows of each;
+    with --json, each line has the keys path and row instead, and --meta prints one list.
+
+    With --hive, the output is byte for byte that of Hive 4.1.
     """
-    from compactor.orc.format.tail import read_tail
-    from compactor.orc.io.source import LocalSource
+    from compactor.cli.dump_files import files_of, hive_path
+    from compactor.cli.hive_dump import HiveDump
+
+    if not hive and (data or any(hive_options.values())):
+        raise click.UsageError("--data, --timezone, --rowindex and --column-type belong to --hive")
+    if hive and (meta or context.json):
+        raise click.UsageError("--hive has one form; --meta and --json are of the other")
+    wanted = _wanted(**hive_options)
+    storage = _storage(context)
+    files = [file for path in paths for file in files_of(storage, path, os.getcwd())]
+    if hive:
+        done = HiveDump(storage=storage)
+        if data:
+            done.rows(files)
+        else:
+            done.structures(files, wanted)
+        failed = done.failed
+    else:
+        is_one = len(paths) == 1 and [file.hive_name for file in files] == [hive_path(path) for path in paths]
+        failed = _print(storage, files, meta=meta, as_json=context.json, is_one=is_one)
+    if failed:
+        sys.exit(FAILED)
+
+
+def _wanted(timezone: bool, rowindex: str | None, column_type: bool) -> Wanted:
+    """Returns what Hive's tool is to print beyond the structure.
+
+    Raises:
+        UsageError: the columns are not numbers.
+    """
+    from compactor.cli.orcfiledump.structure import Wanted
+
+    columns: Sequence[int] | None = ()
+    if rowindex is not None and rowindex.strip() == _ALL:
+        columns = None
+    elif rowindex is not None:
+        try:
+            columns = [int(column) for column in rowindex.split(",")]
+        except ValueError:
+            columns = [-1]
+        if min(columns) < 0:
+            raise click.UsageError(f"--rowindex {rowindex!r}: wanted ids of columns, such as 0,7, or '*' for all")
+    return Wanted(columns=columns, time_zone=timezone, types=column_type)
+
+
+def _storage(context: CliContext) -> Storage:
+    from compactor.deployment import open_stores
     from compactor.settings.catalogue import find
-    from compactor.settings.file_limits import FileLimits
-    from compactor.settings.precedence import Layer, Settings
 
-    # no metastore is configured for a file alone: its limits are the defaults, or those of --set
     given = {key: value for key, value in context.flags.items() if find(key) is not None}
-    limits = FileLimits.of(Settings.of([Layer(name="flag", values=given)]))
-    with LocalSource(path, limits=limits) as source:
-        tail = read_tail(source)
-        if meta:
-            print_json(metadata(tail))
-            return
-        if tail.encrypted:
-            raise NotLossless(f"{path}: has encrypted columns; its rows cannot be shown, its metadata can (--meta)")
-        from compactor.cli.row_json import rows
+    return open_stores(context.metastore, flags=given, config_path=context.config)
 
-        for row in rows(source, tail):
-            click.echo(json.dumps(row, ensure_ascii=False))
+
+def _print(storage: Storage, files: Sequence[DumpFile], *, meta: bool, as_json: bool, is_one: bool) -> int:
+    """Prints files in our own form, and returns how many could not be read; of one alone, the error is the command's."""
+    found: list[dict[str, object]] = []
+    failed = 0
+    for file in files:
+        try:
+            if meta:
+                found += [{**each, "path": file.shown} for each in _read(storage, file, _metadata)]
+            else:
+                _print_rows(_read(storage, file, _rows), file, as_json=as_json, is_one=is_one)
+        except CompactorError as error:
+            if is_one:
+                raise
+            failed += 1
+            click.echo(f"compactor: {error}", err=True)
+    if meta:
+        print_json(found[0] if is_one else found)
+    return failed
+
+
+def _print_rows(rows: Iterator[dict[str, object]], file: DumpFile, *, as_json: bool, is_one: bool) -> None:
+    if not is_one and not as_json:
+        click.echo(f"==> {file.shown} <==")
+    for row in rows:
+        named = {"path": file.shown, "row": row} if as_json and not is_one else row
+        click.echo(json.dumps(named, ensure_ascii=False))
+
+
+def _read(
+    storage: Storage, file: DumpFile, of_tail: Callable[[Source, Tail], Iterator[dict[str, object]]]
+) -> Iterator[dict[str, object]]:
+    from compactor.acid.names import FLUSH_LENGTH_SUFFIX
+    from compactor.orc.format.tail import read_tail
+    from compactor.rows.acid_file import flush_length
+    from compactor.rows.remote_source import open_source
+
+    with failing_alone(file.shown), open_source(storage, file.path) as source:
+        is_streamed = storage.exists(file.path + FLUSH_LENGTH_SUFFIX)
+        length = flush_length(storage, file.path) if is_streamed else None
+        if length == 0:
+            raise BadFile(
+                f"{file.shown}: its streaming writer has flushed nothing yet; wait until its transaction ends"
+            )
+        yield from of_tail(source, read_tail(source, length))
+
+
+def _metadata(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
+    yield metadata(tail)
+
+
+def _rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
+    from compactor.cli.row_json import rows
+
+    if tail.encrypted:
+        raise NotLossless(f"{tail.name}: has encrypted columns; its rows cannot be shown, its metadata can (--meta)")
+    yield from rows(source, tail)
 
 
 def metadata(tail: Tail) -> dict[str, object]:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.orc.codecs.choice import ARROW, PYORC
-from compactor.orc.codecs.codec import Codec, Unfit, column_names
+from compactor.orc.codecs.codec import Unfit, column_names
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import TypeKind, Types
 from compactor.orc.io.source import Source
@@ -32,34 +32,37 @@ def rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
         BadFile: a stripe cannot be decoded.
         NotLossless: neither codec decodes a type completely (unions).
     """
-    for stripe in range(len(tail.stripes)):
-        yield from _stripe(source, tail, stripe)
-
-
-def _stripe(source: Source, tail: Tail, stripe: int) -> Iterator[dict[str, object]]:
-    done = 0
-    if tail.types.is_encodable:
-        try:
-            for row in _decoded(ARROW, source, tail, stripe):
-                yield row
-                done += 1
-            return
-        except Unfit:
-            pass  # the other codec starts over and skips the rows that are done
-    for number, row in enumerate(_decoded(PYORC, source, tail, stripe)):
-        if number >= done:
-            yield row
-
-
-def _decoded(codec: Codec, source: Source, tail: Tail, stripe: int) -> Iterator[dict[str, object]]:
     names = column_names(tail.types)
     children = tail.types[0].children
-    for batch in codec.read_batches(source, tail, stripes=[stripe]):
+    for batch in batches(source, tail):
         for index in range(batch.num_rows):
             yield {
                 name: value(batch.column(place)[index], tail.types, child)
                 for place, (name, child) in enumerate(zip(names, children, strict=True))
             }
+
+
+def batches(source: Source, tail: Tail) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of ``rows`` as they are decoded."""
+    for stripe in range(len(tail.stripes)):
+        yield from _stripe(source, tail, stripe)
+
+
+def _stripe(source: Source, tail: Tail, stripe: int) -> Iterator[pa.RecordBatch]:
+    done = 0
+    if tail.types.is_encodable:
+        try:
+            for batch in ARROW.read_batches(source, tail, stripes=[stripe]):
+                yield batch
+                done += batch.num_rows
+            return
+        except Unfit:
+            pass  # the other codec starts over and skips the rows that are done
+    for batch in PYORC.read_batches(source, tail, stripes=[stripe]):
+        left = max(0, done)
+        done -= batch.num_rows
+        if left < batch.num_rows:
+            yield batch.slice(left)
 
 
 def value(scalar: Any, types: Types, column: int) -> object:
@@ -68,7 +71,7 @@ def value(scalar: Any, types: Types, column: int) -> object:
         return None
     item = types[column]
     if item.kind in _TIMESTAMPS:
-        return timestamp(*_seconds(scalar))
+        return timestamp(*seconds_and_nanos(scalar))
     if item.kind is TypeKind.DATE:
         return str(np.datetime64(scalar.value, "D"))
     if item.kind is TypeKind.DECIMAL:
@@ -92,7 +95,8 @@ def value(scalar: Any, types: Types, column: int) -> object:
     return scalar.as_py()
 
 
-def _seconds(scalar: Any) -> tuple[int, int]:
+def seconds_and_nanos(scalar: Any) -> tuple[int, int]:
+    """Splits a timestamp of either codec."""
     if pa.types.is_struct(scalar.type):
         return scalar[0].as_py(), scalar[1].as_py()
     seconds, nanos = divmod(scalar.value, _NANOS)

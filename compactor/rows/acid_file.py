@@ -101,7 +101,7 @@ def open_files(
         for source in sources:
             path = os.path.join(location, source.path)
             opened = pool.open(partial(open_source, storage, path))
-            length = _flush_length(storage, path) if source.has_flush_length else None
+            length = flush_length(storage, path) if source.has_flush_length else None
             if length == 0:
                 continue  # a streaming writer has flushed nothing yet
             tail = read_tail(opened, length)
@@ -134,7 +134,7 @@ def _bucket(path: str, number: int, statement_id: int | None) -> int:
         ) from error
 
 
-def _flush_length(storage: Storage, path: str) -> int:
+def flush_length(storage: Storage, path: str) -> int:
     """Returns the last of the side file's big-endian longs: the logical length of the streaming file, in bytes."""
     side = path + FLUSH_LENGTH_SUFFIX
     try:

@@ -82,7 +82,7 @@ class HdfsStorage:
     def anchor(self, path: str) -> Anchor | None:
         with saying_plainly("look at", path):
             status = self._status(path)
-        if status is None:
+        if status is None or status["type"] != "DIRECTORY":
             return None
         number = status.get("fileId")  # an older HttpFS has none
         return Anchor(volume=f"hdfs://{split_location(path)[0]}", identity=str(number) if number else None)

@@ -46,7 +46,7 @@ class Storage(Protocol):
         """Returns all directories below ``path``, those included that readers skip. Raises as ``listing`` does."""
 
     def anchor(self, path: str) -> Anchor | None:
-        """Returns the directory at ``path`` as what can be compared later; None if it is not there."""
+        """Returns the directory at ``path`` as what can be compared later; None if none is there, even if a file is."""
 
     def children(self, path: str) -> tuple[str, ...]:
         """Returns the names of the entries of ``path``, hidden ones too, sorted; an empty tuple if it does not exist."""

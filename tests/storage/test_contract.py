@@ -107,6 +107,7 @@ def test_a_place_is_known_again_by_its_anchor(place: Place) -> None:
     fill()
     before = stores.anchor(top)
     assert before == stores.anchor(top)
+    assert stores.anchor(f"{top}/f") is None  # a file is no place
     stores.remove(top)
     fill()
     after = stores.anchor(top)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.deployment import configure, memory_of, open_deployment, open_site
+from compactor.deployment import configure, memory_of, open_deployment, open_site, open_stores
 from compactor.errors import BadSetting, DatabaseUnavailable, Refused, UnnamedPlace, UnsafeDirectory
 from compactor.ids import TxnId
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL
@@ -218,3 +218,19 @@ def test_the_site_limits_its_files(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"1")
     with open_source(Stores(found), f"{tmp_path}/f") as source:
         assert source.limits.stripes == 7
+
+
+def test_stores_are_opened_without_a_metastore(tmp_path: Path) -> None:
+    """A command that reads a file needs no database, and takes limits, stores and places from where all others do."""
+    config = toml(
+        tmp_path / "c.toml",
+        '[metastore.a]\nwarehouse = "hdfs://nn:8020/w"\n[metastore.a.settings]\n"compactor.file.stripes" = 7\n'
+        '[storage.s3]\nendpoint_url = "http://minio:9000"\n',
+    )
+    of_a = open_stores("a", config_path=config, environment={}, flags={"url": "sqlite://"}).options
+    assert of_a == configure("a", config_path=config, environment=URL).stores
+    assert (of_a.named, of_a.files.stripes) == (("hdfs://nn:8020",), 7)
+    unnamed = open_stores(config_path=config, environment={}, flags={"compactor.file.stripes": "8"}).options
+    assert (unnamed.text, unnamed.named, unnamed.files.stripes) == (of_a.text, (), 8)
+    with pytest.raises(BadSetting, match="'b'"):
+        open_stores("b", config_path=config, environment={})

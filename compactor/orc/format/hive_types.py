@@ -39,16 +39,19 @@ _NAMES = {
     TypeKind.TIMESTAMP_INSTANT: "timestamp with local time zone",
 }
 _KINDS = {name: kind for kind, name in _NAMES.items()} | {"integer": TypeKind.INT, "double precision": TypeKind.DOUBLE}
+_UNQUOTED = re.compile(r"[A-Za-z0-9_]+")
 T = TypeVar("T")
 
 
-def schema_text(types: Types, root: int = 0) -> str:
-    """Returns ``types`` as Hive's text, such as ``struct<a:int,b:varchar(20)>``."""
+def schema_text(types: Types, root: int = 0, *, quoting: bool = False) -> str:
+    """Returns ``types`` as Hive's text, such as ``struct<a:int,b:varchar(20)>``; with ``quoting``, as ORC's own text, which
+    quotes names of fields that have other characters than letters, digits and underscores."""
     item = types[root]
     name = _NAMES[item.kind]
-    parts = [schema_text(types, child) for child in item.children]
+    parts = [schema_text(types, child, quoting=quoting) for child in item.children]
     if item.kind is TypeKind.STRUCT:
-        parts = [f"{valid_name(field)}:{part}" for field, part in zip(item.field_names, parts, strict=True)]
+        names = map(quoted_name if quoting else valid_name, item.field_names)
+        parts = [f"{field}:{part}" for field, part in zip(names, parts, strict=True)]
     if item.kind in (TypeKind.LIST, TypeKind.MAP, TypeKind.STRUCT, TypeKind.UNION):
         return f"{name}<{','.join(parts)}>"
     if item.kind is TypeKind.DECIMAL:
@@ -143,6 +146,12 @@ class _Parser:
         if not self.text.startswith(mark, self.place):
             self.fail(repr(mark))
         self.place += len(mark)
+
+
+def quoted_name(name: str) -> str:
+    """Returns a field's name as ORC's text of a type has it."""
+    name = valid_name(name)
+    return name if _UNQUOTED.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
 def valid_name(name: str) -> str:

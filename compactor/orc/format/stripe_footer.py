@@ -6,7 +6,7 @@ within its stripe; otherwise they read beyond their memory. So both are checked 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from google.protobuf.message import DecodeError
@@ -120,25 +120,40 @@ def check_key_index(source: Source, tail: Tail, stripe_index: int, footer: messa
     keys = (0, *tail.types[0].children[:5])
     present = {stream.column for stream in footer.streams if stream.kind == PRESENT}
     found: set[int] = set()
-    place = stripe.offset
-    for stream in footer.streams:
-        where = f"{tail.name}, stripe {stripe_index}"
-        if stream.column in keys and stream.kind in INDEX_STREAMS:
-            part = f"index of column {stream.column}"
-            data = _read(source, tail, place, stream.length, where, part)
-            allowed = {_ENTRIES: -(-stripe.rows // tail.row_index_stride)}
-            if stream.kind == ROW_INDEX:
-                found.add(stream.column)
-                index = _parsed(messages.RowIndex, data, where, part, allowed, source.limits)
-                _check_entries(index.entry, tail, stripe_index, stream.column, stream.column in present, where)
-            else:
-                _check_bloom(
-                    _parsed(messages.BloomFilterIndex, data, where, part, allowed, source.limits), stream.column, where
-                )
-        place += stream.length
+    where = f"{tail.name}, stripe {stripe_index}"
+    for kind, column, index in read_indexes(source, tail, stripe_index, footer, keys):
+        if kind == ROW_INDEX:
+            found.add(column)
+            _check_entries(index.entry, tail, stripe_index, column, column in present, where)
     # Trino writes none for the root, which has no nulls
     if stripe.rows and (missing := set(keys) - found - ({0} - present)):
-        _damaged(f"{tail.name}, stripe {stripe_index}", f"no row index of columns {sorted(missing)}")
+        _damaged(where, f"no row index of columns {sorted(missing)}")
+
+
+def read_indexes(
+    source: Source, tail: Tail, stripe_index: int, footer: messages.Message, columns: Container[int]
+) -> Iterator[tuple[int, int, messages.Message]]:
+    """Yields the kind, column and content of each row index and bloom filter of ``columns`` in a stripe.
+
+    Raises:
+        BadFile: one cannot be read, has more entries than the stripe has row groups, or is a bloom filter of no plausible
+            size.
+    """
+    stripe = tail.stripes[stripe_index]
+    where = f"{tail.name}, stripe {stripe_index}"
+    allowed = {_ENTRIES: -(-stripe.rows // (tail.row_index_stride or 1))}
+    place = stripe.offset
+    for stream in footer.streams:
+        kind, column = stream.kind, stream.column
+        if kind in INDEX_STREAMS and column in columns:
+            part = f"index of column {column}"
+            data = _read(source, tail, place, stream.length, where, part)
+            message = messages.RowIndex if kind == ROW_INDEX else messages.BloomFilterIndex
+            index = _parsed(message, data, where, part, allowed, source.limits)
+            if kind != ROW_INDEX:
+                _check_bloom(index, column, where)
+            yield kind, column, index
+        place += stream.length
 
 
 def _check_entries(

@@ -20,6 +20,7 @@ from compactor.settings.file_limits import FOOTER_BYTES, FileLimits, beyond
 from compactor.settings.output_class import OutputClass
 
 MAGIC = b"ORC"
+PROLEPTIC_GREGORIAN = 2  #: number of a calendar
 FIRST_READ = 16 * 1024  #: bytes at the end that mostly hold the whole tail
 MAX_TAIL = 1 << 30  #: bytes; a tail that claims to be longer is damaged
 MAX_ROWS = (1 << 31) - 1  #: of a stripe; no writer counts further
@@ -96,6 +97,12 @@ class Tail:
     def is_acid(self) -> bool:
         """True if the file has ACID events; otherwise its rows are original ones."""
         return self.types.is_acid
+
+    @property
+    def is_proleptic(self) -> bool:
+        """True if days and times count in the proleptic Gregorian calendar; readers take an unset one for Julian and
+        Gregorian."""
+        return self.calendar == PROLEPTIC_GREGORIAN
 
     @cached_property
     def stripe_class(self) -> StripeClass:

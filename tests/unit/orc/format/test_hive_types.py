@@ -48,3 +48,10 @@ def test_hives_shorthand() -> None:
 def test_text_that_is_not_a_type_is_refused(text: str) -> None:
     with pytest.raises(NotLossless, match="at position"):
         parse_hive_type(text)
+
+
+def test_orc_quotes_names_that_are_more_than_letters_digits_and_underscores() -> None:
+    types = parse_hive_type("struct<a_1:int,`b c`:array<struct<`d``e`:int>>,é:int>")
+    text = "struct<a_1:int,`b c`:array<struct<`d``e`:int>>,`é`:int>"
+    assert schema_text(types, quoting=True) == text
+    assert parse_hive_type(text) == types

@@ -9,7 +9,13 @@ import pytest
 
 from compactor.errors import BadFile
 from compactor.orc.format import part_counts
-from compactor.orc.format.stripe_footer import ROW_INDEX, check_key_index, read_stripe_footer
+from compactor.orc.format.stripe_footer import (
+    BLOOM_UTF8,
+    ROW_INDEX,
+    check_key_index,
+    read_indexes,
+    read_stripe_footer,
+)
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import BytesSource
 from compactor.settings.file_limits import FileLimits
@@ -132,3 +138,13 @@ def test_entries_are_counted_before_an_index_is_parsed(monkeypatch: pytest.Monke
     tail = read_tail(source)
     with pytest.raises(BadFile, match=r"f, stripe 0: its index of column 1 has [0-9]+ entries or more, at most"):
         check_key_index(source, tail, 0, read_stripe_footer(source, tail, 0))
+
+
+def test_indexes_are_those_of_the_columns() -> None:
+    source = BytesSource(rows_file("ZLIB"), "f")
+    tail = read_tail(source)
+    footer = read_stripe_footer(source, tail, 0)
+    found = [(kind, column) for kind, column, _ in read_indexes(source, tail, 0, footer, {2, 4})]
+    assert sorted(found) == [(kind, column) for kind in (ROW_INDEX, BLOOM_UTF8) for column in (2, 4)]
+    rows, _ = [index for _, _, index in read_indexes(source, tail, 0, footer, {4})]
+    assert sum(entry.statistics.number_of_values for entry in rows.entry) == tail.stripes[0].rows

@@ -1,0 +1,123 @@
+"""``compactor dump --hive``: what Hive's own tool prints for the same files."""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import click
+
+from compactor.acid.names import FLUSH_LENGTH_SUFFIX
+from compactor.cli.dump_files import DumpFile
+from compactor.cli.orcfiledump.json_rows import json_lines
+from compactor.cli.orcfiledump.structure import Wanted, structure
+from compactor.cli.orcfiledump.writers import NEWEST_OF_JAVA
+from compactor.errors import BadFile, CompactorError, failing_alone
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.tail import Tail, empty_tail, read_tail
+from compactor.orc.format.types import OrcType, TypeKind, Types
+from compactor.orc.io.source import Source
+from compactor.rows.remote_source import open_source
+from compactor.storage.protocol import Storage
+
+SEPARATOR = "_" * 120 + "\n"
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NOT_IN_URIS = re.compile(r"[\x00-\x20\x7f\"#%<>?\[\\\]^`{|}]")
+_LONG = struct.Struct(">q")
+_NOTHING = Types((OrcType(kind=TypeKind.STRUCT),))  #: the type of a file without a byte
+
+
+_Lines = Callable[[Source, Tail, str], Iterator[str]]
+
+
+@dataclass(slots=True, kw_only=True)
+class HiveDump:
+    """The output about some files; ``failed`` counts those that could not be read."""
+
+    storage: Storage
+    failed: int = 0
+    corrupt: list[str] = field(default_factory=list)  #: files with more bytes than their writer has flushed
+
+    def structures(self, files: Iterable[DumpFile], wanted: Wanted) -> None:
+        """Prints the structure of each file."""
+        for file in files:
+            self._print(file, lambda source, tail, name: structure(source, tail, name, wanted), always=True)
+        if self.corrupt:
+            click.echo(
+                f"{len(self.corrupt)} file(s) are corrupted. Run the following command to recover corrupted files.\n",
+                err=True,
+            )
+            click.echo(" ".join(["hive --orcfiledump --recover --skip-dump", *self.corrupt]), err=True)
+            _print_line(SEPARATOR)
+
+    def rows(self, files: Iterable[DumpFile]) -> None:
+        """Prints the rows of each file."""
+        for file in files:
+            self._print(file, lambda source, tail, name: json_lines(source, tail), always=False)
+
+    def _print(self, file: DumpFile, lines: _Lines, *, always: bool) -> None:
+        try:
+            for line in self._lines(file, lines, always):
+                _print_line(line)
+        except CompactorError as error:
+            self.failed += 1
+            click.echo(f"compactor: {error}", err=True)
+
+    def _lines(self, file: DumpFile, lines: _Lines, always: bool) -> Iterator[str]:
+        """Yields one file's lines and the one after them; that one ``always``, even if no writer has flushed any yet."""
+        with failing_alone(file.shown), open_source(self.storage, file.path) as source:
+            click.echo(f"Processing data file {file.hive_name} [length: {source.length}]", err=True)
+            tail = self._tail(source, file)
+            if tail is not None:
+                yield from lines(source, tail, file.hive_name)
+            if tail is not None or always:
+                yield SEPARATOR
+
+    def _tail(self, source: Source, file: DumpFile) -> Tail | None:
+        """Returns the tail of what a streaming writer has flushed, or of the whole file; None if nothing is flushed."""
+        side = file.path + FLUSH_LENGTH_SUFFIX
+        if not self.storage.exists(side):
+            return _tail_of(source, source.length)
+        length = self.storage.length(side)
+        whole = length // _LONG.size * _LONG.size
+        [flushed] = _LONG.unpack(self.storage.read_range(side, whole - _LONG.size, _LONG.size)) if whole else (-1,)
+        side_name = file.hive_name + FLUSH_LENGTH_SUFFIX
+        click.echo(f"Found flush length file {side_name} [length: {length}, maxFooterOffset: {flushed}]", err=True)
+        tail = None
+        if flushed >= 0:
+            try:
+                tail = _tail_of(source, flushed)
+            except BadFile:
+                self.corrupt.append(_as_uri(file.hive_name))
+                click.echo("Unable to read data from max footer offset. Adding data file to recovery list.", err=True)
+                return None
+        if source.length > flushed:
+            self.corrupt.append(_as_uri(file.hive_name))
+            click.echo(
+                f"Data file has more data than max footer offset:{flushed}. Adding data file to recovery list.",
+                err=True,
+            )
+        return tail
+
+
+def _tail_of(source: Source, length: int) -> Tail:
+    """Returns the tail of the first ``length`` bytes; none at all are a file of Java's newest writer without columns."""
+    if length == 0:
+        tail = empty_tail(_NOTHING, compression=Compression.NONE, row_index_stride=0, name=source.name)
+        return replace(tail, writer_version=NEWEST_OF_JAVA)
+    return read_tail(source, length)
+
+
+def _print_line(line: str) -> None:
+    """Prints a line in UTF-8, whatever the locale, and untouched; only on a terminal characters that control it are shown
+    as U+FFFD, since a file's texts are a stranger's."""
+    if sys.stdout.isatty():
+        line = _CONTROLS.sub("\ufffd", line)
+    click.echo(line.encode("utf-8", "surrogateescape"))
+
+
+def _as_uri(name: str) -> str:
+    return _NOT_IN_URIS.sub(lambda found: f"%{ord(found[0]):02X}", name)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from compactor.cli.orcfiledump.structure import Wanted, structure
+from compactor.errors import NotLossless
+from compactor.orc.format.tail import read_tail
+from compactor.orc.io.source import BytesSource
+from tests.support.orcfiledump import GOLDEN
+
+SOURCE = BytesSource((GOLDEN / "samples" / "unions.orc").read_bytes())
+TAIL = read_tail(SOURCE)
+
+
+def test_the_output_begins_with_the_file_and_its_writer() -> None:
+    found = list(structure(SOURCE, TAIL, "a name", Wanted()))
+    assert found[:4] == [
+        "Structure for a name",
+        "File Version: 0.12 with ORC_14 by ORC Java 2.1.2",
+        "Rows: 4",
+        "Compression: ZLIB",
+    ]
+    assert "  Stripe: offset: 3" in "\n".join(found)
+
+
+def test_what_is_not_set_has_the_name_of_its_default() -> None:
+    old = replace(TAIL, file_version=(), calendar=0, stripe_statistics=None, user_metadata={"k": b"\xff"})
+    found = list(structure(SOURCE, old, "f", Wanted()))
+    assert "File Version: 0.11 with ORC_14 by ORC Java 2.1.2" in found
+    assert "Calendar: Julian/Gregorian" in found
+    assert found[found.index("\nStripe Statistics:") + 1] == "\nFile Statistics:"
+    assert found[-2:] == ["\nUser Metadata:", "  k=\ufffd"]
+
+
+def test_columns_are_named_with_those_around_them() -> None:
+    found = list(structure(SOURCE, TAIL, "f", Wanted(types=True)))
+    first = found.index("Columns type:") + 1
+    assert [line.split(" type: ")[0] for line in found[first : first + 5]] == [
+        "  Column 0: field: 0",
+        "  Column 1: field: u",
+        "  Column 2: field: u.0",
+        "  Column 3: field: u.1",
+        "  Column 4: field: t",
+    ]
+
+
+def test_encrypted_files_are_refused() -> None:
+    with pytest.raises(NotLossless, match="encrypted"):
+        list(structure(SOURCE, replace(TAIL, encrypted=True), "f", Wanted()))

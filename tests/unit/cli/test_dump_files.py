@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.acid.listing import FileStatus, Listing
+from compactor.acid.tree import Anchor
+from compactor.cli.dump_files import DumpFile, files_of
+from compactor.errors import NotFound, NotSupported, UnnamedPlace
+from compactor.storage.local import LocalStorage
+from compactor.storage.stores import Stores
+
+LOCAL = LocalStorage()
+
+
+class Remote(LocalStorage):
+    """A store with the files ``names``."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.names = names
+
+    def _below(self, path: str) -> list[str]:
+        return [name[len(path) + 1 :] for name in self.names if name.startswith(f"{path}/")]
+
+    def resolve(self, location: str, within: str | None = None) -> str:
+        return location.rstrip("/")
+
+    def exists(self, path: str) -> bool:
+        return path in self.names or bool(self._below(path))
+
+    def anchor(self, path: str) -> Anchor | None:
+        return Anchor(volume="remote") if self._below(path) else None
+
+    def listing(self, path: str) -> Listing:
+        return Listing(files=tuple(FileStatus(path=name, length=1) for name in self._below(path)))
+
+
+def make(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
+def test_every_data_file_of_a_directory_by_name(tmp_path: Path) -> None:
+    """Hidden and side files are skipped, and so is all below a hidden directory, as by Hive's tool."""
+    data = ["a", "d/b10", "d/b9", "d/c/x", "d-1/x"]
+    make(tmp_path, *data, ".h", "_orc_acid_version", "d/_x", "d/.x", "_d/x", "d/.d/x", "d/b9_flush_length")
+    found = list(files_of(LOCAL, str(tmp_path), "/nowhere"))
+    wanted = sorted(data, key=lambda name: name.split("/"))
+    assert [file.path for file in found] == [f"{tmp_path}/{name}" for name in wanted]
+    assert [file.shown for file in found] == [f"{tmp_path}/{name}" for name in wanted]
+    assert [file.hive_name for file in found] == [f"file:{tmp_path}/{name}" for name in wanted]
+
+
+def test_a_file_is_itself_whatever_its_name_is(tmp_path: Path) -> None:
+    make(tmp_path, "_hidden")
+    path = f"{tmp_path}/_hidden"
+    for given, name in (
+        (path, path),
+        ("_hidden", "_hidden"),
+        (".//x/../_hidden", "_hidden"),
+        (f"file:{path}", f"file:{path}"),
+        (f"file://{path}", f"file:{path}"),
+    ):
+        make(tmp_path, "x/y")
+        assert list(files_of(LOCAL, given, str(tmp_path))) == [DumpFile(path=path, shown=given, hive_name=name)]
+
+
+def test_a_relative_directory_is_one_of_the_current_directory(tmp_path: Path) -> None:
+    make(tmp_path, "t/d/a:b")
+    [found] = files_of(LOCAL, "./t//d/", str(tmp_path))
+    assert found == DumpFile(path=f"{tmp_path}/t/d/a:b", shown="./t//d/a:b", hive_name=f"file:{tmp_path}/t/d/a:b")
+    [found] = files_of(LOCAL, "t/d/a:b", str(tmp_path))
+    assert found.path == f"{tmp_path}/t/d/a:b"
+
+
+@pytest.mark.parametrize("top", ["hdfs://nn:8020/w", "s3a://b/w"])
+def test_uris_of_files_and_directories(top: str) -> None:
+    store = Remote(f"{top}/t/d/f", f"{top}/t/_h/f")
+    file = DumpFile(path=f"{top}/t/d/f", shown=f"{top}/t/d/f", hive_name=f"{top}/t/d/f")
+    assert list(files_of(store, f"{top}/t/d/f", "/")) == [file]
+    assert list(files_of(store, f"{top}/t", "/")) == [file]
+    assert [found.hive_name for found in files_of(store, f"{top}/t/", "/")] == [file.hive_name]
+
+
+def test_what_is_not_there_or_not_reached_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=f"x: there is nothing at {tmp_path}/x; wanted an ORC file, or a directory"):
+        list(files_of(LOCAL, "x", str(tmp_path)))
+    with pytest.raises(NotSupported, match="ftp"):
+        list(files_of(Stores(), "ftp://h/x", "/"))
+    with pytest.raises(UnnamedPlace, match="authorities"):
+        list(files_of(Stores(), "hdfs://stranger:8020/x", "/"))
+
+
+def test_an_empty_directory_has_no_files(tmp_path: Path) -> None:
+    assert list(files_of(LOCAL, str(tmp_path), "/")) == []
