@@ -56,8 +56,10 @@ class Story:
         self.rows[added] = f"row {added}"
 
     def check(self, *keys: int) -> None:
-        """All rows by both sides, and Hive's answer about each of ``keys``, by batch and row by row."""
+        """All rows by both sides, and Hive's answers about them and each of ``keys``, by batch and row by row."""
         self.beside.rows(self.name, ["\t".join([str(a), b, *self.tail]) for a, b in self.rows.items()])
+        everything = f"select row__id, * from {self.name}"
+        assert sorted(self.beside.hive.sql(everything, "by row")) == sorted(self.beside.hive.sql(everything))
         for key in keys:
             point = f"select a, b, count(*) from {self.name} where a = {key} group by a, b"
             wanted = [f"{key}\t{self.rows[key]}\t1"] if key in self.rows else []

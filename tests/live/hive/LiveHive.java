@@ -198,8 +198,9 @@ public class LiveHive {
           some.clear();
         }
       } catch (NullPointerException nothing) {
-        return rows; // how a Driver says that the statement has no result
+        // how a Driver says that the statement has no result
       }
+      renew(); // what the statement staged goes with its Driver
       return rows;
     }
 
