@@ -21,6 +21,7 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.worker.outcome import Result
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, entity, left_clean, side_by_side
 from tests.support.hive3 import HIVE_3_1
+from tests.support.hive_defaults import compared
 from tests.support.live_hive import placed
 from tests.support.patience import PATIENCE, until
 from tests.support.stories import KINDS, Story, begun
@@ -363,3 +364,10 @@ def test_a_statement_of_hive_waits_for_our_exclusive_lock(beside: Beside) -> Non
     assert not reading.done()
     beside.site.metastore.transactions.commit(own)
     assert sorted(reading.result(PATIENCE)) == ["1", "2"]
+
+
+def test_defaults_are_those_of_hive(beside: Beside) -> None:
+    """Of its clients and its metastore, as far as Hive 3.1 has the setting: no exception."""
+    other, number = compared(beside.hive.do("defaults"))
+    assert other == {}
+    assert number > 35
