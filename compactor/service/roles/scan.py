@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from compactor.acid.directory import AcidDirectory, acid_directory
-from compactor.acid.partition_names import escaped_once_less
+from compactor.acid.partition_names import by_recorded_name
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
 from compactor.compaction.disagreement import Numbers, doubts
@@ -73,6 +73,7 @@ class Scan:
     ground: Ground = field(init=False)
     tables: dict[tuple[str, str], _SurveyedTable | CompactorError | None] = field(init=False, default_factory=dict)
     _compactions: Mapping[TxnId, bool] = field(init=False)
+    _recorded: dict[tuple[str, str], Mapping[str, Sequence[str]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         metastore = self.site.metastore
@@ -88,8 +89,8 @@ class Scan:
     def candidates(self) -> list[Entity]:
         """Returns every entity that was written to or has aborts, under the name of its partition, once each.
 
-        Hive stores partition names of static inserts escaped twice, and so never compacts those partitions; here they are
-        mapped to the stored names.
+        Hive 4 records partition names of static inserts escaped twice, and Hive 3.1 in lower case, and so neither compacts
+        those partitions; here they are mapped to the stored names.
         """
         recorded: list[Entity] = []
         more = True
@@ -99,13 +100,28 @@ class Scan:
             more = len(page) == PAGE
         seen: dict[Entity, None] = {}
         for entity in recorded:
-            found = self._found_if_readable(entity)
-            name = entity.partition
-            if found is not None and name is not None and name not in found.partitions:
-                less = escaped_once_less(name)
-                name = less if less in found.partitions else name
-            seen[Entity(database=entity.database, table=entity.table, partition=name)] = None
+            for name in self._meant(entity):
+                seen[replace(entity, partition=name)] = None
         return list(seen)
+
+    def _meant(self, recorded: Entity) -> Sequence[str | None]:
+        """Returns the names of the partitions that writers record under this one; the name itself if there is none."""
+        found, name = self._found_if_readable(recorded), recorded.partition
+        lowered = self.site.metastore.dialect.lowers_partitions
+        if found is None or name is None or (name in found.partitions and not lowered):
+            return [name]
+        key = (recorded.database, recorded.table)
+        if key not in self._recorded:
+            self._recorded[key] = by_recorded_name(found.partitions, lowered=lowered)
+        return self._recorded[key].get(name, [name])
+
+    def _aborts(self, entity: Entity) -> Aborted | None:
+        """Returns the aborted transactions of the entity, under every form of its name."""
+        names = self.site.metastore.dialect.recorded_names(entity.partition)
+        found = [aborts for name in names if (aborts := self.aborts.get(replace(entity, partition=name))) is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        return Aborted(count=sum(one.count for one in found), oldest_start=min(one.oldest_start for one in found))
 
     def exists(self, entity: Entity) -> bool:
         """Returns true if the table exists, and the partition if one is named."""
@@ -219,12 +235,12 @@ class Scan:
         )
 
     def _old_abort(self, entity: Entity, settings: Settings) -> bool:
-        aborts = self.aborts.get(entity)
+        aborts = self._aborts(entity)
         limit = settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
         return aborts is not None and limit >= 0 and self.now_ms - aborts.oldest_start > limit
 
     def _decide(self, entity: Entity, found: _SurveyedTable) -> Decision:
-        aborts = self.aborts.get(entity)
+        aborts = self._aborts(entity)
         age = None if aborts is None else self.now_ms - aborts.oldest_start
         count = 0 if aborts is None else aborts.count
         if entity.partition is None and found.table.partition_keys:
