@@ -33,7 +33,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.driver import run_batch
 from compactor.service.worker.outcome import Result
 from compactor.spark.runner import SparkRunner
-from tests.support import hive4
+from tests.support import live_hive
+from tests.support.hive4 import HIVE_4_1
 from tests.support.many import row_type
 from tests.torture import wide
 
@@ -122,7 +123,7 @@ def rewrite(lab: Lab, folder: Path) -> list[Row]:
     return [*rows, _faster("deletes in every stripe: faster than Spark's anti-join", 3, "Spark", pairs)]
 
 
-def rivals(lab: Lab, folder: Path, place: hive4.Place | None) -> list[Row]:
+def rivals(lab: Lab, folder: Path, place: live_hive.Place | None) -> list[Row]:
     """No deletes, 1 GB: compared with plain Spark and Hive's own compactor, each warmed up."""
     progress(f"writing {DELTAS} deltas of {LARGE} rows")
     model = lab.table("facts", contents.ROWS, [contents.rows(LARGE)] * DELTAS, 6)
@@ -137,14 +138,14 @@ def rivals(lab: Lab, folder: Path, place: hive4.Place | None) -> list[Row]:
         rows = [_faster("major, 1 GB, no deletes: faster than Spark's read and write", 15, "Spark", pairs)]
         if place is not None:
             progress("beside Hive's own compactor")
-            with hive4.running(place) as hive:
+            with live_hive.running(place) as hive:
                 hive.sql("show databases")
                 pairs = _pairs(ours, partial(_by_hive, lab, hive), 1)
             rows.append(_faster("major, 1 GB, no deletes: faster than Hive's own", 10, "Hive", pairs))
     return rows
 
 
-def _by_hive(lab: Lab, hive: hive4.Hive) -> float:
+def _by_hive(lab: Lab, hive: live_hive.Hive) -> float:
     """Returns the seconds that Hive's worker takes for one partition, from claim to commit."""
     spec = lab.take("facts").replace("=", "='") + "'"
     hive.sql(f"alter table facts partition ({spec}) compact 'major'")
@@ -229,8 +230,8 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=given.folder)))
         facts = machine_facts() | {"disk": disk_of(folder)}
-        place, server = stack.enter_context(hive4.placed("-Xmx2g"))
-        lab = stack.enter_context(opened(folder, server.url.format(name="hive4")))
+        place, server = stack.enter_context(live_hive.placed(HIVE_4_1, "-Xmx2g"))
+        lab = stack.enter_context(opened(folder, server.url.format(name=HIVE_4_1.name)))
         for part in parts if given.only is None else (given.only,):
             left_out: list[str] = []
             if part == "rivals":

@@ -1,13 +1,15 @@
-"""Partition names ``k=v/k2=v2`` as Hive writes them (``FileUtils.makePartName``), and their twice-escaped form.
+"""Partition names ``k=v/k2=v2`` as Hive writes them (``FileUtils.makePartName``), and the forms in which it records them.
 
 Hive 4 escapes the name of a static partition a second time when it records a lock or a write
-(``p=a b%3Dc`` becomes ``p=a b%253Dc``), so both forms mean the same partition.
+(``p=a b%3Dc`` becomes ``p=a b%253Dc``), so both forms mean the same partition. Hive 3.1 records it in lower case
+(``p=US`` becomes ``p=us``, ``TxnHandler.normalizeCase``), so one form may mean several partitions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -44,8 +46,27 @@ def escaped_once_less(name: str) -> str:
     return less if escaped_again(less) == name else name
 
 
-def recorded_names(name: str | None) -> tuple[str | None, ...]:
-    """Returns every form in which writers record the partition stored as ``name``, the stored one first."""
-    if name is None or "%" not in name:
+def in_lower_case(name: str) -> str:
+    """Returns the form in which Hive 3.1 records a lock on a partition, and a static INSERT into it."""
+    return name.lower()
+
+
+def recorded_names(name: str | None, *, lowered: bool = False) -> tuple[str | None, ...]:
+    """Returns every form in which writers record the partition stored as ``name``, the stored one first.
+
+    Args:
+        lowered: a writer is Hive 3.1.
+    """
+    if name is None:
         return (name,)
-    return (name, escaped_again(name))
+    return tuple(dict.fromkeys((name, escaped_again(name), *((in_lower_case(name),) if lowered else ()))))
+
+
+def by_recorded_name(stored: Iterable[str], *, lowered: bool) -> Mapping[str, Sequence[str]]:
+    """Returns the names in ``stored`` that each recorded form may mean."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in stored:
+        for form in recorded_names(name, lowered=lowered):
+            assert form is not None
+            found[form].append(name)
+    return found

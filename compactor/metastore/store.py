@@ -60,7 +60,7 @@ class Metastore:
         self.candidates = Candidates(database, dialect)
         self.compaction_lists = CompactionLists(database, self.queue.rows)
         self.housekeeping = Housekeeping(database, dialect)
-        self.aborts = Aborts(database)
+        self.aborts = Aborts(database, dialect)
         self.mutexes = Mutexes(database, dialect)
         self.marks = StoredMarks(database, dialect)
 

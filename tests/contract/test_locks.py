@@ -197,8 +197,9 @@ def test_shown_by_database_table_partition_and_transaction(metastore: Metastore,
     acquire(metastore, txns[1], ask(R), ask(R, "t", "p=a%3Db"))
     acquire(metastore, txns[2], ask(R, "u"))
     show = metastore.locks.show
-    assert len(show()) == len(show("default")) == 5
+    forms = sorted(name for name in metastore.dialect.recorded_names("p=a%3Db") if name is not None)
+    assert len(show()) == len(show("default")) == 3 + len(forms)
     assert show("other") == []
-    assert [row.partition for row in show("default", "t")] == [None, "p=a%253Db", "p=a%3Db"]
-    assert [row.partition for row in show("default", "t", "p=a%3Db")] == ["p=a%253Db", "p=a%3Db"]
+    assert [row.partition for row in show("default", "t")] == [None, *forms]
+    assert [row.partition for row in show("default", "t", "p=a%3Db")] == forms
     assert [row.table for row in show(txn=txns[2])] == ["u"]

@@ -18,7 +18,7 @@ from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Result
 from tests.support.beside import Beside
 from tests.support.expected import HIVE_NULL_PARTITION, difference, read_expected, step
-from tests.support.hive4 import Place
+from tests.support.live_hive import Place
 from tests.support.registered import register
 from tests.support.servers import Server
 from tests.support.trino import Trino

@@ -19,7 +19,7 @@ from compactor.metastore.transactions.rows import TxnType
 from compactor.service.lost_workers import repair
 from compactor.steps import Step
 from tests.support.beside import TRANSACTIONAL, Beside
-from tests.support.hive4 import HiveError
+from tests.support.live_hive import HiveError
 from tests.support.tables import with_settings
 from tests.support.trino import Trino, TrinoError
 

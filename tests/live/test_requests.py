@@ -9,7 +9,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.worker.outcome import Result
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile
-from tests.support.hive4 import HiveError
+from tests.support.live_hive import HiveError
 
 
 def _table(beside: Beside, name: str) -> None:

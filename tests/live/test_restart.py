@@ -8,12 +8,12 @@ from compactor.compaction.states import State
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.worker.outcome import Result
-from tests.support import hive4, servers
+from tests.support import live_hive, servers
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile
 
 
 def test_a_restart_of_hive_takes_nothing_of_ours_back(
-    beside: Beside, place: tuple[hive4.Place, servers.Server]
+    beside: Beside, place: tuple[live_hive.Place, servers.Server]
 ) -> None:
     """PROTOCOL 6: what workers of its own host held Hive queues again as soon as it is back; ours bear another name."""
     for name in ("held_by_us", "held_by_hive"):

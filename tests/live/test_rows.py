@@ -2,110 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pyarrow as pa
 import pytest
 
 from compactor.acid import bucket
-from compactor.acid.names import Base, parse_directory
+from compactor.acid.names import Base
 from compactor.compaction.states import State
 from compactor.tables.transaction import WriteOperation, writing
 from compactor.tables.writer import write_deletes, write_rows
 from tests.support.beside import TRANSACTIONAL, Beside, entity
+from tests.support.stories import KINDS, Story, begun
 from tests.support.trino import Trino
 
-HOSTILE = "a b=c/d%"  #: a value whose directory's name is escaped
-STORED = "p=a b%3Dc%2Fd%25"
 
-
-@dataclass(slots=True, kw_only=True)
-class Story:
-    """A table, the statements that Hive runs on it, and the rows that it must hold by them."""
-
-    beside: Beside
-    name: str
-    columns: str
-    insert: str  #: up to the values
-    partition: str | None = None  #: as stored
-    spec: str | None = None  #: the same as a statement has it
-    tail: tuple[str, ...] = ()  #: values of partition columns in a row
-    rows: dict[int, str] = field(default_factory=dict)
-
-    def create(self) -> None:
-        self.beside.hive.sql(f"create table {self.name} {self.columns} {TRANSACTIONAL}")
-
-    def add(self, *keys: int) -> None:
-        values = ", ".join(f"({key}, 'row {key}')" for key in keys)
-        self.beside.hive.sql(f"{self.insert} values {values}")
-        self.rows |= {key: f"row {key}" for key in keys}
-
-    def change(self, key: int) -> None:
-        self.rows[key] += " changed"
-        self.beside.hive.sql(f"update {self.name} set b = '{self.rows[key]}' where a = {key}")
-
-    def remove(self, key: int) -> None:
-        self.beside.hive.sql(f"delete from {self.name} where a = {key}")
-        del self.rows[key]
-
-    def merge(self, changed: int, removed: int, added: int) -> None:
-        """One statement that updates, deletes and inserts."""
-        source = f"inline(array(struct({changed}, 'u'), struct({removed}, 'd'), struct({added}, 'i'))) as (k, what)"
-        new = ", ".join(["s.k", f"'row {added}'", *(f"'{value}'" for value in self.tail)])
-        self.rows[changed] += " changed"
-        self.beside.hive.sql(
-            f"merge into {self.name} t using (select {source}) s on t.a = s.k "
-            f"when matched and s.what = 'u' then update set b = '{self.rows[changed]}' "
-            f"when matched and s.what = 'd' then delete when not matched then insert values ({new})"
-        )
-        del self.rows[removed]
-        self.rows[added] = f"row {added}"
-
-    def check(self, *keys: int) -> None:
-        """All rows by both sides, and Hive's answer about each of ``keys``, by batch and row by row."""
-        self.beside.rows(self.name, ["\t".join([str(a), b, *self.tail]) for a, b in self.rows.items()])
-        for key in keys:
-            point = f"select a, b, count(*) from {self.name} where a = {key} group by a, b"
-            wanted = [f"{key}\t{self.rows[key]}\t1"] if key in self.rows else []
-            for session in ("main", "by row"):
-                assert self.beside.hive.sql(point, session) == wanted, session
-
-    def ours(self, kind: str) -> None:
-        [done] = self.beside.compact(self.name, kind, self.partition)
-        assert done["fate"] == "compacted", done
-
-    def theirs(self, kind: str) -> None:
-        self.beside.hive_compact(self.name, kind, self.spec)
-        newest = self.beside.queue(State.READY_FOR_CLEANING)[-1]
-        assert newest.type.label.lower() == kind
-        assert newest.worker_version == "4.1.0"
-
-    def only(self, kind: type) -> None:
-        """One directory is left, of ``kind``."""
-        [name] = self.beside.names(self.name, self.partition)
-        assert isinstance(parse_directory(name), kind), name
-
-
-STORIES = {
-    "plain": {"columns": "(a int, b string)", "insert": "insert into {}"},
-    "bucketed": {"columns": "(a int, b string) clustered by (a) into 2 buckets", "insert": "insert into {}"},
-    "partitioned": {
-        "columns": "(a int, b string) partitioned by (p string)",
-        "insert": f"insert into {{}} partition (p='{HOSTILE}')",
-        "partition": STORED,
-        "spec": f"p='{HOSTILE}'",
-        "tail": (HOSTILE,),
-    },
-}
-
-
-@pytest.fixture(params=STORIES)
+@pytest.fixture(params=KINDS)
 def story(request: pytest.FixtureRequest, beside: Beside) -> Story:
-    given = dict(STORIES[request.param])
-    name = f"rows_{request.param}"
-    made = Story(beside=beside, name=name, **{**given, "insert": str(given["insert"]).format(name)})
-    made.create()
-    return made
+    return begun(beside, request.param)
 
 
 def test_what_one_compacted_the_other_reads_changes_and_compacts_again(story: Story) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from tests.support.beside import TRANSACTIONAL, Beside
-from tests.support.hive4 import HiveError
+from tests.support.live_hive import HiveError
 
 _STATEMENTS = 16  #: of each writer, at least
 _PATIENCE = 300.0

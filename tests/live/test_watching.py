@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from compactor.cli.program import program
 from tests.support import servers
 from tests.support.beside import TRANSACTIONAL, Beside
-from tests.support.hive4 import Place
+from tests.support.live_hive import Place
 
 _TABLES = (
     f"seen_plain (a int, b string) {TRANSACTIONAL}",

@@ -15,7 +15,7 @@ from compactor.metastore.transactions import rows as txn_rows
 def aborted_of(metastore: Metastore, entity: Entity) -> Aborted:
     """Returns the aborted transactions of one entity, under every form of its partition's name."""
     with metastore.database.read() as conn:
-        here = components.of_entity(conn, entity)
+        here = components.of_entity(conn, metastore.dialect, entity)
         figures = select(func.count(TXNS.c.TXN_ID.distinct()), func.min(TXNS.c.TXN_STARTED))
         joined = figures.select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID))
         count, oldest = conn.execute(joined.where(TXNS.c.TXN_STATE == txn_rows.ABORTED, here)).one()

@@ -7,31 +7,37 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
 from click.testing import CliRunner
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, create_engine, text
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.row_id import RowId
 from compactor.cli.program import program
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
+from compactor.database.engine import open_database
+from compactor.deployment import configure, open_site
 from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
+from compactor.metastore.schema import tables
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
+from compactor.state import store
 from tests.support.expected import difference, plain_rows, render
-from tests.support.hive4 import Hive, Place
+from tests.support.live_hive import Hive, Place
 from tests.support.oracle import read_lines
 from tests.support.patience import until
+from tests.support.servers import Server
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true')"
 #: hive.txn.opentxn.timeout, plus a margin for clocks and statements: nothing is cleaned sooner after a commit.
@@ -217,6 +223,38 @@ class Beside:
     def contents(self) -> dict[str, list[tuple[Any, ...]]]:
         """Returns every row of ``TABLES``."""
         return {name: sorted(self.sql(f'SELECT * FROM "{name}"'), key=repr) for name in TABLES}
+
+
+@contextmanager
+def side_by_side(place: Place, server: Server) -> Iterator[Beside]:
+    """Yields both sides, running on the place's database; Hive ends with the block, and so does one started in its place."""
+    url = server.url.format(name=place.release.name)
+    database = open_database(url)
+    store.upgrade(database)
+    database.close()
+    engine = create_engine(url)
+    hive = Hive(place)
+    made = None
+    try:
+        prepare(hive)
+        with open_site(configure(flags={"compactor.mode": "clean", "url": url}, environment={})) as site:
+            made = Beside(hive=hive, site=site, url=url, engine=engine)
+            yield made
+    finally:
+        (made.hive if made is not None else hive).kill()
+        engine.dispose()
+
+
+@contextmanager
+def left_clean(both: Beside) -> Iterator[None]:
+    """A block that must leave nothing queued, locked or open; if it does, that is removed for those after it."""
+    yield
+    left = [*both.queue(), *both.site.metastore.locks.show(), *both.site.metastore.transactions.open_transactions()]
+    for txn in both.site.metastore.transactions.open_transactions():
+        both.site.metastore.transactions.abort(txn.id, "left by a test")
+    with both.site.metastore.database.write() as conn:
+        conn.execute(tables.COMPACTION_QUEUE.delete())
+    assert left == []
 
 
 def prepare(hive: Hive) -> None:

@@ -18,8 +18,8 @@ from compactor.tables.writer import write_rows
 from tests.support.tables import entity_of
 
 
-def make_partitioned(site: Site, warehouse: Path, name: str = "t", **parameters: str) -> Table:
-    """Creates ``default.<name>(a int, b string) partitioned by (p int)``, without a partition."""
+def make_partitioned(site: Site, warehouse: Path, name: str = "t", key: str = "int", **parameters: str) -> Table:
+    """Creates ``default.<name>(a int, b string) partitioned by (p <key>)``, without a partition."""
     if "default" not in site.metastore.catalog.databases():
         site.metastore.embedded_catalog.create_database("default", str(warehouse))
     location = warehouse / name
@@ -30,17 +30,17 @@ def make_partitioned(site: Site, warehouse: Path, name: str = "t", **parameters:
             name,
             str(location),
             [Column(name="a", type="int"), Column(name="b", type="string")],
-            partition_keys=[Column(name="p", type="int")],
+            partition_keys=[Column(name="p", type=key)],
             parameters={"transactional": "true", **parameters},
         )
     )
 
 
-def partition_of(table: Table, value: int) -> Entity:
+def partition_of(table: Table, value: int | str) -> Entity:
     return replace(entity_of(table), partition=f"p={value}")
 
 
-def add_partition(site: Site, table: Table, value: int, location: Path | None = None) -> None:
+def add_partition(site: Site, table: Table, value: int | str, location: Path | None = None) -> None:
     """Adds the partition and its directory, if that does not exist."""
     part = site.metastore.embedded_catalog.add_partition(table, [str(value)], str(location) if location else None)
     Path(part.location).mkdir(exist_ok=True, parents=True)
@@ -49,17 +49,19 @@ def add_partition(site: Site, table: Table, value: int, location: Path | None = 
 def insert_into(
     site: Site,
     table: Table,
-    value: int,
+    value: int | str,
     rows: Iterable[int],
     *,
     commits: bool = True,
     recorded: bool = True,
+    under: str | None = None,
     location: Path | None = None,
 ) -> None:
-    """Inserts rows ``(v, 'row v')`` into ``p=value``; a dynamic INSERT that died early has not ``recorded`` it."""
+    """Inserts rows ``(v, 'row v')`` into ``p=value``; a dynamic INSERT that died early has not ``recorded`` it, and a static
+    one of Hive has recorded it ``under`` another name."""
     (txn,) = site.metastore.transactions.open("ann", "h")
     write_id = site.metastore.write_ids.allocate(txn, table.database, table.name)
-    entity = partition_of(table, value) if recorded else entity_of(table)
+    entity = partition_of(table, value if under is None else under) if recorded else entity_of(table)
     site.metastore.write_ids.add_component(txn, entity, "i", write_id)
     values = list(rows)
     columns = pa.table({"a": pa.array(values, pa.int32()), "b": [f"row {v}" for v in values]})
@@ -71,7 +73,7 @@ def insert_into(
         site.metastore.transactions.abort(txn, "died")
 
 
-def values_in(site: Site, table: Table, value: int) -> list[int]:
+def values_in(site: Site, table: Table, value: int | str) -> list[int]:
     """Returns the values of ``a`` that a reader who starts now sees in ``p=value``, sorted."""
     target = site.target(partition_of(table, value))
     txns = site.metastore.transactions.snapshot()

@@ -35,7 +35,9 @@ class DependentRows:
 
     def forget(self, conn: Connection, database: str, table: str, partition: str | None = None) -> None:
         """Deletes the rows of a dropped table or partition; those of a table include its partitions' and its write IDs."""
-        names = components.recorded_forms(conn, Entity(database=database, table=table, partition=partition))
+        names = components.recorded_forms(
+            conn, self._dialect, Entity(database=database, table=table, partition=partition)
+        )
         tables = _OF_PARTITIONS if partition is not None else (*_OF_PARTITIONS, *_OF_TABLES)
         for records, prefix in self._there(tables):
             here = _named(records, prefix, database, table)
@@ -55,13 +57,16 @@ class DependentRows:
             conn.execute(update(records).where(*_named(records, prefix, database, table)).values(names))
 
     def rename_partition(self, conn: Connection, entity: Entity, to: str) -> None:
-        """Renames a partition to the PART_NAME ``to``, and rows of its twice escaped form to that of ``to``."""
-        old, new = components.recorded_forms(conn, entity), partition_names.escaped_again(to)
+        """Renames a partition to the PART_NAME ``to``, and rows of its other forms to those of ``to``."""
+        assert entity.partition is not None
+        forms = (partition_names.in_lower_case, partition_names.escaped_again, str)
+        new = {form(entity.partition): form(to) for form in forms}
+        old = [name for name in components.recorded_forms(conn, self._dialect, entity) if name is not None]
         for records, prefix in self._there((*_OF_PARTITIONS, *_RENAMED_TOO)):
             column = records.c[f"{prefix}_PARTITION"]
             here = _named(records, prefix, entity.database, entity.table)
-            for form, name in zip(old, (to, new), strict=False):
-                conn.execute(update(records).where(*here, column == form).values({column.name: name}))
+            for name in old:
+                conn.execute(update(records).where(*here, column == name).values({column.name: new[name]}))
 
     def _there(self, tables: Iterable[tuple[Table, str]]) -> Iterator[tuple[Table, str]]:
         return ((records, prefix) for records, prefix in tables if self._dialect.has(records))

@@ -33,6 +33,8 @@ from compactor.metastore.schema.tables import (
     TBLS,
 )
 
+_AT_ONCE = 1000  #: ids in one statement
+
 
 class Catalog:
     """Reads the catalog tables of one metastore."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Connection, delete, select, update
 
-from compactor.acid import partition_names
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
@@ -44,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class Locks:
-    """HIVE_LOCKS. A partition whose name is escaped is locked in both forms that writers use (PROTOCOL 9)."""
+    """HIVE_LOCKS. A partition is locked under every form of its name that writers use (PROTOCOL 9)."""
 
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self._database = database
@@ -212,7 +211,7 @@ class Locks:
         *,
         txn: TxnId | None = None,
     ) -> list[LockRow]:
-        """Returns the locks of a database, a table, a partition (in either form of its name) or of all, oldest first.
+        """Returns the locks of a database, a table, a partition (in any form of its name) or of all, oldest first.
 
         The filters are exact: locks on the objects above do not show, as in Hive.
         """
@@ -223,7 +222,7 @@ class Locks:
         if table is not None:
             conditions.append(column.HL_TABLE == table)
         if partition is not None:
-            conditions.append(column.HL_PARTITION.in_(partition_names.recorded_names(partition)))
+            conditions.append(column.HL_PARTITION.in_(self._dialect.recorded_names(partition)))
         if txn is not None:
             conditions.append(column.HL_TXNID == txn)
         with self._database.read() as conn:
@@ -241,7 +240,13 @@ class Locks:
         waits = (column.HL_LOCK_STATE == LockState.WAITING.value) & (column.HL_LOCK_TYPE == LockType.EXCLUSIVE.value)
         with self._database.read() as conn:
             waiting = read_rows(conn, waits, column.HL_DB.in_({entity.database for entity in entities}))
-        return frozenset(entity for entity in entities if any(_touches(row, entity) for row in waiting))
+        return frozenset(entity for entity in entities if any(self._touches(row, entity) for row in waiting))
+
+    def _touches(self, row: LockRow, entity: Entity) -> bool:
+        read = LockRequest(
+            database=entity.database, table=entity.table, partition=entity.partition, type=LockType.SHARED_READ
+        )
+        return any(overlap(form, row) for form in self._in_every_form([read]))
 
     def _wanted(self, conn: Connection, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
         if txn != NO_TXN:
@@ -256,7 +261,13 @@ class Locks:
         if self._semi_shared:
             weaker = {LockType.EXCL_WRITE: LockType.SHARED_WRITE}
             requests = [replace(request, type=weaker.get(request.type, request.type)) for request in requests]
-        return _both_forms(requests)
+        return sorted_requests(self._in_every_form(requests))
+
+    def _in_every_form(self, requests: Iterable[LockRequest]) -> Iterator[LockRequest]:
+        """Yields each request under every form in which writers record its partition."""
+        for request in requests:
+            for name in self._dialect.recorded_names(request.partition):
+                yield replace(request, partition=name)
 
     def _draw(self, conn: Connection, count: int = 1) -> int:
         """Draws the next lock's id, before other locks are read: the counter's row keeps two requesters apart."""
@@ -292,22 +303,5 @@ def _around(held: Mapping[tuple[str, str | None], list[LockRow]], request: LockR
     return [*held.get((request.database, None), ()), *held.get((request.database, request.table), ())]
 
 
-def _touches(row: LockRow, entity: Entity) -> bool:
-    return any(
-        overlap(
-            LockRequest(database=entity.database, table=entity.table, partition=name, type=LockType.SHARED_READ), row
-        )
-        for name in partition_names.recorded_names(entity.partition)
-    )
-
-
 def _not_granted(txn: TxnId, blockers: Mapping[LockRequest, LockRow]) -> None:
     _log.info("lock not granted to transaction %d: %s", txn, "; ".join(map(str, distinct(blockers.values()))))
-
-
-def _both_forms(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
-    return sorted_requests(
-        replace(request, partition=name)
-        for request in requests
-        for name in partition_names.recorded_names(request.partition)
-    )

@@ -111,7 +111,7 @@ class Cleaning:
         """
         _ready(entry)
         with self._table.changing() as conn:
-            names = components.recorded_forms(conn, entry.entity)
+            names = components.recorded_forms(conn, self._table.dialect, entry.entity)
             retries = entity_is(COMPACTION_QUEUE, "CQ", entry.entity)
             if entry.type is CompactionType.ABORT_CLEANUP:
                 self._table.delete(conn, entry)
@@ -120,7 +120,8 @@ class Cleaning:
                 leftover = (CQ.CQ_TYPE == CompactionType.ABORT_CLEANUP.value) & (CQ.CQ_STATE == "r")
                 conn.execute(delete(COMPACTION_QUEUE).where(retries, leftover))
                 _forget_completed(conn, entry, names)
-            _forget_aborted(conn, entry, forgotten_write_ids, all_below=all_below)
+            gone = _aborted(entry, forgotten_write_ids, all_below=all_below)
+            components.forget_aborted(conn, self._table.dialect, entry.entity, gone)
 
 
 def next_cleaning(entry: Entry) -> int:
@@ -153,9 +154,9 @@ def _forget_completed(conn: Connection, entry: Entry, names: Sequence[str | None
         conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(here, unknown))
 
 
-def _forget_aborted(conn: Connection, entry: Entry, write_ids: Collection[WriteId], *, all_below: bool) -> None:
+def _aborted(entry: Entry, write_ids: Collection[WriteId], *, all_below: bool) -> ColumnElement[bool]:
     columns = TXN_COMPONENTS.c
     gone: ColumnElement[bool] = columns.TC_WRITEID.in_(write_ids)
     if all_below and entry.highest_write_id is not None:
         gone = or_(gone, columns.TC_WRITEID <= entry.highest_write_id)
-    components.forget_aborted(conn, entry.entity, gone)
+    return gone

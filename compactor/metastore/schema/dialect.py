@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, func, insert, select, text, update
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 
+from compactor.acid import partition_names
 from compactor.acid.names import Layout
 from compactor.database.clock import now_ms
 from compactor.database.prepared import send
@@ -51,8 +52,15 @@ class Dialect:
     #: True if an id of TXNS can be drawn while others are being drawn, long before its row is there.
     draws_early: bool = False
 
+    #: True if this Hive's locks, and the writes that they announce, name their partition in lower case.
+    lowers_partitions: bool = False
+
     def adapt(self, dialect: SqlDialect) -> None:
         """Makes an engine write names and columns as this schema has them."""
+
+    def recorded_names(self, partition: str | None) -> tuple[str | None, ...]:
+        """Returns every form in which writers record the partition stored as ``partition``, the stored one first."""
+        return partition_names.recorded_names(partition, lowered=self.lowers_partitions)
 
     # --- locks --------------------------------------------------------------------------------------------------
 

@@ -83,6 +83,7 @@ class _Hive3(Dialect):
     )
     last_type = 2
     draws_early = False
+    lowers_partitions = True
 
     def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
         """See ``Dialect``; the counter's row takes the place of TXN_LOCK_TBL and has a single holder at a time."""

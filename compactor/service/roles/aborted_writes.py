@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from compactor.acid import partition_names
 from compactor.acid.directory import acid_directory
 from compactor.acid.listing import Listing
 from compactor.compaction.cleaning import is_output
@@ -38,11 +39,24 @@ def abort_candidates(site: Site) -> tuple[Entity, ...]:
     threshold = site.settings.integer("hive.compactor.abortedtxn.threshold")
     age = site.settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
     now = site.metastore.now_ms()
-    return tuple(
+    recorded = [
         entity
         for entity, aborts in sorted(site.metastore.candidates.aborts().items(), key=lambda item: str(item[0]))
         if aborts.count > threshold or (age >= 0 and now - aborts.oldest_start > age)
-    )
+    ]
+    return tuple(dict.fromkeys(meant for entity in recorded for meant in _meant(site, entity)))
+
+
+def _meant(site: Site, recorded: Entity) -> list[Entity]:
+    """Returns the partitions that writers record under this name; the name itself if it is that of a table or of none."""
+    name, catalog, lowered = recorded.partition, site.metastore.catalog, site.metastore.dialect.lowers_partitions
+    if name is None or not catalog.is_known(recorded.database, recorded.table):
+        return [recorded]
+    stored = catalog.locations(catalog.table(recorded.database, recorded.table))
+    if name in stored and not lowered:
+        return [recorded]
+    meant = partition_names.by_recorded_name(stored, lowered=lowered).get(name, [name])
+    return [replace(recorded, partition=one) for one in meant]
 
 
 class AbortedWrites:
@@ -86,7 +100,7 @@ class AbortedWrites:
                 freed += remove_directories(site, target, listing, doomed)
                 removed += doomed
         absence = self._absence
-        kept = absence.of_table(table, old) if entity.partition is None else absence.of_target(target, old)
+        kept = absence.of_table(table, old) if entity.partition is None else self._somewhere(target, old)
         if forgotten := old - kept.keys():
             must_be_newest(site, polling=True)  # looking through storage may take long
             site.metastore.aborts.forget(entity, forgotten)
@@ -101,7 +115,14 @@ class AbortedWrites:
     def forgettable(self, target: Target, entry: Entry) -> list[WriteId]:
         """Returns the aborted write IDs that the entry covers of which nothing is left in its partition or table."""
         old = self._old(entry.entity, entry.highest_write_id or WriteId(0))
-        return sorted(old - self._absence.of_target(target, old).keys())
+        return sorted(old - self._somewhere(target, old).keys())
+
+    def _somewhere(self, target: Target, write_ids: Collection[WriteId]) -> Mapping[WriteId, str]:
+        """Returns those of ``write_ids`` that may still be in the partition or table, or in another partition that may be
+        meant by their records, each with the reason."""
+        if write_ids and self._site.metastore.aborts.are_shared(target.entity):
+            return self._absence.of_table(target.table, write_ids)
+        return self._absence.of_target(target, write_ids)
 
     def forgettable_in_table(self, table: Table, entry: Entry) -> list[WriteId]:
         """Returns the same for a partition that is gone: nothing may be left anywhere in its table."""

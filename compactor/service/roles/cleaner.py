@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from compactor.acid import partition_names
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import Base, parse_directory, parse_hidden, parse_staging
 from compactor.compaction.cleaning import (
@@ -264,7 +263,7 @@ def _held_by_lock(site: Site, entry: Entry, seen: Sighting | None) -> Wait | Non
     if seen is None or site.metastore.dialect.layout.has_visibility:
         return None
     here = entry.entity
-    names = partition_names.recorded_names(here.partition)
+    names = site.metastore.dialect.recorded_names(here.partition)
     wanted = [
         LockRequest(database=here.database, table=here.table, partition=name, type=LockType.EXCLUSIVE) for name in names
     ]

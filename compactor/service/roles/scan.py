@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from compactor.acid.directory import AcidDirectory, acid_directory
-from compactor.acid.partition_names import escaped_once_less
+from compactor.acid.partition_names import by_recorded_name, escaped_once_less
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
 from compactor.compaction.disagreement import Numbers, doubts
@@ -77,6 +77,7 @@ class Scan:
     ground: Ground = field(init=False)
     tables: dict[tuple[str, str], _SurveyedTable | CompactorError | None] = field(init=False, default_factory=dict)
     _compactions: Mapping[TxnId, bool] = field(init=False)
+    _recorded: dict[int, Mapping[str, Sequence[str]]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         metastore = self.site.metastore
@@ -93,8 +94,8 @@ class Scan:
     def candidates(self) -> list[Entity]:
         """Returns every entity that was written to or has aborts, under the name of its partition, once each.
 
-        Hive stores partition names of static inserts escaped twice, and so never compacts those partitions; here they are
-        mapped to the stored names.
+        Hive 4 records partition names of static inserts escaped twice, and Hive 3.1 in lower case, and so neither compacts
+        those partitions; here they are mapped to the stored names.
         """
         recorded: list[Entity] = []
         more = True
@@ -102,20 +103,11 @@ class Scan:
             page = self.site.metastore.candidates.page(PAGE, after=recorded[-1] if recorded else None)
             recorded.extend(page)
             more = len(page) == PAGE
-        self.expect(entity for one in recorded for entity in _named(one))
-        return list(dict.fromkeys(map(self._stored, recorded)))
-
-    def _stored(self, entity: Entity) -> Entity:
-        """Returns ``entity`` under the name that its partition is stored under, if it is stored."""
-        return next((one for one in _named(entity) if self._is_there(one)), entity)
-
-    def _is_there(self, entity: Entity) -> bool:
-        try:
-            return entity.partition is None or self.partition(entity) is not None
-        except DatabaseUnavailable:
-            raise
-        except CompactorError:  # ``consider`` says so
-            return True
+        lowered = self.site.metastore.dialect.lowers_partitions
+        self.expect(_table_of(one) if lowered else form for one in recorded for form in _named(one))
+        meant = list(dict.fromkeys(entity for one in recorded for entity in self._meant(one)))
+        self.expect(meant)
+        return meant
 
     def expect(self, entities: Iterable[Entity]) -> None:
         """Reads the tables and partitions that are not known yet, many with one statement."""
@@ -137,6 +129,8 @@ class Scan:
         write_ids = metastore.write_ids.valid_of(list(tables), self.txns)
         for name, lower in new.items():
             self._keep(name, tables.get(lower), write_ids.get(lower))
+        if metastore.dialect.lowers_partitions:
+            self._read_names(tables.values())
         self._read_partitions(page)
 
     def _read_partitions(self, page: Sequence[Entity]) -> None:
@@ -188,6 +182,38 @@ class Scan:
         every = self.site.metastore.catalog.partitions(found.table)
         found.partitions.update({one.name: one for one in every})
         return every
+
+    def _meant(self, recorded: Entity) -> Sequence[Entity]:
+        """Returns the partitions that writers record under this name; ``recorded`` itself if there is none."""
+        if recorded.partition is None or (found := self._found_if_readable(recorded)) is None:
+            return [recorded]
+        if not self.site.metastore.dialect.lowers_partitions:
+            return [next((one for one in _named(recorded) if self.partition(one) is not None), recorded)]
+        self._read_names([found.table])
+        names = self._recorded[found.table.id].get(recorded.partition)
+        return [recorded] if names is None else [replace(recorded, partition=name) for name in names]
+
+    def _read_names(self, tables: Iterable[Table]) -> None:
+        """Reads the names of all partitions, for writers that record them in a form that several may have."""
+        new = [table for table in tables if table.id not in self._recorded]
+        for table_id, names in self.site.metastore.catalog.partition_names(new).items() if new else ():
+            self._recorded[table_id] = by_recorded_name(names, lowered=True)
+
+    def _found_if_readable(self, entity: Entity) -> _SurveyedTable | None:
+        try:
+            return self.found(entity)
+        except DatabaseUnavailable:
+            raise
+        except CompactorError:  # ``consider`` says so
+            return None
+
+    def _aborts(self, entity: Entity) -> Aborted | None:
+        """Returns the aborted transactions of the entity, under every form of its name."""
+        names = self.site.metastore.dialect.recorded_names(entity.partition)
+        found = [aborts for name in names if (aborts := self.aborts.get(replace(entity, partition=name))) is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        return Aborted(count=sum(one.count for one in found), oldest_start=min(one.oldest_start for one in found))
 
     def exists(self, entity: Entity) -> bool:
         """Returns true if the table exists, and the partition if one is named."""
@@ -282,12 +308,12 @@ class Scan:
         return table.refusal(self.partition(entity)) or self.ground.refusal(table.id, entity.partition)
 
     def _old_abort(self, entity: Entity, settings: Settings) -> bool:
-        aborts = self.aborts.get(entity)
+        aborts = self._aborts(entity)
         limit = settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
         return aborts is not None and limit >= 0 and self.now_ms - aborts.oldest_start > limit
 
     def _decide(self, entity: Entity, found: _SurveyedTable) -> Decision:
-        aborts = self.aborts.get(entity)
+        aborts = self._aborts(entity)
         age = None if aborts is None else self.now_ms - aborts.oldest_start
         count = 0 if aborts is None else aborts.count
         if entity.partition is None and found.table.partition_keys:
@@ -377,6 +403,10 @@ def _with_answer(considered: Considered, request: Request, answer: int | Compact
         return Considered(entity=considered.entity, outcome="error", because=str(answer))
     log.info("%s: %s requested as %d: %s", request.entity, request.type.label, answer, considered.because)
     return replace(considered, entry_id=answer, pool=request.pool)
+
+
+def _table_of(entity: Entity) -> Entity:
+    return replace(entity, partition=None)
 
 
 def _named(entity: Entity) -> Iterator[Entity]:

@@ -57,3 +57,14 @@ def test_forms() -> None:
     assert names.recorded_names(None) == (None,)
     assert names.recorded_names("p=1") == ("p=1",)
     assert names.recorded_names("p=a%3Db") == ("p=a%3Db", "p=a%253Db")
+    assert names.recorded_names("p=a%3Db", lowered=True) == ("p=a%3Db", "p=a%253Db", "p=a%3db")
+    assert names.recorded_names("p=us", lowered=True) == ("p=us",)
+
+
+def test_one_form_may_mean_several_partitions() -> None:
+    stored = ["p=US", "p=us", "p=de", "p=a%3Db"]
+    found = names.by_recorded_name(stored, lowered=True)
+    assert found["p=us"] == ["p=US", "p=us"]
+    assert found["p=US"] == ["p=US"]
+    assert found["p=a%3db"] == found["p=a%253Db"] == ["p=a%3Db"]
+    assert "p=us" not in names.by_recorded_name(["p=US"], lowered=False)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from compactor.errors import BadSetting
 from compactor.settings.catalogue import CATALOGUE, Scope, Setting, SettingUnit, find, lookup, parse
+from tests.support.hive_defaults import OTHERWISE_4_1, compared
 
 PACKAGE = Path(__file__).parents[3] / "compactor"
 HIVES = Path(__file__).parents[2] / "fixtures" / "hive-4.1" / "settings.txt"
@@ -30,30 +31,11 @@ def test_every_setting_is_well_formed(setting: Setting) -> None:
     assert setting.of_tables is None or setting.scope is Scope.TABLE
 
 
-def _defaults_of_hive() -> dict[str, set[str]]:
-    """Returns the defaults of Hive 4.1.0 by key; client and metastore may have different ones."""
-    found: dict[str, set[str]] = {}
-    for line in HIVES.read_text().splitlines():
-        key, _, default = line.split(" ", 1)[1].partition("=")
-        found.setdefault(key, set()).add(default)
-    return found
-
-
-#: Hive's metastore cleans by default, but not every metastore belongs to a running Hive: only an explicit value, and the
-#: traces of Hive's threads in the database, show that its cleaner works beside ours.
-OTHERWISE = {"hive.compactor.cleaner.on": {"true"}}
-
-
 def test_defaults_are_those_of_a_real_hive() -> None:
-    hives = _defaults_of_hive()
-    named = {s.key: (s, set().union(*(hives.get(name, set()) for name in s.names))) for s in CATALOGUE.values()}
-    other = {
-        key: texts
-        for key, (setting, texts) in named.items()
-        if texts and parse(setting, setting.default) not in [parse(setting, text) for text in texts]
-    }
-    assert other == OTHERWISE
-    assert sum(bool(texts) for _setting, texts in named.values()) > 100
+    """The live ones are compared in tests/live: 4.1's in test_settings.py, 3.1's in test_hive3.py."""
+    other, number = compared(line.split(" ", 1)[1] for line in HIVES.read_text().splitlines())
+    assert other == OTHERWISE_4_1
+    assert number > 100
 
 
 def test_every_name_belongs_to_one_setting() -> None:

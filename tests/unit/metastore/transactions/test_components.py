@@ -19,8 +19,8 @@ def entity(metastore: Metastore, table: Table, value: str) -> Entity:
 def test_a_plain_name_has_one_form(metastore: Metastore, partitioned: Table) -> None:
     plain = entity(metastore, partitioned, "x")
     with metastore.database.read() as conn:
-        assert recorded_forms(conn, plain) == ("d=x",)
-        assert recorded_forms(conn, Entity(database="default", table="p")) == (None,)
+        assert recorded_forms(conn, metastore.dialect, plain) == ("d=x",)
+        assert recorded_forms(conn, metastore.dialect, Entity(database="default", table="p")) == (None,)
 
 
 def test_the_twice_escaped_form_counts_unless_it_is_another_partition(metastore: Metastore, partitioned: Table) -> None:
@@ -30,11 +30,11 @@ def test_the_twice_escaped_form_counts_unless_it_is_another_partition(metastore:
     again = escaped_again(escaped.partition)
     assert again != escaped.partition
     with metastore.database.read() as conn:
-        assert recorded_forms(conn, escaped) == (escaped.partition, again)
+        assert recorded_forms(conn, metastore.dialect, escaped) == (escaped.partition, again)
     other = entity(metastore, partitioned, escaped.partition.removeprefix("d="))
     assert other.partition == again
     with metastore.database.read() as conn:
-        assert recorded_forms(conn, escaped) == (escaped.partition,)
+        assert recorded_forms(conn, metastore.dialect, escaped) == (escaped.partition,)
 
 
 def test_a_row_without_a_write_id_goes_with_the_last_that_has_one(metastore: Metastore, partitioned: Table) -> None:
@@ -46,8 +46,8 @@ def test_a_row_without_a_write_id_goes_with_the_last_that_has_one(metastore: Met
         conn.execute(insert(TXN_COMPONENTS), rows)
     metastore.transactions.abort(txn, "by a test")
     with metastore.database.write() as conn:
-        assert forget_aborted(conn, here, TXN_COMPONENTS.c.TC_WRITEID == 1) == 1
-        assert forget_aborted(conn, here, TXN_COMPONENTS.c.TC_WRITEID == 2) == 2
-        assert forget_aborted(conn, here, true()) == 0
-        left = conn.execute(TXN_COMPONENTS.select().where(of_entity(conn, here))).all()
+        assert forget_aborted(conn, metastore.dialect, here, TXN_COMPONENTS.c.TC_WRITEID == 1) == 1
+        assert forget_aborted(conn, metastore.dialect, here, TXN_COMPONENTS.c.TC_WRITEID == 2) == 2
+        assert forget_aborted(conn, metastore.dialect, here, true()) == 0
+        left = conn.execute(TXN_COMPONENTS.select().where(of_entity(conn, metastore.dialect, here))).all()
     assert [row.TC_TXNID for row in left] == [opened]

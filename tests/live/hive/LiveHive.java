@@ -14,13 +14,11 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.hive.conf.HiveConf;
-import org.apache.hadoop.hive.metastore.HiveMetaStore;
 import org.apache.hadoop.hive.metastore.IMetaStoreClient;
 import org.apache.hadoop.hive.metastore.MetaStoreThread;
 import org.apache.hadoop.hive.metastore.api.DataOperationType;
@@ -32,7 +30,7 @@ import org.apache.hadoop.hive.metastore.api.LockResponse;
 import org.apache.hadoop.hive.metastore.api.LockType;
 import org.apache.hadoop.hive.metastore.api.Table;
 import org.apache.hadoop.hive.metastore.api.TxnToWriteId;
-import org.apache.hadoop.hive.metastore.security.HadoopThriftAuthBridge;
+import org.apache.hadoop.hive.metastore.conf.MetastoreConf;
 import org.apache.hadoop.hive.ql.DriverFactory;
 import org.apache.hadoop.hive.ql.IDriver;
 import org.apache.hadoop.hive.ql.io.AcidOutputFormat;
@@ -67,8 +65,7 @@ public class LiveHive {
   private static void listen(int port) {
     Thread server = new Thread(() -> {
       try {
-        HiveMetaStore.startMetaStore(
-            port, HadoopThriftAuthBridge.getBridge(), new HiveConf(LiveHive.class), false, new AtomicBoolean());
+        Release.serveMetastore(port, new HiveConf(LiveHive.class));
       } catch (Throwable error) {
         error.printStackTrace();
       }
@@ -149,6 +146,8 @@ public class LiveHive {
       IMetaStoreClient client = Hive.get(conf).getMSC();
       long txn = number(request, "txn");
       switch (what) {
+        case "defaults":
+          return defaults();
         case "sql":
           return sql(text(request, "text"));
         case "set":
@@ -190,7 +189,7 @@ public class LiveHive {
     }
 
     private List<String> sql(String text) throws Exception {
-      driver.run(text);
+      Release.run(driver, text);
       List<String> rows = new ArrayList<>();
       List<Object> some = new ArrayList<>();
       try {
@@ -199,9 +198,23 @@ public class LiveHive {
           some.clear();
         }
       } catch (NullPointerException nothing) {
-        return rows; // how a Driver says that the statement has no result
+        // how a Driver says that the statement has no result
       }
+      renew(); // what the statement staged goes with its Driver
       return rows;
+    }
+
+    /** The defaults of clients and of the metastore, as key=value; a setting of two names is there under both. */
+    private static List<String> defaults() {
+      List<String> lines = new ArrayList<>();
+      for (HiveConf.ConfVars one : HiveConf.ConfVars.values()) {
+        lines.add(one.varname + "=" + one.getDefaultValue());
+      }
+      for (MetastoreConf.ConfVars one : MetastoreConf.ConfVars.values()) {
+        lines.add(one.getVarname() + "=" + one.getDefaultVal());
+        lines.add(one.getHiveName() + "=" + one.getDefaultVal());
+      }
+      return lines;
     }
 
     private List<String> set(String key, String value) {
@@ -213,7 +226,7 @@ public class LiveHive {
 
     private List<String> pass(MetaStoreThread role) throws Exception {
       role.setConf(new HiveConf(conf));
-      role.init(new AtomicBoolean(true)); // stop, as soon as one pass is done
+      Release.stopAfterOnePass(role);
       ((Runnable) role).run();
       return List.of();
     }

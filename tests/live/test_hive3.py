@@ -1,0 +1,425 @@
+"""A live Hive 3.1.3 and Compactor on one PostgreSQL with that release's schema.
+
+What both agree on is told in full beside Hive 4.1; here are the same rules over another schema, other names and other locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from compactor.acid.names import Base, Delta
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import CompactionType, State
+from compactor.locking.lock_types import LockType
+from compactor.locking.requests import LockRequest
+from compactor.metastore.locks.lock_rows import LockState
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from compactor.service.worker.outcome import Result
+from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, entity, left_clean, side_by_side
+from tests.support.hive3 import HIVE_3_1
+from tests.support.hive_defaults import compared
+from tests.support.live_hive import placed
+from tests.support.patience import PATIENCE, until
+from tests.support.stories import KINDS, Story, begun
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[Beside]:
+    """Both sides, running until this file's tests are done."""
+    with placed(HIVE_3_1) as place, side_by_side(*place) as made:
+        yield made
+
+
+@pytest.fixture
+def beside(both: Beside) -> Iterator[Beside]:
+    with left_clean(both):
+        yield both
+
+
+@pytest.fixture(params=KINDS)
+def story(request: pytest.FixtureRequest, beside: Beside) -> Story:
+    return begun(beside, request.param)
+
+
+def _table(beside: Beside, name: str) -> None:
+    beside.hive.sql(f"create table {name} (a int, b string) {TRANSACTIONAL}")
+    for key in (1, 2):
+        beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
+
+
+def _shown(beside: Beside, number: int) -> dict[str, str]:
+    """The row of SHOW COMPACTIONS, as Hive prints it."""
+    headings, *rows = [line.split("\t") for line in beside.hive.sql("show compactions", session="looker")]
+    [row] = [row for row in rows if row[0] == str(number)]
+    return {name: value.strip() for name, value in zip(headings, row, strict=True)}
+
+
+def test_what_one_compacted_the_other_reads_changes_and_compacts_again(story: Story) -> None:
+    """PROTOCOL 1, 2: every reader sees the same rows and ROW__IDs, whoever compacted last, and a point predicate too."""
+    beside = story.beside
+    story.add(1, 2, 3, 4)
+    story.add(5, 6)
+    story.ours("minor")
+    story.check(2)
+    beside.hive_clean()
+    story.only(Delta)
+    story.change(2)
+    story.remove(3)
+    story.check(3)
+    story.ours("minor")  # it applies deletes, so it is a major here
+    story.check(2)
+    story.merge(5, 6, 9)
+    story.theirs("minor")
+    story.check(5)
+    beside.hive_clean()
+    story.add(7)
+    story.ours("major")
+    story.check(6)
+    story.change(7)
+    story.theirs("major")
+    story.check(7)
+    beside.clean_all()
+    story.only(Base)
+    story.add(8)
+    story.remove(1)
+    story.ours("major")
+    story.check(8)
+    beside.hive_clean()
+    story.check(1)
+    story.only(Base)
+    history = beside.history(story.name, story.partition)
+    assert {entry.state for entry in history} == {State.SUCCEEDED}
+    assert len(history) == 6
+
+
+def test_insert_only_tables(beside: Beside) -> None:
+    name = "only_inserts"
+    properties = "'transactional'='true', 'transactional_properties'='insert_only'"
+    beside.hive.sql(f"create table {name} (a int, b string) stored as parquet tblproperties({properties})")
+    wanted = []
+    for key in range(1, 7):
+        beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
+        wanted.append(f"{key}\trow {key}")
+        if key in (2, 6):
+            assert [done["fate"] for done in beside.compact(name, "major")] == ["compacted"]
+        elif key == 4:
+            beside.hive_compact(name, "minor")
+        for session in ("main", "by row"):
+            assert sorted(beside.hive.sql(f"select * from {name}", session)) == wanted
+        if key in (2, 4):
+            beside.hive_clean()
+    assert [done["table"] for done in beside.clean()["cleaned"]] == [f"default.{name}"]
+    assert beside.names(name) == ["base_0000006"]
+    assert sorted(beside.hive.sql(f"select * from {name}")) == wanted
+
+
+@pytest.mark.parametrize("cleaner", ["hive", "ours"])
+def test_one_cleans_what_the_other_compacted(beside: Beside, cleaner: str) -> None:
+    """PROTOCOL 7: exactly what the newest snapshot reads is left, also of an aborted transaction and beside newer writes,
+    and nothing that was compacted is left as a reason to compact.
+    """
+    name = f"cleaned_by_{cleaner}"
+    _table(beside, name)
+    beside.hive.sql(f"insert into {name} values (3, 'never')", session=_aborting(beside))
+    beside.hive.sql(f"update {name} set b = 'changed' where a = 1")
+    if cleaner == "hive":
+        assert [done["fate"] for done in beside.compact(name, "major")] == ["compacted"]
+    else:
+        beside.hive_compact(name, "major")
+    [ready] = beside.queue(State.READY_FOR_CLEANING)
+    beside.hive.sql(f"insert into {name} values (5, 'later')")
+    before = beside.rows(name, ["1\tchanged", "2\trow 2", "5\tlater"])
+    if cleaner == "hive":
+        beside.hive_clean()
+    else:
+        assert [done["table"] for done in beside.clean()["cleaned"]] == [str(ready.entity)]
+    assert beside.names(name) == ["base_0000004", "delta_0000005_0000005_0000"]
+    assert beside.rows(name) == before
+    [ended] = beside.history(name)
+    assert ended.state is State.SUCCEEDED
+    assert (ended.highest_write_id, ended.run_as, ended.start) == (4, ready.run_as, ready.start)
+    left = "SELECT ctc_writeid FROM completed_txn_components WHERE ctc_table = '{0}'"
+    assert beside.sql(left.format(name)) == [(5,)]
+    assert beside.sql(f"SELECT tc_txnid FROM txn_components WHERE tc_table = '{name}'") == []
+
+
+def test_partitions_that_hive_records_in_lower_case(beside: Beside) -> None:
+    """PROTOCOL 8, 9: a static INSERT into p=US is recorded, and a lock on it taken, as p=us. Hive's initiator takes that for
+    a partition that was dropped; ours asks, what was aborted is forgotten, and a DROP finds our lock.
+    """
+    name, where = "lowered", "partition (p='US')"
+    threshold = "'compactorthreshold.hive.compactor.delta.num.threshold'='1'"
+    properties = f"'transactional'='true', {threshold}"
+    beside.hive.sql(f"create table {name} (a int) partitioned by (p string) stored as orc tblproperties({properties})")
+    for key in (1, 2):
+        beside.hive.sql(f"insert into {name} {where} values ({key})")
+    beside.hive.sql(f"insert into {name} {where} values (3)", session=_aborting(beside))
+    beside.hive.sql(f"insert into {name} {where} values (4)")
+    assert _recorded(beside, name) == {"p=us"}
+    beside.hive.do("initiator", session="roles")
+    assert [entry for entry in beside.queue() if entry.entity.table == name] == []
+    beside.ours("--set", "compactor.mode=clean", "run", "initiator", "--once")
+    [asked] = [entry for entry in beside.queue() if entry.entity.table == name]
+    assert asked.entity.partition == "p=US"
+    dropping: list[Future[list[str]]] = []
+
+    def drop(check: object) -> None:
+        dropping.append(beside.later(f"alter table {name} drop {where}", session="dropping"))
+        until("it waits", lambda: beside.site.metastore.locks.awaited_exclusively([asked.entity]))
+        assert not dropping[0].done()
+
+    beside.rows(name, ["1\tUS", "2\tUS", "4\tUS"])
+    assert (f"default.{name}/p=US", "compacted") in {(done["table"], done["fate"]) for done in beside.work()}
+    beside.rows(name, ["1\tUS", "2\tUS", "4\tUS"])
+    beside.clean_all()
+    assert beside.names(name, "p=US") == ["base_0000004"]
+    assert _recorded(beside, name) == set()
+    beside.hive.sql(f"insert into {name} {where} values (5)")
+    beside.ours("--set", "compactor.mode=clean", "compact", f"default.{name}", "--partition", "p=US")
+    [done] = run_entries(beside.site, claimable(beside.site), Meanwhile(drop)).outcomes
+    assert done.result is Result.WAITING
+    dropping[0].result(PATIENCE)
+    assert beside.rows(name) == []
+    beside.work()
+
+
+def _recorded(beside: Beside, table: str) -> set[str | None]:
+    """The partitions under which writes into the table are recorded, committed and aborted ones."""
+    rows = (("ctc", "completed_txn_components"), ("tc", "txn_components"))
+    queries = (f"SELECT {prefix}_partition FROM {rows} WHERE {prefix}_table = '{table}'" for prefix, rows in rows)
+    return {partition for (partition,) in beside.sql(" UNION ".join(queries))}
+
+
+def _aborting(beside: Beside) -> str:
+    """Returns a session each of whose statements is rolled back."""
+    for key, value in (("hive.in.test", "true"), ("hive.test.rollbacktxn", "true")):
+        beside.hive.set(key, value, session="aborting")
+    return "aborting"
+
+
+@pytest.mark.parametrize("master", ["hive", "ours"])
+def test_a_minor_that_nobody_cleaned_before_a_major(beside: Beside, master: str) -> None:
+    """Hive's cleaner asks for a history that the base has ended and marks the minor as failed, whoever made both; the
+    major's own row removes everything. Our cleaner finds nothing to complain about."""
+    name = f"minor_under_base_of_{master}"
+
+    def both_kinds() -> None:
+        for kind in ("minor", "major"):
+            for key in (1, 2):
+                beside.hive.sql(f"insert into {name} values ({key}, '{kind}')")
+            if master == "hive":
+                beside.hive_compact(name, kind)
+            else:
+                assert [done["fate"] for done in beside.compact(name, kind)] == ["compacted"]
+
+    def ended() -> list[tuple[CompactionType, State]]:
+        return [(entry.type, entry.state) for entry in beside.history(name)]
+
+    beside.hive.sql(f"create table {name} (a int, b string) {TRANSACTIONAL}")
+    both_kinds()
+    beside.hive_clean()
+    assert beside.names(name) == ["base_0000004"]
+    assert ended() == [(CompactionType.MAJOR, State.SUCCEEDED), (CompactionType.MINOR, State.FAILED)]
+    both_kinds()
+    beside.clean_all()
+    assert beside.names(name) == ["base_0000008"]
+    assert ended()[:2] == [(CompactionType.MAJOR, State.SUCCEEDED), (CompactionType.MINOR, State.SUCCEEDED)]
+
+
+def test_what_hive_emptied_and_overwrote(beside: Beside) -> None:
+    """TRUNCATE leaves an empty directory here, and INSERT OVERWRITE a base without a note that it was not compacted."""
+    name = "emptied"
+    _table(beside, name)
+    beside.hive.sql(f"truncate table {name}")
+    beside.rows(name, [])
+    beside.hive.sql(f"insert into {name} values (3, 'row 3')")
+    beside.compact(name, "major")
+    beside.rows(name, ["3\trow 3"])
+    beside.hive.sql(f"insert overwrite table {name} select 5, 'row 5'")
+    for key in (6, 7):
+        beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
+    wanted = ["5\trow 5", "6\trow 6", "7\trow 7"]
+    beside.rows(name, wanted)
+    beside.clean_all()
+    assert [done["fate"] for done in beside.compact(name, "minor")] == ["compacted"]
+    beside.rows(name, wanted)
+    beside.hive_clean()
+    left = beside.names(name)
+    assert len(left) == 2
+    assert [parsed[:5] for parsed in left] == ["base_", "delta"]
+    beside.rows(name, wanted)
+
+
+def test_a_request_of_one_is_a_request_to_the_other(beside: Beside) -> None:
+    """Each refuses a second one, each does the other's, and SHOW COMPACTIONS shows ours in every state."""
+    for name in ("for_us", "for_hive"):
+        _table(beside, name)
+    beside.hive_request("for_us", "major")
+    [theirs] = beside.queue()
+    beside.ours("--set", "compactor.mode=request", "compact", "default.for_us", code=3)
+    working: list[dict[str, str]] = []
+    looking = Meanwhile(lambda check: working.append(_shown(beside, theirs.id)))
+    [done] = run_entries(beside.site, claimable(beside.site), looking).outcomes
+    assert done.result is Result.COMPACTED
+    [row] = working
+    assert (row["Table"], row["Type"], row["State"]) == ("for_us", "MAJOR", "working")
+    assert row["Worker"].startswith("compactor-")
+    assert _shown(beside, theirs.id)["State"] == "ready for cleaning"
+    [asked] = beside.ours("--set", "compactor.mode=request", "compact", "default.for_hive", "--type", "minor")
+    number = asked["compaction"]
+    row = _shown(beside, number)
+    assert (row["Type"], row["State"], row["Worker"]) == ("MINOR", "initiated", "---")
+    beside.hive_request("for_hive", "major")  # it says that there is one, and that is all
+    assert [entry.id for entry in beside.queue()] == [theirs.id, number]
+    beside.hive_work()
+    assert _shown(beside, number)["State"] == "ready for cleaning"
+    assert beside.clean()["failed"] == []
+    for one in (theirs.id, number):
+        assert _shown(beside, one)["State"] == "succeeded"
+    assert beside.names("for_us") == ["base_0000002"]
+    # a minor of Hive 3.1 comes with a delete delta, even if there is nothing in it
+    assert beside.names("for_hive") == ["delete_delta_0000001_0000002", "delta_0000001_0000002"]
+    for name in ("for_us", "for_hive"):
+        beside.rows(name, ["1\trow 1", "2\trow 2"])
+
+
+def test_hives_initiator_and_ours_ask_once(beside: Beside) -> None:
+    """Two initiators over the same table leave one request, whichever comes first."""
+    name = "due"
+    properties = "'transactional'='true', 'compactorthreshold.hive.compactor.delta.num.threshold'='1'"
+    beside.hive.sql(f"create table {name} (a int, b string) stored as orc tblproperties({properties})")
+
+    def asked() -> list[Entry]:
+        return [entry for entry in beside.queue() if entry.entity.table == name]
+
+    def ours() -> None:
+        beside.ours("--set", "compactor.mode=clean", "run", "initiator", "--once")
+
+    def theirs() -> None:
+        beside.hive.do("initiator", session="roles")
+
+    for first, second in ((ours, theirs), (theirs, ours)):
+        for key in (1, 2, 3):
+            beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
+        first()
+        [one] = asked()
+        second()
+        assert [entry.id for entry in asked()] == [one.id]
+        beside.work()
+        beside.hive_clean()
+        beside.clean_all()
+    assert len(beside.rows(name)) == 6
+
+
+def test_an_open_reader_keeps_what_it_reads(beside: Beside) -> None:
+    """PROTOCOL 7: Hive 3.1's cleaner knows a reader by its lock; ours by that or by its transaction alone."""
+    name = "being_read"
+    _table(beside, name)
+    reader, other = (int(beside.hive.do("open", session="reader")[0]) for _ in range(2))
+    _, state = beside.hive.do("lock", session="reader", txn=reader, type="SHARED_READ", database="default", table=name)
+    assert state == "ACQUIRED"
+    assert [done["fate"] for done in beside.compact(name, "major")] == ["compacted"]
+    before = beside.names(name)
+    for _ in range(2):
+        passed = beside.clean()
+        [waiting] = passed["waiting"]
+        assert {blocker["txnid"] for blocker in waiting["blockers"]} >= {reader}
+        beside.hive_clean()
+        assert (passed["cleaned"], beside.names(name)) == ([], before)
+    beside.hive.do("commit", session="reader", txn=reader)
+    assert beside.clean()["cleaned"] == []
+    assert beside.names(name) == before
+    beside.hive.do("commit", session="reader", txn=other)
+    assert [done["table"] for done in beside.clean()["cleaned"]] == [f"default.{name}"]
+    assert beside.names(name) == ["base_0000002"]
+
+
+def test_a_reader_of_ours_keeps_what_it_reads(beside: Beside) -> None:
+    """PROTOCOL 7: Hive's cleaner heeds our lock over its own output, and over ours."""
+    name = "read_by_us"
+    _table(beside, name)
+    [reader] = beside.site.metastore.transactions.open("ada", beside.site.host)
+    wanted = LockRequest(database="default", table=name, type=LockType.SHARED_READ)
+    assert beside.site.metastore.locks.acquire(reader, [wanted], "ada", beside.site.host).is_acquired
+    beside.hive_compact(name, "major")
+    before = beside.names(name)
+    beside.hive_clean()
+    assert beside.names(name) == before
+    beside.site.metastore.transactions.commit(reader)
+    beside.hive_clean()
+    assert beside.names(name) == ["base_0000002"]
+
+
+def test_our_compaction_waits_for_an_exclusive_lock_of_hive(beside: Beside) -> None:
+    """PROTOCOL 3.2, 5: not granted at once means put back, without a row that others would queue behind."""
+    name = "locked_by_hive"
+    _table(beside, name)
+    [txn] = beside.hive.do("open")
+    lock, state = beside.hive.do("lock", txn=int(txn), type="EXCLUSIVE", database="default", table=name)
+    assert state == "ACQUIRED"
+    [shown] = beside.ours("show", "locks", f"default.{name}")
+    assert (shown["lockid"].split(".")[0], shown["lock_state"], shown["transaction_id"]) == (lock, "ACQUIRED", int(txn))
+    [done] = beside.compact(name, "major")
+    assert done["fate"] == "waiting"
+    assert [row.id for row in beside.site.metastore.locks.show()] == [int(lock)]
+    beside.hive.do("commit", txn=int(txn))
+    assert [done["fate"] for done in beside.work()] == ["compacted"]
+    assert beside.clean()["failed"] == []
+
+
+@pytest.mark.parametrize("statement", ["drop table {0}", "alter table {0} change b c string"])
+def test_a_statement_of_hive_goes_before_our_compaction(beside: Beside, statement: str) -> None:
+    """PROTOCOL 3.2: it waits for our shared lock, and we yield to it at the next unit."""
+    name = f"changed_{statement.partition(' ')[0]}"
+    _table(beside, name)
+    beside.ours("--set", "compactor.mode=clean", "compact", f"default.{name}")
+    changing: list[Future[list[str]]] = []
+
+    def change(check: object) -> None:
+        changing.append(beside.later(statement.format(name), session="changing"))
+        until("it waits", lambda: beside.site.metastore.locks.awaited_exclusively([entity(name)]))
+
+    folder = beside.directory(name)
+    [done] = run_entries(beside.site, claimable(beside.site), Meanwhile(change)).outcomes
+    assert done.result is Result.WAITING
+    assert "yields" in done.message
+    changing[0].result(PATIENCE)
+    if "drop" in statement:
+        assert not folder.exists()
+        assert beside.work() == []
+    else:
+        assert [again["fate"] for again in beside.work()] == ["compacted"]
+        beside.rows(name, ["1\trow 1", "2\trow 2"])
+        assert beside.clean()["failed"] == []
+
+
+def test_a_statement_of_hive_waits_for_our_exclusive_lock(beside: Beside) -> None:
+    name = "locked_by_us"
+    _table(beside, name)
+    [own] = beside.site.metastore.transactions.open("ada", "here")
+    wanted = LockRequest(database="default", table=name, type=LockType.EXCLUSIVE)
+    lock = beside.site.metastore.locks.acquire(own, [wanted], "ada", "here")
+    assert lock.is_acquired
+    reading = beside.later(f"select a from {name}", session="waiting")
+
+    def waits() -> bool:
+        return any(row.state is LockState.WAITING for row in beside.site.metastore.locks.show("default", name))
+
+    until("it waits", waits)
+    headings, *rows = [line.split("\t") for line in beside.hive.sql(f"show locks {name}", session="looker")]
+    shown = [dict(zip(headings, row, strict=True)) for row in rows]
+    assert (f"{lock.id}.1", "ACQUIRED") in {(row["Lock ID"], row["State"]) for row in shown}
+    assert not reading.done()
+    beside.site.metastore.transactions.commit(own)
+    assert sorted(reading.result(PATIENCE)) == ["1", "2"]
+
+
+def test_defaults_are_those_of_hive(beside: Beside) -> None:
+    """Of its clients and its metastore, as far as Hive 3.1 has the setting: no exception."""
+    other, number = compared(beside.hive.do("defaults"))
+    assert other == {}
+    assert number > 35
