@@ -22,7 +22,7 @@ from compactor.service.worker.outcome import Result
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, entity, left_clean, side_by_side
 from tests.support.hive3 import HIVE_3_1
 from tests.support.hive_defaults import compared
-from tests.support.live_hive import placed
+from tests.support.live_hive import HiveError, placed
 from tests.support.patience import PATIENCE, until
 from tests.support.stories import KINDS, Story, begun
 
@@ -252,6 +252,23 @@ def test_what_hive_emptied_and_overwrote(beside: Beside) -> None:
     assert len(left) == 2
     assert [parsed[:5] for parsed in left] == ["base_", "delta"]
     beside.rows(name, wanted)
+
+
+def test_an_aborted_insert_overwrite_hides_nothing_from_us(beside: Beside) -> None:
+    """PROTOCOL 8: its base stays, and Hive 3.1 cannot read the table any more, until our major and our cleaner mend it."""
+    name = "half_overwritten"
+    _table(beside, name)
+    beside.hive.sql(f"insert overwrite table {name} select 9, 'never'", session=_aborting(beside))
+    with pytest.raises(HiveError, match="Not enough history available"):
+        beside.hive.sql(f"select * from {name}")
+    assert beside.names(name)[0] == "base_0000003"
+    beside.hive.sql(f"insert into {name} values (4, 'row 4')")
+    assert [done["fate"] for done in beside.compact(name, "major")] == ["compacted"]
+    beside.rows(name, ["1\trow 1", "2\trow 2", "4\trow 4"])
+    assert beside.clean()["failed"] == []
+    assert beside.names(name) == ["base_0000004"]
+    assert _recorded(beside, name) == set()
+    beside.rows(name, ["1\trow 1", "2\trow 2", "4\trow 4"])
 
 
 def test_a_request_of_one_is_a_request_to_the_other(beside: Beside) -> None:
