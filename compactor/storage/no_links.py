@@ -30,6 +30,9 @@ LISTED = os.O_RDONLY | os.O_DIRECTORY
 _TO_WORK_IN = _O_PATH | os.O_DIRECTORY
 
 
+_ENCODING, _ENCODING_ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+
+
 class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
@@ -192,7 +195,7 @@ def _found_openat2() -> Callable[[str, int, int], int] | None:
         return ctypes.create_string_buffer(bytes(made), size)
 
     def call(path: str, flags: int, mode: int) -> int:
-        encoded = os.fsencode(path)
+        encoded = path.encode(_ENCODING, _ENCODING_ERRORS)  # as ``os.fsencode``, for which every call counts
         if b"\0" in encoded:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
         while True:

@@ -60,7 +60,8 @@ def decompress(
         return data
     if len(data) > 3 and int.from_bytes(data[:3], "little") >> 1 == len(data) - 3:  # one chunk, as nearly always
         plain = data[3:] if data[0] & 1 else decompress_chunk(data[3:], compression, block_size, name, part)
-        _must_be_short(len(plain), name, part, limits)
+        if len(plain) > limits.footer_bytes:
+            raise _too_long(len(plain), name, part, limits)
         return plain
     parts, place, total = [], 0, 0
     while place < len(data):
@@ -69,16 +70,16 @@ def decompress(
         chunk = data[place : place + size]
         plain = chunk if is_plain else decompress_chunk(chunk, compression, block_size, name, part)
         total += len(plain)
-        _must_be_short(total, name, part, limits)
+        if total > limits.footer_bytes:
+            raise _too_long(total, name, part, limits)
         if plain:
             parts.append(plain)
         place += size
     return b"".join(parts)
 
 
-def _must_be_short(length: int, name: str, part: str, limits: FileLimits) -> None:
-    if length > limits.footer_bytes:
-        raise beyond(name, f"its {part} has {length} bytes or more", limits.footer_bytes, FOOTER_BYTES)
+def _too_long(length: int, name: str, part: str, limits: FileLimits) -> BadFile:
+    return beyond(name, f"its {part} has {length} bytes or more", limits.footer_bytes, FOOTER_BYTES)
 
 
 def chunk_header(data: bytes, left: int, name: str, part: str) -> tuple[int, bool]:

@@ -19,7 +19,7 @@ class Surplus(Exception):
 
 
 def check_parts(data: bytes, allowed: Mapping[int, int], most: int, *, inside: int | None = None) -> None:
-    """Checks the numbers of fields of a message, unless it is short.
+    """Checks the numbers of fields of a message. One of ``SHORT`` bytes need not be checked.
 
     Fields of what does not parse are not counted: the parser will say so.
 
@@ -31,8 +31,6 @@ def check_parts(data: bytes, allowed: Mapping[int, int], most: int, *, inside: i
     Raises:
         Surplus: a field occurs more often.
     """
-    if len(data) <= SHORT:
-        return
     counts = dict.fromkeys(allowed, 0)
     total = 0
     for field, start, end in _fields(data, 0, len(data)):

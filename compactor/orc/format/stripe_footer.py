@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from compactor.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression, decompress
-from compactor.orc.format.part_counts import Surplus, check_parts
+from compactor.orc.format.part_counts import SHORT, Surplus, check_parts
 from compactor.orc.format.tail import Stripe, Tail
 from compactor.orc.format.types import TEXT_KINDS, TypeKind, Types, cached_with_types
 from compactor.orc.io.source import Source
@@ -205,7 +205,8 @@ def _parsed(
     kind: messages.Message, data: bytes, where: str, part: str, allowed: Mapping[int, int], limits: FileLimits
 ) -> messages.Message:
     try:
-        check_parts(data, allowed, limits.parts)
+        if len(data) > SHORT:
+            check_parts(data, allowed, limits.parts)
         return kind.FromString(data)
     except Surplus as surplus:
         if surplus.field == 0:

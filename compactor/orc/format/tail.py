@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from compactor.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format.compression import MAX_BLOCK, Compression, decompress
-from compactor.orc.format.part_counts import Surplus, check_parts
+from compactor.orc.format.part_counts import SHORT, Surplus, check_parts
 from compactor.orc.format.types import Types, from_messages
 from compactor.orc.io.source import Source
 from compactor.settings.file_limits import FOOTER_BYTES, FileLimits, beyond
@@ -219,11 +219,12 @@ _STRIPE_STATISTICS = 1  #: the only field of a file's metadata
 
 
 def _footer(data: bytes, name: str, limits: FileLimits) -> messages.Message:
-    allowed = {_STRIPES: limits.stripes, _TYPES: limits.columns, _STATISTICS: limits.columns}
-    try:
-        check_parts(data, allowed, limits.parts, inside=_TYPES)
-    except Surplus as surplus:
-        raise _too_many(surplus, "footer", name, limits) from None
+    if len(data) > SHORT:
+        allowed = {_STRIPES: limits.stripes, _TYPES: limits.columns, _STATISTICS: limits.columns}
+        try:
+            check_parts(data, allowed, limits.parts, inside=_TYPES)
+        except Surplus as surplus:
+            raise _too_many(surplus, "footer", name, limits) from None
     footer = _parsed(messages.Footer, data, name)
     limits.check_stripes(name, len(footer.stripes))
     limits.check_columns(name, max(len(footer.types), len(footer.statistics)))
@@ -231,10 +232,11 @@ def _footer(data: bytes, name: str, limits: FileLimits) -> messages.Message:
 
 
 def _metadata(data: bytes, name: str, limits: FileLimits) -> messages.Message:
-    try:
-        check_parts(data, {_STRIPE_STATISTICS: limits.stripes}, limits.parts, inside=_STRIPE_STATISTICS)
-    except Surplus as surplus:
-        raise _too_many(surplus, "metadata", name, limits) from None
+    if len(data) > SHORT:
+        try:
+            check_parts(data, {_STRIPE_STATISTICS: limits.stripes}, limits.parts, inside=_STRIPE_STATISTICS)
+        except Surplus as surplus:
+            raise _too_many(surplus, "metadata", name, limits) from None
     return _parsed(messages.Metadata, data, name)
 
 

@@ -6,13 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.orc.format import messages, part_counts
+from compactor.orc.format import messages
 from compactor.orc.format.part_counts import Surplus, check_parts
-
-
-@pytest.fixture
-def all_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(part_counts, "SHORT", 0)
 
 
 def footer(stripes: int, types: int) -> bytes:
@@ -22,7 +17,6 @@ def footer(stripes: int, types: int) -> bytes:
     return bytes(made.SerializeToString())
 
 
-@pytest.mark.usefixtures("all_are_long")
 def test_as_many_as_are_allowed_pass_and_one_more_does_not() -> None:
     data = footer(3, 2)
     check_parts(data, {3: 3, 4: 2}, 7)
@@ -32,7 +26,6 @@ def test_as_many_as_are_allowed_pass_and_one_more_does_not() -> None:
         assert (raised.value.field, raised.value.found) == found
 
 
-@pytest.mark.usefixtures("all_are_long")
 def test_parts_of_parts_count_too() -> None:
     made = messages.Metadata()
     for _ in range(2):
@@ -43,13 +36,6 @@ def test_parts_of_parts_count_too() -> None:
         check_parts(data, {1: 2}, 7, inside=1)
 
 
-def test_a_short_message_is_not_looked_into() -> None:
-    check_parts(b"\x0a\0" * (part_counts.SHORT // 2), {1: 0}, 0)
-    with pytest.raises(Surplus):
-        check_parts(b"\x0a\0" * (part_counts.SHORT // 2 + 1), {1: 100}, 1000)
-
-
-@pytest.mark.usefixtures("all_are_long")
 @pytest.mark.parametrize("data", [b"\x0a", b"\x0a\xff\xff", b"\x80" * 30, b"\x0b\x0c", b"\x09\0", b"\xff" * 12])
 def test_what_is_no_message_is_left_to_the_parser(data: bytes) -> None:
     assert check_parts(data, {1: 2}, 2, inside=1) is None  # type: ignore[func-returns-value]
@@ -57,11 +43,7 @@ def test_what_is_no_message_is_left_to_the_parser(data: bytes) -> None:
 
 @given(stripes=st.integers(0, 20), types=st.integers(0, 20))
 def test_every_part_is_counted(stripes: int, types: int) -> None:
-    data, long = footer(stripes, types), part_counts.SHORT
-    part_counts.SHORT = 0
-    try:
-        check_parts(data, {3: stripes, 4: types}, stripes + types + 2)
-        with pytest.raises(Surplus):
-            check_parts(data, {}, stripes + types + 1)
-    finally:
-        part_counts.SHORT = long
+    data = footer(stripes, types)
+    check_parts(data, {3: stripes, 4: types}, stripes + types + 2)
+    with pytest.raises(Surplus):
+        check_parts(data, {}, stripes + types + 1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compactor.errors import BadFile
-from compactor.orc.format import part_counts
+from compactor.orc.format import stripe_footer
 from compactor.orc.format.stripe_footer import (
     BLOOM_UTF8,
     ROW_INDEX,
@@ -126,9 +126,10 @@ def test_a_footer_or_index_has_no_more_bytes_than_its_source_allows() -> None:
             read(limited, tail, 0)
 
 
-def test_entries_are_counted_before_an_index_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry of nothing takes two bytes in a file and a hundred in memory."""
-    monkeypatch.setattr(part_counts, "SHORT", 0)
+@pytest.mark.parametrize("short", [0, 199_999])
+def test_entries_are_counted_before_an_index_is_parsed(monkeypatch: pytest.MonkeyPatch, short: int) -> None:
+    """An entry of nothing takes two bytes in a file and a hundred in memory; those of a short index are not counted."""
+    monkeypatch.setattr(stripe_footer, "SHORT", short)
     parts = take_apart(rows_file("ZLIB"))
     stripe = parts.stripes[0]
     place = next(n for n, s in enumerate(stripe.footer.streams) if (s.kind, s.column) == (ROW_INDEX, 1))
@@ -138,6 +139,10 @@ def test_entries_are_counted_before_an_index_is_parsed(monkeypatch: pytest.Monke
     tail = read_tail(source)
     with pytest.raises(BadFile, match=r"f, stripe 0: its index of column 1 has [0-9]+ entries or more, at most"):
         check_key_index(source, tail, 0, read_stripe_footer(source, tail, 0))
+    monkeypatch.setattr(stripe_footer, "SHORT", 200_000)
+    with pytest.raises(BadFile) as raised:
+        check_key_index(source, tail, 0, read_stripe_footer(source, tail, 0))
+    assert "entries or more" not in str(raised.value)
 
 
 def test_indexes_are_those_of_the_columns() -> None:
