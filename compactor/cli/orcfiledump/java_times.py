@@ -2,7 +2,8 @@
 1582-10-15, on.
 
 A file's days and times count in its own calendar. Hive's reader keeps what a date says, and not the day that it was: a
-1500-01-01 of the proleptic Gregorian calendar stays 1500-01-01, which is another day in the Julian one.
+1500-01-01 of the proleptic Gregorian calendar stays 1500-01-01, which is another day in the Julian one. Times are
+kept as well, here even those within the hour that the clocks of this machine's time zone skip in spring, which Java changes.
 """
 
 from __future__ import annotations
