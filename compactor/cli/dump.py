@@ -57,6 +57,8 @@ def dump(
         raise click.UsageError("--data, --timezone, --rowindex and --column-type belong to --hive")
     if hive and (meta or context.json):
         raise click.UsageError("--hive has one form; --meta and --json are of the other")
+    if "" in paths:
+        raise click.UsageError("a PATH is empty: wanted a file, a directory or a URI")
     wanted = _wanted(**hive_options)
     storage = _storage(context)
     files = [file for path in paths for file in files_of(storage, path, os.getcwd())]

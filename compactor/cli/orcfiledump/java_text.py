@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 from compactor.orc.format.hive_types import valid_name
 
+_DIGITS = 38  #: of a decimal
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LONGEST = 1000  #: characters of a number; more could take much time
+_EXACT = Context(prec=2 * _LONGEST)
 _QUOTED = re.compile(r"`((?:[^`]|``)*)`(?!`)")
 _SHORT = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 #: What Gson writes for characters that JSON, or JavaScript, does not allow in a text.
@@ -24,14 +28,19 @@ def rounded(value: float, places: int) -> str:
 
 
 def decimal_text(text: str) -> str | None:
-    """Returns a ``HiveDecimal``: all digits without zeros at their end; None if ``text`` is no number."""
+    """Returns a ``HiveDecimal``, which has 38 digits at most, the last one rounded half up, and no zeros at its end; None if
+    ``text`` is none."""
+    if len(text) > _LONGEST or not _NUMBER.fullmatch(text):
+        return None
     try:
         number = Decimal(text)
     except InvalidOperation:
         return None
-    if not number.is_finite() or abs(number.adjusted()) > 100:
+    places = _DIGITS - max(number.adjusted() + 1, 0)
+    if number and places < 0:
         return None
-    return plain_decimal(number)
+    rounded_up = number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, _EXACT) if number else number
+    return plain_decimal(rounded_up) if rounded_up.adjusted() < _DIGITS else None
 
 
 def plain_decimal(number: Decimal) -> str:

@@ -2,7 +2,8 @@
 1582-10-15, on.
 
 A file's days and times count in its own calendar. Hive's reader keeps what a date says, and not the day that it was: a
-1500-01-01 of the proleptic Gregorian calendar stays 1500-01-01, which is another day in the Julian one.
+1500-01-01 of the proleptic Gregorian calendar stays 1500-01-01, which is another day in the Julian one. Times are
+kept as well, here even those within the hour that the clocks of this machine's time zone skip in spring, which Java changes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ _GREGORIAN = -141_427  #: the day 1582-10-15, as days since 1970-01-01
 _GAP = 10  #: days that the calendar leaves out before it
 _EPOCH_JULIAN, _EPOCH_GREGORIAN = 2_472_670, 719_468  #: days from March 1 of the year -4800 and 0 to 1970-01-01
 _DAY = 86_400
+_1900 = -2_208_988_800  #: seconds from 1970 to 1900
 
 
 class Date(NamedTuple):
@@ -55,7 +57,12 @@ def timestamp_text(seconds: int, nanos: int, *, proleptic: bool) -> str:
 
 
 def local_seconds(seconds: int) -> int:
-    """Returns the seconds that clocks of this machine's time zone show at an instant, as if they were of UTC."""
+    """Returns the seconds that clocks of this machine's time zone show at an instant, as if they were of UTC.
+
+    Java's older classes, which ORC uses, know nothing of clocks before 1900: they take the zone's standard time of today.
+    """
+    if seconds < _1900:
+        return seconds - time.timezone
     try:
         return seconds + time.localtime(seconds).tm_gmtoff
     except (OverflowError, OSError, ValueError):

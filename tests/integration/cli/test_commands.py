@@ -167,7 +167,7 @@ def test_the_dump_of_a_file(compactor: Compactor) -> None:
     assert meta["user_metadata"]["hive.acid.version"] == "2"
     assert compactor("dump", __file__).exit_code == 1
     assert "is not ORC" in compactor("dump", __file__).stderr
-    assert compactor("dump", "/nowhere").exit_code == 1
+    assert compactor("dump", "/nowhere").exit_code == 2
 
 
 SHOWING = (

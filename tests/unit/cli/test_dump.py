@@ -57,6 +57,12 @@ def test_a_path_that_is_not_there_is_a_name_that_does_not_exist(file: Path) -> N
     assert done.stdout == ""
 
 
+def test_an_empty_path_is_not_the_current_directory(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    assert CliRunner().invoke(dump, [""], obj=CliContext()).exit_code == 2
+    assert CliRunner().invoke(dump, ["."], obj=CliContext()).stdout.startswith("==> ./000000_0 <==\n")
+
+
 def test_rows_of_several_files_have_the_name_of_theirs_before_them(file: Path) -> None:
     file.with_name("000001_0").write_bytes(file.read_bytes())
     rows = ['{"a": 1, "b": "é"}', '{"a": 2, "b": null}']

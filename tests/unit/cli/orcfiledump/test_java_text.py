@@ -36,12 +36,29 @@ def test_shares_are_rounded_half_to_even(value: float, places: int, text: str) -
         ("100", "100"),
         ("1E+3", "1000"),
         ("0.000010", "0.00001"),
+        ("+.5", "0.5"),
+        ("5.", "5"),
+        ("9" * 38, "9" * 38),
+        ("9" * 37 + ".99", "1" + "0" * 37),
+        ("1." + "0" * 37 + "5", "1." + "0" * 36 + "1"),
+        ("-1." + "0" * 37 + "5", "-1." + "0" * 36 + "1"),
+        ("6E-39", "0." + "0" * 37 + "1"),
+        ("1E-39", "0"),
+        ("1E-999999", "0"),
+        ("9" * 38 + ".5", None),
+        ("9" * 39, None),
         ("x", None),
+        ("", None),
+        ("1_0", None),
+        ("\u0661", None),
+        (" 1", None),
         ("NaN", None),
         ("1E999999", None),
+        ("1E99999999999999999999999", None),
+        ("1" * 1001, None),
     ],
 )
-def test_a_decimal_has_no_zeros_at_its_end(given: str, text: str | None) -> None:
+def test_a_decimal_has_38_digits_and_no_zeros_at_its_end(given: str, text: str | None) -> None:
     assert decimal_text(given) == text
 
 

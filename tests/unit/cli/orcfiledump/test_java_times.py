@@ -58,3 +58,12 @@ def test_timestamps_have_a_digit_after_the_point() -> None:
 def test_an_instant_is_shown_by_the_clock_of_this_machine() -> None:
     assert local_seconds(0) == 9 * 3600
     assert local_seconds(2**80) == 2**80
+
+
+def test_before_1900_clocks_showed_the_standard_time_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    first = -2_208_988_800
+    assert local_seconds(first - 1) == first - 1 - 5 * 3600
+    assert local_seconds(0) == -5 * 3600
+    assert local_seconds(1_000_000_000) == 1_000_000_000 - 4 * 3600
