@@ -24,7 +24,7 @@ from tests.support.ports import free_port
 from tests.support.servers import MEMORY, Server, postgres
 
 _LIVE = ROOT / "tests" / "live"
-_COMMON = _LIVE / "hive"  #: driver, settings and logs of every release
+COMMON = _LIVE / "hive"  #: driver, settings and logs of every release
 _START_SECONDS, _STATEMENT_SECONDS = 300, 300
 #: Its classes use internals of Java, which Java 17 allows only on request.
 _OPENED = (
@@ -65,7 +65,7 @@ class Release:
     @property
     def java(self) -> list[Path]:
         """Returns our sources: the driver, and what it says to this release alone."""
-        return sorted([*_COMMON.glob("*.java"), *self.sources.glob("*.java")])
+        return sorted([*COMMON.glob("*.java"), *self.sources.glob("*.java")])
 
     def classpath(self) -> list[Path]:
         """Returns our driver of Hive, the jar for its jobs, and Hive's jars."""
@@ -253,7 +253,7 @@ def _command(place: Place) -> list[str]:
         "live.database": f"jdbc:postgresql://{place.database}{release.options}",
         "live.password": place.password,
         "live.metastore.port": str(place.port),
-        "log4j2.configurationFile": str(_COMMON / "log4j2.properties"),
+        "log4j2.configurationFile": str(COMMON / "log4j2.properties"),
         "java.io.tmpdir": str(place.folder),
         "java.net.preferIPv4Stack": "true",
         "user.timezone": "UTC",
@@ -265,5 +265,5 @@ def _command(place: Place) -> list[str]:
         "-XX:-UsePerfData",
         *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
         *(f"-D{name}={value}" for name, value in properties.items()),
-        *("-cp", ":".join(map(str, [release.sources, _COMMON, *release.classpath()])), release.main),
+        *("-cp", ":".join(map(str, [release.sources, COMMON, *release.classpath()])), release.main),
     ]

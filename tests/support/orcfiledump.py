@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.downloads import ROOT
-from tests.support.hive4 import SOURCES, libraries
+from tests.support.hive4 import HIVE_4_1
+from tests.support.live_hive import COMMON
 
 GOLDEN = ROOT / "tests" / "golden" / "orcfiledump"
 _SAMPLES, _FIXTURES = "tests/golden/orcfiledump/samples", "tests/fixtures"
@@ -54,12 +55,12 @@ def cases() -> Mapping[str, Sequence[str]]:
 
 def real(arguments: Sequence[str], folder: Path = ROOT) -> Printed:
     """Returns what Hive's tool prints, in time zone UTC."""
-    properties = {"user.timezone": "UTC", "log4j2.configurationFile": str(SOURCES / "log4j2.properties")}
+    properties = {"user.timezone": "UTC", "log4j2.configurationFile": str(COMMON / "log4j2.properties")}
     done = subprocess.run(
         [
             *("java", "-Xmx500m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
             *(f"-D{name}={value}" for name, value in properties.items()),
-            *("-cp", ":".join(map(str, libraries())), "org.apache.orc.tools.FileDump", *arguments),
+            *("-cp", ":".join(map(str, HIVE_4_1.libraries())), "org.apache.orc.tools.FileDump", *arguments),
         ],
         capture_output=True,
         check=False,
