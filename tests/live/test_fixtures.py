@@ -17,9 +17,9 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Result
 from tests.support.beside import Beside
-from tests.support.expected import HIVE_NULL_PARTITION, difference, read_expected, step
+from tests.support.expected import as_hive_shows, difference, step
 from tests.support.live_hive import Place
-from tests.support.registered import register
+from tests.support.registered import register, table_name
 from tests.support.servers import Server
 from tests.support.trino import Trino
 from tests.support.trino_rows import trino_lines
@@ -75,16 +75,16 @@ class Tables:
 
     def __init__(self, beside: Beside, trino: Trino, folder: Path) -> None:
         self._beside, self._trino = beside, trino
-        self._tables = {name: register(beside.site, step(name), folder, _name(name)) for name in STEPS}
+        self._tables = {name: register(beside.site, step(name), folder, table_name(name)) for name in STEPS}
 
     def by_hive(self, session: str = _BY_BATCH) -> None:
         for name, table in self._tables.items():
             found = self._beside.hive.sql(f"select * from {table.name}", session)
-            assert difference(_wanted(name), found) == "", f"{name} by Hive, {session}"
+            assert difference(as_hive_shows(name), found) == "", f"{name} by Hive, {session}"
 
     def by_trino(self, *, shows_more: frozenset[str] = frozenset()) -> None:
         for name, table in self._tables.items():
-            differs = difference(_wanted(name), trino_lines(self._trino, table))
+            differs = difference(as_hive_shows(name), trino_lines(self._trino, table))
             assert differs.startswith("missing 0: ") if name in shows_more else differs == "", f"{name}: {differs}"
 
     def compact(self) -> dict[str, set[Result]]:
@@ -108,7 +108,7 @@ class Tables:
         for name, table in self._tables.items():
             if "/g4_stripes/" in name:
                 for key in self._one_key_of_each_stripe(table):
-                    wanted = [line for line in _wanted(name) if line.startswith(f"{key}\t")]
+                    wanted = [line for line in as_hive_shows(name) if line.startswith(f"{key}\t")]
                     point = f"select * from {table.name} where {table.columns[0].name} = {key}"
                     for session in (_BY_BATCH, _BY_ROW):
                         assert self._beside.hive.sql(point, session) == wanted, (name, key, session)
@@ -127,24 +127,6 @@ class Tables:
                         for number in range(file.nstripes):
                             rows = file.read_stripe(number)["row"]
                             yield rows[len(rows) - 1][table.columns[0].name].as_py()
-
-
-def _name(step_name: str) -> str:
-    return step_name.translate(str.maketrans("-./", "___"))
-
-
-def _wanted(name: str) -> list[str]:
-    """What the writer showed, with partitions spelled as Hive spells them."""
-    expected = read_expected(step(name))
-    if expected.null_partition == HIVE_NULL_PARTITION or not expected.partition_types:
-        return list(expected.rows)
-    count = len(expected.types)
-    lines = []
-    for line in expected.rows:
-        cells = line.split("\t")
-        spelled = [HIVE_NULL_PARTITION if cell == expected.null_partition else cell for cell in cells[count:]]
-        lines.append("\t".join([*cells[:count], *spelled]))
-    return lines
 
 
 @pytest.fixture

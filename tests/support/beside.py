@@ -258,10 +258,12 @@ def left_clean(both: Beside) -> Iterator[None]:
 
 
 def prepare(hive: Hive) -> None:
-    """Waits for Hive to start; its session ``by row`` disables vectorised execution."""
+    """Waits for Hive to start. Its session ``by row`` disables vectorised execution; ``by batch`` has it in every query,
+    where others fetch rows one by one if there is nothing to compute."""
     hive.wait_until_ready()
     hive.sql("show databases")  # makes the database default
     hive.set("hive.vectorized.execution.enabled", "false", session="by row")
+    hive.set("hive.fetch.task.conversion", "none", session="by batch")
 
 
 def entity(table: str, partition: str | None = None) -> Entity:

@@ -97,6 +97,20 @@ def read_expected(path: Path) -> Expected:
     )
 
 
+def as_hive_shows(name: str) -> list[str]:
+    """Returns the rows that a step's writer showed, with partitions spelled as Hive spells them."""
+    expected = read_expected(step(name))
+    if expected.null_partition == HIVE_NULL_PARTITION or not expected.partition_types:
+        return list(expected.rows)
+    count = len(expected.types)
+    lines = []
+    for line in expected.rows:
+        cells = line.split("\t")
+        spelled = [HIVE_NULL_PARTITION if cell == expected.null_partition else cell for cell in cells[count:]]
+        lines.append("\t".join([*cells[:count], *spelled]))
+    return lines
+
+
 def _lines(path: Path) -> list[str]:
     # not splitlines(): it also breaks at characters that a value may hold
     text = path.read_text("utf-8")

@@ -11,14 +11,14 @@ import subprocess
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tests.support.downloads import ROOT, kept_once, made_once
+from tests.support.downloads import ROOT, kept_once
 from tests.support.maven import maven
 from tests.support.ports import free_port
 from tests.support.servers import MEMORY, Server, postgres
@@ -74,7 +74,7 @@ class Release:
 
     def libraries(self) -> list[Path]:
         """Returns Hive's jars, downloaded once with Maven; the one with the most classes first."""
-        folder = made_once(self.cache, "lib", self.sources / "pom.xml", self._download)
+        folder = self._made("lib", [self.sources / "pom.xml"], self._download)
         jars = [jar for jar in folder.glob("*.jar") if not jar.name.startswith(_OTHER_LOGS)]
         return sorted(jars, key=lambda jar: (not jar.name.startswith("hive-exec"), jar.name))
 
@@ -99,7 +99,7 @@ class Release:
                         jar.writestr(name, hive.read(name))
             return made
 
-        return made_once(self.cache, "job", self.sources / "pom.xml", cut) / "job.jar"
+        return self._made("job", [self.sources / "pom.xml"], cut) / "job.jar"
 
     def _compiled(self, jars: Sequence[Path]) -> Path:
         """Returns our compiled driver; the compiler is a module of Java's run time where no development kit is installed."""
@@ -111,8 +111,12 @@ class Release:
             assert done.returncode == 0, done.stderr
             return folder / "classes"
 
-        digest = hashlib.sha256(b"".join(source.read_bytes() for source in self.java)).hexdigest()[:12]
-        return kept_once(self.cache, f"classes-{digest}", compile_them)
+        return self._made("classes", self.java, compile_them)
+
+    def _made(self, name: str, of: Iterable[Path], make: Callable[[Path], Path]) -> Path:
+        """Returns what was made once of the contents of these files."""
+        digest = hashlib.sha256(b"".join(source.read_bytes() for source in of)).hexdigest()[:12]
+        return kept_once(self.cache, f"{name}-{digest}", make)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,11 @@ from compactor.service.site import Site
 _VISIBILITY = re.compile(r"_v\d{7}$")
 
 
+def table_name(step_name: str) -> str:
+    """Returns the name of a step's table where tables of many steps are."""
+    return step_name.translate(str.maketrans("-./", "___"))
+
+
 def register(site: Site, path: Path, folder: Path, name: str) -> Table:
     """Registers a copy of a step's table. Its aborted write IDs belong to new transactions that abort, all others count as
     committed long ago; directories of compactions are named by compaction transactions that commit here, in the same order.

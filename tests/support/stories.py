@@ -59,11 +59,12 @@ class Story:
         """All rows by both sides, and Hive's answers about them and each of ``keys``, by batch and row by row."""
         self.beside.rows(self.name, ["\t".join([str(a), b, *self.tail]) for a, b in self.rows.items()])
         everything = f"select row__id, * from {self.name}"
-        assert sorted(self.beside.hive.sql(everything, "by row")) == sorted(self.beside.hive.sql(everything))
+        fetched, *read = (sorted(self.beside.hive.sql(everything, session)) for session in ("main", *SESSIONS))
+        assert read == [fetched, fetched]
         for key in keys:
             point = f"select a, b, count(*) from {self.name} where a = {key} group by a, b"
             wanted = [f"{key}\t{self.rows[key]}\t1"] if key in self.rows else []
-            for session in ("main", "by row"):
+            for session in SESSIONS:
                 assert self.beside.hive.sql(point, session) == wanted, session
 
     def ours(self, kind: str) -> None:
@@ -94,6 +95,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     },
 }
 KINDS = tuple(_KINDS)
+SESSIONS = ("by batch", "by row")
 
 
 def begun(beside: Beside, kind: str) -> Story:
@@ -101,4 +103,7 @@ def begun(beside: Beside, kind: str) -> Story:
     given, name = _KINDS[kind], f"rows_{kind}"
     made = Story(beside=beside, name=name, **{**given, "insert": given["insert"].format(name)})
     made.create()
+    for session in SESSIONS:
+        plan = beside.hive.sql(f"explain vectorization select row__id, * from {name}", session)
+        assert any("Execution mode: vectorized" in line for line in plan) == (session == "by batch")
     return made
