@@ -1,4 +1,4 @@
-"""``docs/first-hour.md``: every command of it, in its order, beside a metastore with a pilot database.
+"""``docs/first-hour.md`` and ``docs/migration.md``: their commands, in their order, beside a metastore with a pilot.
 
 Commands of ours run in this process, and so does the DAG that one of Airflow's triggers; its other ones are read by
 Airflow's own parser. The worker's DAG has tests of its own: a pass in this process stands for it here.
@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,20 @@ from click.testing import CliRunner
 from compactor.cli.program import program
 from compactor.compaction.states import State
 from compactor.demo.demo_folder import DemoPaths
+from compactor.metastore.store import open_metastore
 from tests.support.tables import insert, make_table, rows_of
 from tests.support.watching import files_below, rows_about
 
 pytestmark = pytest.mark.whole
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "first-hour.md"
+DOCUMENTS = Path(__file__).resolve().parents[3] / "docs"
 DUE = range(12)  #: more deltas than the threshold
 
 
-def blocks() -> Iterator[tuple[str, str]]:
+def blocks(document: str) -> Iterator[tuple[str, str]]:
     """Language and text of each block of code, in order."""
-    yield from re.findall(r"^```(\w+)\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    text = (DOCUMENTS / document).read_text("utf-8")
+    yield from re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -61,6 +64,7 @@ class Hour:
         if not text.startswith("[metastore.default]"):
             text = f"{config.read_text('utf-8')}\n{text}"
         text = text.replace('hive_conf = "/etc/hive/conf"', f'url = "{self._place.url}"')
+        text = text.replace("postgresql+psycopg://compactor@db/compactor", f"sqlite:///{self._place.folder}/state.db")
         config.write_text(text.replace("/var/lib/compactor", str(self._place.folder)), "utf-8")
 
     def ini(self, text: str) -> None:
@@ -73,7 +77,7 @@ class Hour:
     def console(self, text: str) -> None:
         """One command after the other."""
         for line in re.findall(r"^\$ (.*)$", text, re.MULTILINE):
-            match shlex.split(line):
+            match shlex.split(line.replace("DB.TABLE", "pilot.sales"), comments=True):
                 case ["compactor", *arguments]:
                     done = CliRunner().invoke(program, arguments, catch_exceptions=False)
                     assert done.exit_code == 0, f"{line}\n{done.output}"
@@ -92,20 +96,30 @@ class Hour:
             assert run.state == "success"
             CliRunner().invoke(program, ["run", "worker", "--once", "--in-process"], catch_exceptions=False)
 
+    def sql(self, text: str) -> None:
+        """A property of a database, as Hive's statement sets it."""
+        database, key, value = re.findall(r"ALTER DATABASE (\w+) SET DBPROPERTIES \('(\S+)' = '(\w+)'\)", text)[0]
+        with closing(open_metastore("default", self._place.url)) as metastore:  # Hive's session, whatever our mode is
+            metastore.embedded_catalog.set_database_parameter(database, key, value)
 
-def test_every_command_of_the_first_hour(
-    pilot: DemoPaths, run_dag: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+
+@pytest.fixture
+def _alone(pilot: DemoPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the pilot's ``compactor.toml`` says what to do."""
     for name in [name for name in os.environ if name.startswith("COMPACTOR_") and "TEST" not in name]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COMPACTOR_CONFIG", str(pilot.config))
+
+
+@pytest.mark.usefixtures("_alone")
+def test_every_command_of_the_first_hour(pilot: DemoPaths, run_dag: Callable[..., Any]) -> None:
     with pilot.site() as site:
         tables = [site.metastore.catalog.table(*name) for name in (("pilot", "sales"), ("pilot", "returns"))]
         before = [rows_of(site, table) for table in tables]
         others = site.metastore.database.path, pilot.warehouse / "default"
     closed = rows_about(others[0], "default"), files_below(others[1])
     hour = Hour(pilot, run_dag)
-    for language, text in blocks():
+    for language, text in blocks("first-hour.md"):
         getattr(hour, language)(text)
     said = hour.said
     assert (rows_about(others[0], "default"), files_below(others[1])) == closed
@@ -118,3 +132,29 @@ def test_every_command_of_the_first_hour(
         assert [rows_of(site, table) for table in tables] == before
         ended = {(e.entity.table, e.state) for e in site.metastore.entries.queue()}
     assert ended == {("sales", State.READY_FOR_CLEANING), ("returns", State.READY_FOR_CLEANING)}
+
+
+@pytest.mark.usefixtures("_alone")
+def test_every_command_of_the_migration(pilot: DemoPaths, run_dag: Callable[..., Any]) -> None:
+    """Each stage is what it says, and the pilot's stage leaves every other database as it is."""
+    with pilot.site() as site:
+        tables = [site.metastore.catalog.table(*name) for name in (("pilot", "sales"), ("pilot", "returns"))]
+        before = [rows_of(site, table) for table in tables]
+        database = site.metastore.database.path
+    closed = rows_about(database, "default"), files_below(pilot.warehouse / "default")
+    untouched = rows_about(database, "pilot"), files_below(pilot.warehouse / "pilot")
+    hour = Hour(pilot, run_dag)
+    (watch, look, property, opened, work) = blocks("migration.md")
+    hour.toml(watch[1])
+    hour.console(look[1])
+    assert (rows_about(database, "pilot"), files_below(pilot.warehouse / "pilot")) == untouched
+    hour.sql(property[1])
+    hour.toml(opened[1].replace("[metastore.default]\n", f'[metastore.default]\nurl = "{pilot.url}"\n'))
+    hour.console("$ compactor run initiator --once\n")  # the DAG that is on since the first stage
+    hour.console(work[1].replace("pilot.t", "pilot.sales"))
+    assert "worker: 2 entries, 0 failed" in hour.said["compactor run worker --pool compactor --once"]
+    assert (rows_about(database, "default"), files_below(pilot.warehouse / "default")) == closed
+    with pilot.site() as site:
+        assert [rows_of(site, table) for table in tables] == before
+        ended = {(e.entity.table, e.pool, e.state) for e in site.metastore.entries.queue()}
+    assert ended == {(name, "compactor", State.READY_FOR_CLEANING) for name in ("sales", "returns")}
