@@ -7,7 +7,7 @@ export function bytes(value) {
   let size = Number(value);
   let unit = 0;
   while (size >= 1000 && unit < UNITS.length - 1) {
-    size /= 1024;
+    size /= 1000;
     unit += 1;
   }
   return `${unit && size < 10 ? size.toFixed(1) : Math.round(size)} ${UNITS[unit]}`;
