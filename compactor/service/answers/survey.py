@@ -138,7 +138,7 @@ class Survey:
         """Returns every partition of ``table``, or the one of the name ``only``, or the table itself if it has none."""
         if not table.partition_keys:
             return [self._surveyed(table, None)]
-        return [self._surveyed(table, one) for one in self._scan.partitions(table) if only in (None, one.name)]
+        return [self._surveyed(table, one) for one in self._scan.tables.partitions(table) if only in (None, one.name)]
 
     def unnamed(self, table: Table) -> Considered | None:
         """Returns what would happen to aborted dynamic-partition writes, which only name the table; None without any."""

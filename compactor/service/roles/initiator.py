@@ -115,8 +115,8 @@ def _record(scan: Scan, considered: Sequence[Considered]) -> None:
 
 
 def _record_conditions(scan: Scan, state: OwnState, considered: Sequence[Considered]) -> None:
-    there = [c for c in considered if scan.exists(c.entity)]
-    gone = [c.entity for c in considered if not scan.exists(c.entity)]
+    there = [c for c in considered if scan.tables.exists(c.entity)]
+    gone = [c.entity for c in considered if not scan.tables.exists(c.entity)]
     state.conditions.record(scan.site.name, [scan.seen(c) for c in there], gone)
 
 
@@ -127,15 +127,15 @@ def _reconsider_outdated(scan: Scan) -> None:
     if state is None:
         return
     known = state.conditions.unsettled(scan.site.name, scan.now_ms)
-    scan.expect(seen.entity for seen in known)
+    scan.tables.expect(seen.entity for seen in known)
     outdated = [
         seen.entity
         for seen in known
-        if not scan.exists(seen.entity) or any((e.end or 0) > seen.at for e in scan.history.get(seen.entity, ()))
+        if not scan.tables.exists(seen.entity) or any((e.end or 0) > seen.at for e in scan.history.get(seen.entity, ()))
     ]
     if outdated:
         fresh = Scan(scan.site, write=False)
-        fresh.expect(outdated)
+        fresh.tables.expect(outdated)
         _record_conditions(fresh, state, [fresh.consider(entity) for entity in outdated])
 
 
@@ -146,7 +146,7 @@ def _consider_unrecorded(scan: Scan) -> None:
     if state is None or unseen is None:
         return
     fresh = Scan(site, write=False)
-    fresh.expect(unseen)
+    fresh.tables.expect(unseen)
     considered = [fresh.consider(entity) for entity in unseen]
     _record_conditions(
         fresh,

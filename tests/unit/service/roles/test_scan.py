@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from compactor.errors import NotSupported
 from compactor.metastore.catalog.values import Table
 from compactor.service.roles.scan import DISAGREEMENT, Scan
 from compactor.service.site import Site
-from tests.support.many import make_partitions
 from tests.support.tables import entity_of, insert, make_table, with_settings
 
 GONE = Entity(database="default", table="gone")
@@ -32,8 +30,8 @@ def table(site: Site, warehouse: Path) -> Table:
 def test_a_scan_knows_what_was_written_and_what_is_there(site: Site, table: Table) -> None:
     scan = Scan(site)
     assert scan.candidates() == [entity_of(table)]
-    assert (scan.exists(entity_of(table)), scan.exists(GONE)) == (True, False)
-    assert scan.exists(Entity(database="default", table=table.name, partition="p=1")) is False
+    assert (scan.tables.exists(entity_of(table)), scan.tables.exists(GONE)) == (True, False)
+    assert scan.tables.exists(Entity(database="default", table=table.name, partition="p=1")) is False
 
 
 def test_a_scan_that_may_not_write_judges_alike_and_requests_nothing(site: Site, table: Table) -> None:
@@ -56,7 +54,7 @@ def test_a_table_is_read_once_in_a_scan(site: Site, table: Table, monkeypatch: p
 
     monkeypatch.setattr(site.metastore.catalog, "table", fails)
     assert [scan.consider(entity_of(table)).outcome for _ in range(2)] == ["error", "error"]
-    assert scan.exists(entity_of(table)), "nobody knows that it is gone"
+    assert scan.tables.exists(entity_of(table)), "nobody knows that it is gone"
     assert read == [table.name]
 
 
@@ -80,33 +78,3 @@ def test_what_is_seen_is_what_people_are_shown(site: Site, table: Table) -> None
     )
     assert seen.condition is not None
     assert seen.last_compacted is None
-
-
-def test_tables_that_cannot_be_read_together_are_read_one_by_one(
-    site: Site, warehouse: Path, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = make_table(site, warehouse, "other")
-    insert(site, other, [1])
-    together, read = Scan(site, write=False), Scan(site, write=False).candidates()
-
-    def fails(_names: object) -> dict[tuple[str, str], Table]:
-        raise NotSupported("one of them is of another world")
-
-    monkeypatch.setattr(site.metastore.catalog, "named", fails)
-    alone = Scan(site, write=False)
-    assert alone.candidates() == read == [entity_of(other), entity_of(table)]
-    assert [alone.consider(one) for one in read] == [together.consider(one) for one in read]
-
-
-def test_only_partitions_that_somebody_asks_for_are_read(site: Site, warehouse: Path) -> None:
-    table = make_partitions(site.metastore, warehouse, 3, deltas=1, name="parts")
-    scan = Scan(site)
-    first, *_ = scan.candidates()
-    asked = Scan(site)
-    asked.expect([first])
-    assert asked.partition(first) is not None
-    found = asked.found(first)
-    assert found is not None
-    assert list(found.partitions) == [first.partition]
-    assert asked.partition(replace(first, partition="p=none")) is None
-    assert [one.name for one in asked.partitions(table)] == [one.partition for one in scan.candidates()]
