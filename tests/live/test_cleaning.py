@@ -55,7 +55,7 @@ def _recorded(beside: Beside, table: str) -> set[str]:
 def test_a_reader_of_hive_keeps_what_it_reads(beside: Beside) -> None:
     """PROTOCOL 7: a transaction that Hive opened before our compaction holds back both cleaners until it ends."""
     name = "read_by_hive"
-    _two_rows(beside, name)
+    beside.two_rows(name)
     [reader] = beside.hive.do("open", session="reader")
     beside.compact(name, "major")
     old = [directory for directory in beside.names(name) if "_v" not in directory]
@@ -73,7 +73,7 @@ def test_a_reader_of_hive_keeps_what_it_reads(beside: Beside) -> None:
 def test_a_reader_of_ours_keeps_what_it_reads(beside: Beside) -> None:
     """PROTOCOL 7.5: Hive's cleaner heeds our transaction by its row in MIN_HISTORY_LEVEL."""
     name = "read_by_us"
-    _two_rows(beside, name)
+    beside.two_rows(name)
     [reader] = beside.site.metastore.transactions.open("ada", beside.site.host)
     beside.hive_compact(name, "major")
     before = beside.names(name)
@@ -90,7 +90,7 @@ def test_a_reader_that_came_while_we_compacted_keeps_what_it_reads(beside: Besid
     nobody needs the old directories; Hive's cleaner sees the reader by its row in MIN_HISTORY_LEVEL.
     """
     name = "read_meanwhile"
-    _two_rows(beside, name)
+    beside.two_rows(name)
     beside.ours("--set", "compactor.mode=clean", "compact", f"default.{name}")
     opened: list[str] = []
 
@@ -112,7 +112,7 @@ def test_a_reader_that_came_while_we_compacted_keeps_what_it_reads(beside: Besid
 def test_what_hive_aborted(beside: Beside, cleaner: str) -> None:
     """PROTOCOL 8: rows of an aborted transaction are never seen; a compaction leaves them out, a cleaner removes them."""
     name = f"aborted_{cleaner}"
-    _two_rows(beside, name)
+    beside.two_rows(name)
     for key, value in (("hive.in.test", "true"), ("hive.test.rollbacktxn", "true")):
         beside.hive.set(key, value, session="aborting")
     beside.hive.sql(f"insert into {name} values (3, 'never')", session="aborting")
@@ -139,7 +139,7 @@ def test_what_hive_aborted(beside: Beside, cleaner: str) -> None:
 def test_what_hive_emptied_and_overwrote(beside: Beside) -> None:
     """A base by TRUNCATE and one by INSERT OVERWRITE are bases for our compaction and our cleaner."""
     name = "emptied"
-    _two_rows(beside, name)
+    beside.two_rows(name)
     beside.hive.sql(f"truncate table {name}")
     beside.rows(name, [])
     beside.hive.sql(f"insert into {name} values (3, 'row 3')")
@@ -158,9 +158,3 @@ def test_what_hive_emptied_and_overwrote(beside: Beside) -> None:
     # what Hive overwrote with is a base without a visibility, and stays one beside our delta
     assert [directory[:21] for directory in beside.names(name)] == ["base_0000005", "delta_0000006_0000007"]
     beside.rows(name, wanted)
-
-
-def _two_rows(beside: Beside, name: str) -> None:
-    beside.hive.sql(f"create table {name} (a int, b string) {TRANSACTIONAL}")
-    for key in (1, 2):
-        beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")

@@ -72,19 +72,6 @@ def tables(beside: Beside, tmp_path: Path) -> dict[str, Table]:
     return {name: register(beside.site, step(name), tmp_path, table_name(name)) for name in FIXTURES}
 
 
-def _table(beside: Beside, name: str) -> None:
-    beside.hive.sql(f"create table {name} (a int, b string) {TRANSACTIONAL}")
-    for key in (1, 2):
-        beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
-
-
-def _shown(beside: Beside, number: int) -> dict[str, str]:
-    """The row of SHOW COMPACTIONS, as Hive prints it."""
-    headings, *rows = [line.split("\t") for line in beside.hive.sql("show compactions", session="looker")]
-    [row] = [row for row in rows if row[0] == str(number)]
-    return {name: value.strip() for name, value in zip(headings, row, strict=True)}
-
-
 def test_what_one_compacted_the_other_reads_changes_and_compacts_again(story: Story) -> None:
     """PROTOCOL 1, 2: every reader sees the same rows and ROW__IDs, whoever compacted last, and a point predicate too."""
     beside = story.beside
@@ -175,7 +162,7 @@ def test_one_cleans_what_the_other_compacted(beside: Beside, cleaner: str) -> No
     and nothing that was compacted is left as a reason to compact.
     """
     name = f"cleaned_by_{cleaner}"
-    _table(beside, name)
+    beside.two_rows(name)
     beside.hive.sql(f"insert into {name} values (3, 'never')", session=_aborting(beside))
     beside.hive.sql(f"update {name} set b = 'changed' where a = 1")
     if cleaner == "hive":
@@ -285,12 +272,13 @@ def test_a_minor_that_nobody_cleaned_before_a_major(beside: Beside, master: str)
 def test_what_hive_emptied_and_overwrote(beside: Beside) -> None:
     """TRUNCATE leaves an empty directory here, and INSERT OVERWRITE a base without a note that it was not compacted."""
     name = "emptied"
-    _table(beside, name)
+    beside.two_rows(name)
     beside.hive.sql(f"truncate table {name}")
-    beside.rows(name, [])
-    beside.hive.sql(f"insert into {name} values (3, 'row 3')")
-    beside.compact(name, "major")
-    beside.rows(name, ["3\trow 3"])
+    assert beside.names(name) == beside.rows(name) == []
+    for key in (3, 4):
+        beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
+    assert [done["fate"] for done in beside.compact(name, "major")] == ["compacted"]
+    beside.rows(name, ["3\trow 3", "4\trow 4"])
     beside.hive.sql(f"insert overwrite table {name} select 5, 'row 5'")
     for key in (6, 7):
         beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
@@ -309,7 +297,7 @@ def test_what_hive_emptied_and_overwrote(beside: Beside) -> None:
 def test_an_aborted_insert_overwrite_hides_nothing_from_us(beside: Beside) -> None:
     """PROTOCOL 8: its base stays, and Hive 3.1 cannot read the table any more, until our major and our cleaner mend it."""
     name = "half_overwritten"
-    _table(beside, name)
+    beside.two_rows(name)
     beside.hive.sql(f"insert overwrite table {name} select 9, 'never'", session=_aborting(beside))
     with pytest.raises(HiveError, match="Not enough history available"):
         beside.hive.sql(f"select * from {name}")
@@ -326,29 +314,29 @@ def test_an_aborted_insert_overwrite_hides_nothing_from_us(beside: Beside) -> No
 def test_a_request_of_one_is_a_request_to_the_other(beside: Beside) -> None:
     """Each refuses a second one, each does the other's, and SHOW COMPACTIONS shows ours in every state."""
     for name in ("for_us", "for_hive"):
-        _table(beside, name)
+        beside.two_rows(name)
     beside.hive_request("for_us", "major")
     [theirs] = beside.queue()
     beside.ours("--set", "compactor.mode=request", "compact", "default.for_us", code=3)
     working: list[dict[str, str]] = []
-    looking = Meanwhile(lambda check: working.append(_shown(beside, theirs.id)))
+    looking = Meanwhile(lambda check: working.append(beside.shown_compaction(theirs.id)))
     [done] = run_entries(beside.site, claimable(beside.site), looking).outcomes
     assert done.result is Result.COMPACTED
     [row] = working
     assert (row["Table"], row["Type"], row["State"]) == ("for_us", "MAJOR", "working")
     assert row["Worker"].startswith("compactor-")
-    assert _shown(beside, theirs.id)["State"] == "ready for cleaning"
+    assert beside.shown_compaction(theirs.id)["State"] == "ready for cleaning"
     [asked] = beside.ours("--set", "compactor.mode=request", "compact", "default.for_hive", "--type", "minor")
     number = asked["compaction"]
-    row = _shown(beside, number)
+    row = beside.shown_compaction(number)
     assert (row["Type"], row["State"], row["Worker"]) == ("MINOR", "initiated", "---")
     beside.hive_request("for_hive", "major")  # it says that there is one, and that is all
     assert [entry.id for entry in beside.queue()] == [theirs.id, number]
     beside.hive_work()
-    assert _shown(beside, number)["State"] == "ready for cleaning"
+    assert beside.shown_compaction(number)["State"] == "ready for cleaning"
     assert beside.clean()["failed"] == []
     for one in (theirs.id, number):
-        assert _shown(beside, one)["State"] == "succeeded"
+        assert beside.shown_compaction(one)["State"] == "succeeded"
     assert beside.names("for_us") == ["base_0000002"]
     # a minor of Hive 3.1 comes with a delete delta, even if there is nothing in it
     assert beside.names("for_hive") == ["delete_delta_0000001_0000002", "delta_0000001_0000002"]
@@ -387,7 +375,7 @@ def test_hives_initiator_and_ours_ask_once(beside: Beside) -> None:
 def test_an_open_reader_keeps_what_it_reads(beside: Beside) -> None:
     """PROTOCOL 7: Hive 3.1's cleaner knows a reader by its lock; ours by that or by its transaction alone."""
     name = "being_read"
-    _table(beside, name)
+    beside.two_rows(name)
     reader, other = (int(beside.hive.do("open", session="reader")[0]) for _ in range(2))
     _, state = beside.hive.do("lock", session="reader", txn=reader, type="SHARED_READ", database="default", table=name)
     assert state == "ACQUIRED"
@@ -408,34 +396,29 @@ def test_an_open_reader_keeps_what_it_reads(beside: Beside) -> None:
 
 
 def test_a_reader_of_ours_keeps_what_it_reads(beside: Beside) -> None:
-    """PROTOCOL 7: Hive's cleaner heeds our lock over its own output, and over ours."""
+    """PROTOCOL 7: Hive's cleaner heeds our lock over its own output."""
     name = "read_by_us"
-    _table(beside, name)
+    beside.two_rows(name)
     [reader] = beside.site.metastore.transactions.open("ada", beside.site.host)
     wanted = LockRequest(database="default", table=name, type=LockType.SHARED_READ)
     assert beside.site.metastore.locks.acquire(reader, [wanted], "ada", beside.site.host).is_acquired
+    before = {"base_0000002", *beside.names(name)}
     beside.hive_compact(name, "major")
-    before = beside.names(name)
     beside.hive_clean()
-    assert beside.names(name) == before
+    assert set(beside.names(name)) == before
     beside.site.metastore.transactions.commit(reader)
     beside.hive_clean()
     assert beside.names(name) == ["base_0000002"]
 
 
 def test_our_compaction_waits_for_an_exclusive_lock_of_hive(beside: Beside) -> None:
-    """PROTOCOL 3.2, 5: not granted at once means put back, without a row that others would queue behind."""
-    name = "locked_by_hive"
-    _table(beside, name)
-    [txn] = beside.hive.do("open")
-    lock, state = beside.hive.do("lock", txn=int(txn), type="EXCLUSIVE", database="default", table=name)
-    assert state == "ACQUIRED"
-    [shown] = beside.ours("show", "locks", f"default.{name}")
-    assert (shown["lockid"].split(".")[0], shown["lock_state"], shown["transaction_id"]) == (lock, "ACQUIRED", int(txn))
-    [done] = beside.compact(name, "major")
-    assert done["fate"] == "waiting"
-    assert [row.id for row in beside.site.metastore.locks.show()] == [int(lock)]
-    beside.hive.do("commit", txn=int(txn))
+    """PROTOCOL 3.2, 5: it is put back, and leaves no row that others would queue behind."""
+    beside.two_rows("locked_by_hive")
+    txn, lock = beside.lock_exclusively("locked_by_hive")
+    assert [done["fate"] for done in beside.compact("locked_by_hive", "major")] == ["waiting"]
+    locks = [(row["lockid"], row["lock_state"], row["transaction_id"]) for row in beside.ours("show", "locks")]
+    assert locks == [(f"{lock}.1", "ACQUIRED", txn)]
+    beside.hive.do("commit", txn=txn)
     assert [done["fate"] for done in beside.work()] == ["compacted"]
     assert beside.clean()["failed"] == []
 
@@ -444,7 +427,7 @@ def test_our_compaction_waits_for_an_exclusive_lock_of_hive(beside: Beside) -> N
 def test_a_statement_of_hive_goes_before_our_compaction(beside: Beside, statement: str) -> None:
     """PROTOCOL 3.2: it waits for our shared lock, and we yield to it at the next unit."""
     name = f"changed_{statement.partition(' ')[0]}"
-    _table(beside, name)
+    beside.two_rows(name)
     beside.ours("--set", "compactor.mode=clean", "compact", f"default.{name}")
     changing: list[Future[list[str]]] = []
 
@@ -468,7 +451,7 @@ def test_a_statement_of_hive_goes_before_our_compaction(beside: Beside, statemen
 
 def test_a_statement_of_hive_waits_for_our_exclusive_lock(beside: Beside) -> None:
     name = "locked_by_us"
-    _table(beside, name)
+    beside.two_rows(name)
     [own] = beside.site.metastore.transactions.open("ada", "here")
     wanted = LockRequest(database="default", table=name, type=LockType.EXCLUSIVE)
     lock = beside.site.metastore.locks.acquire(own, [wanted], "ada", "here")
@@ -479,9 +462,7 @@ def test_a_statement_of_hive_waits_for_our_exclusive_lock(beside: Beside) -> Non
         return any(row.state is LockState.WAITING for row in beside.site.metastore.locks.show("default", name))
 
     until("it waits", waits)
-    headings, *rows = [line.split("\t") for line in beside.hive.sql(f"show locks {name}", session="looker")]
-    shown = [dict(zip(headings, row, strict=True)) for row in rows]
-    assert (f"{lock.id}.1", "ACQUIRED") in {(row["Lock ID"], row["State"]) for row in shown}
+    assert (f"{lock.id}.1", "ACQUIRED") in {(row["Lock ID"], row["State"]) for row in beside.shown(f"locks {name}")}
     assert not reading.done()
     beside.site.metastore.transactions.commit(own)
     assert sorted(reading.result(PATIENCE)) == ["1", "2"]

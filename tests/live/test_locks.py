@@ -14,35 +14,21 @@ from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, entity
 from tests.support.patience import PATIENCE, until
 
 
-def _table(beside: Beside, name: str) -> None:
-    beside.hive.sql(f"create table {name} (a int, b string) {TRANSACTIONAL}")
-    for key in (1, 2):
-        beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
-
-
-def _hive_locks(beside: Beside, name: str) -> list[dict[str, str]]:
-    """SHOW LOCKS of Hive."""
-    headings, *rows = [line.split("\t") for line in beside.hive.sql(f"show locks {name}", session="looker")]
-    return [{key: value.strip() for key, value in zip(headings, row, strict=True)} for row in rows]
-
-
 def test_our_compaction_waits_for_an_exclusive_lock_of_hive(beside: Beside) -> None:
     """PROTOCOL 3.2, 5: not granted at once means put back, without a row that others would queue behind."""
     name = "locked_by_hive"
-    _table(beside, name)
-    [txn] = beside.hive.do("open")
-    lock, state = beside.hive.do("lock", txn=int(txn), type="EXCLUSIVE", database="default", table=name)
-    assert state == "ACQUIRED"
+    beside.two_rows(name)
+    txn, lock = beside.lock_exclusively(name)
     [shown] = beside.ours("show", "locks", f"default.{name}")
-    assert (shown["lockid"].split(".")[0], shown["lock_state"], shown["transaction_id"]) == (lock, "ACQUIRED", int(txn))
+    assert (shown["lockid"], shown["lock_state"], shown["transaction_id"]) == (f"{lock}.1", "ACQUIRED", txn)
     [done] = beside.compact(name, "major")
     assert done["fate"] == "waiting"
     [own] = beside.site.metastore.transactions.open("ada", "here")
     wanted = LockRequest(database="default", table=name, type=LockType.EXCLUSIVE)
     asked = beside.site.metastore.locks.acquire(own, [wanted], "ada", "here")
     assert asked.state is LockState.WAITING
-    assert [row.id for row in asked.blockers] == [int(lock)]
-    beside.hive.do("commit", txn=int(txn))
+    assert [row.id for row in asked.blockers] == [lock]
+    beside.hive.do("commit", txn=txn)
     assert beside.site.metastore.locks.check(asked.id).is_acquired
     beside.site.metastore.transactions.commit(own)
     assert [done["fate"] for done in beside.work()] == ["compacted"]
@@ -63,7 +49,7 @@ def test_a_statement_of_hive_waits_for_our_exclusive_lock_on_a_partition(beside:
         "it waits",
         lambda: any(row.state is LockState.WAITING for row in beside.site.metastore.locks.show("default", name)),
     )
-    states = {(row["Lock ID"].split(".")[0], row["State"]) for row in _hive_locks(beside, name)}
+    states = {(row["Lock ID"].split(".")[0], row["State"]) for row in beside.shown(f"locks {name}")}
     assert (str(lock.id), "ACQUIRED") in states
     assert "WAITING" in {state for _, state in states}
     [waiting] = [row for row in beside.ours("show", "locks", f"default.{name}") if row["lock_state"] == "WAITING"]
@@ -77,7 +63,7 @@ def test_a_statement_of_hive_waits_for_our_exclusive_lock_on_a_partition(beside:
 
 def test_shared_locks_show_on_both_sides(beside: Beside) -> None:
     name = "shared"
-    _table(beside, name)
+    beside.two_rows(name)
     [txn] = beside.hive.do("open")
     lock, _ = beside.hive.do("lock", txn=int(txn), type="SHARED_READ", database="default", table=name)
     [shown] = beside.ours("show", "locks", f"default.{name}")
@@ -85,7 +71,7 @@ def test_shared_locks_show_on_both_sides(beside: Beside) -> None:
     beside.hive.do("commit", txn=int(txn))
     beside.ours("--set", "compactor.mode=clean", "compact", f"default.{name}")
     seen: list[dict[str, str]] = []
-    compacting = Meanwhile(lambda check: seen.extend(_hive_locks(beside, name)))
+    compacting = Meanwhile(lambda check: seen.extend(beside.shown(f"locks {name}")))
     [done] = run_entries(beside.site, claimable(beside.site), compacting).outcomes
     assert done.result is Result.COMPACTED
     [row] = seen
@@ -97,7 +83,7 @@ def test_shared_locks_show_on_both_sides(beside: Beside) -> None:
 def test_a_drop_of_hive_goes_before_our_compaction(beside: Beside) -> None:
     """PROTOCOL 3.2: it yields to who waits exclusively. Hive's DROP takes the request along with the table."""
     name = "dropped"
-    _table(beside, name)
+    beside.two_rows(name)
     beside.ours("--set", "compactor.mode=clean", "compact", f"default.{name}")
     dropping: list[Future[list[str]]] = []
 
@@ -117,7 +103,7 @@ def test_a_drop_of_hive_goes_before_our_compaction(beside: Beside) -> None:
 def test_a_table_that_hive_drops_under_our_compaction(beside: Beside) -> None:
     """PROTOCOL 5: without any lock (a client of the metastore alone), the check before naming finds it gone."""
     name = "torn_away"
-    _table(beside, name)
+    beside.two_rows(name)
     beside.ours("--set", "compactor.mode=clean", "compact", f"default.{name}")
     folder = beside.directory(name)
     tearing = Meanwhile(lambda check: beside.hive.do("drop", session="dropping", database="default", table=name))

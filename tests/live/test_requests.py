@@ -8,21 +8,8 @@ from compactor.compaction.states import State
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.worker.outcome import Result
-from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile
+from tests.support.beside import Beside, Meanwhile
 from tests.support.live_hive import HiveError
-
-
-def _table(beside: Beside, name: str) -> None:
-    beside.hive.sql(f"create table {name} (a int, b string) {TRANSACTIONAL}")
-    for key in (1, 2):
-        beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
-
-
-def _shown(beside: Beside, number: int) -> dict[str, str]:
-    """The row of SHOW COMPACTIONS, as Hive prints it."""
-    headings, *rows = [line.split("\t") for line in beside.hive.sql("show compactions", session="looker")]
-    [row] = [row for row in rows if row[0] == str(number)]
-    return {name: value.strip() for name, value in zip(headings, row, strict=True)}
 
 
 def _request(beside: Beside, name: str, *more: str) -> int:
@@ -31,11 +18,11 @@ def _request(beside: Beside, name: str, *more: str) -> int:
 
 
 def test_ours_refuses_hives_and_hives_refuses_ours(beside: Beside) -> None:
-    _table(beside, "asked_twice")
+    beside.two_rows("asked_twice")
     number = _request(beside, "asked_twice")
     with pytest.raises(HiveError, match=f"already scheduled.*id={number}|id {number}"):
         beside.hive_request("asked_twice", "minor")
-    assert _shown(beside, number)["State"] == "initiated"
+    assert beside.shown_compaction(number)["State"] == "initiated"
     beside.hive.sql(f"abort compactions {number}")
     [ended] = beside.history("asked_twice")
     assert (ended.id, ended.state) == (number, State.ABORTED)
@@ -44,34 +31,34 @@ def test_ours_refuses_hives_and_hives_refuses_ours(beside: Beside) -> None:
     [theirs] = beside.queue()
     beside.ours("--set", "compactor.mode=request", "compact", "default.asked_twice", code=3)
     beside.ours("--set", "compactor.mode=request", "abort", "compaction", str(theirs.id))
-    assert _shown(beside, theirs.id)["State"] == "aborted"
+    assert beside.shown_compaction(theirs.id)["State"] == "aborted"
 
 
 def test_hive_shows_our_compaction_in_every_state(beside: Beside) -> None:
-    _table(beside, "shown")
+    beside.two_rows("shown")
     number = _request(beside, "shown", "--type", "minor")
-    row = _shown(beside, number)
+    row = beside.shown_compaction(number)
     assert (row["Table"], row["Type"], row["State"], row["Worker host"]) == ("shown", "MINOR", "initiated", "---")
     working: list[dict[str, str]] = []
-    looking = Meanwhile(lambda check: working.append(_shown(beside, number)))
+    looking = Meanwhile(lambda check: working.append(beside.shown_compaction(number)))
     [done] = run_entries(beside.site, claimable(beside.site), looking).outcomes
     assert done.result is Result.COMPACTED
     [row] = working
     assert row["State"] == "working"
     assert f"{row['Worker host']}-{row['Worker']}".startswith("compactor-")
     assert row["TxnId"] == str(done.txn)
-    row = _shown(beside, number)
+    row = beside.shown_compaction(number)
     assert row["State"] == "ready for cleaning"
     assert int(row["Next TxnId"]) >= int(row["TxnId"]) == done.txn
     assert int(row["Commit Time"]) > 0
     assert beside.clean()["failed"] == []
-    assert _shown(beside, number)["State"] == "succeeded"
+    assert beside.shown_compaction(number)["State"] == "succeeded"
 
 
 def test_hive_compacts_what_we_ask_for_and_we_what_hive_asks_for(beside: Beside) -> None:
     """In mode request Hive's worker does it; an entry of a pool is for that pool's workers, whoever asked."""
     for name in ("for_hive", "for_us", "pooled"):
-        _table(beside, name)
+        beside.two_rows(name)
     number = _request(beside, "for_hive")
     beside.hive_work()
     [done] = beside.queue(State.READY_FOR_CLEANING)
@@ -82,7 +69,7 @@ def test_hive_compacts_what_we_ask_for_and_we_what_hive_asks_for(beside: Beside)
     pooled = _request(beside, "pooled", "--pool", "p1")
     beside.hive.do("worker", session="roles")
     assert [entry.id for entry in beside.queue(State.INITIATED)] == [pooled]
-    assert _shown(beside, pooled)["Pool name"] == "p1"
+    assert beside.shown_compaction(pooled)["Pool name"] == "p1"
     beside.ours("--set", "compactor.mode=clean", "run", "worker", "--once", "--in-process", "--pool", "p1")
     beside.hive_clean()
     assert beside.queue() == []

@@ -159,6 +159,19 @@ class Beside:
         time.sleep(SETTLED_SECONDS)
         self.hive.do("cleaner", session="roles")
 
+    def two_rows(self, name: str) -> None:
+        """Makes a table of two rows, each inserted by a transaction of its own."""
+        self.hive.sql(f"create table {name} (a int, b string) {TRANSACTIONAL}")
+        for key in (1, 2):
+            self.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
+
+    def lock_exclusively(self, name: str) -> tuple[int, int]:
+        """Lets Hive lock a table in a transaction; returns the transaction and the lock."""
+        [txn] = self.hive.do("open")
+        lock, state = self.hive.do("lock", txn=int(txn), type="EXCLUSIVE", database="default", table=name)
+        assert state == "ACQUIRED"
+        return int(txn), int(lock)
+
     def later(self, text: str, session: str) -> Future[list[str]]:
         """Starts a statement in Hive that runs on while other calls are made."""
         return self.hive.begin("sql", session, text=text)
@@ -198,6 +211,16 @@ class Beside:
                     texts = [render(cell, kind) for cell, kind in zip(cells, types, strict=True)]
                     lines.append((RowId(WriteId(write_id), bucket, number), "\t".join([*texts, *values])))
         return sorted(lines)
+
+    def shown(self, what: str) -> list[dict[str, str]]:
+        """Returns the rows of a SHOW statement, as Hive prints them."""
+        headings, *rows = [line.split("\t") for line in self.hive.sql(f"show {what}", session="looker")]
+        return [{name: value.strip() for name, value in zip(headings, row, strict=True)} for row in rows]
+
+    def shown_compaction(self, number: int) -> dict[str, str]:
+        """Returns the row of one compaction, as Hive prints it."""
+        [row] = [row for row in self.shown("compactions") if row["CompactionId"] == str(number)]
+        return row
 
     def queue(self, *states: State) -> list[Entry]:
         return self.site.metastore.entries.queue(states=states or None)
