@@ -23,6 +23,7 @@ from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import no_partition
 from compactor.metastore.catalog.values import Partition, Table
+from compactor.metastore.schema.detect import BY_WRITE_IDS
 from compactor.metastore.store import Metastore
 from compactor.service.ground import Ground
 from compactor.service.mark_files import MarkFiles
@@ -31,6 +32,7 @@ from compactor.state.store import OwnState
 from compactor.storage.protocol import Storage
 
 VERSION = f"compactor-{__version__}"
+HISTORY_BY_WRITE_IDS = "hive.txn.use.minhistorywriteid"
 
 
 def identity(role: str, host: str) -> str:
@@ -134,6 +136,14 @@ class Site:
     def now(self, policy: PoolPolicy) -> datetime:
         """Returns the database's time in the pool's time zone."""
         return datetime.fromtimestamp(self.metastore.now_ms() / 1000, UTC).astimezone(ZoneInfo(policy.time_zone))
+
+    @property
+    def goes_by_write_ids(self) -> bool:
+        """True if rows of MIN_HISTORY_WRITE_ID say what transactions may read: as it is written, else as the schema's Hive
+        does by itself."""
+        if self.settings.source(HISTORY_BY_WRITE_IDS) == "default":
+            return self.metastore.schema_version in BY_WRITE_IDS
+        return self.settings.boolean(HISTORY_BY_WRITE_IDS)
 
     def lowest_open(self) -> TxnId:
         """Returns the cleaner's gate: every transaction below it has ended (PROTOCOL 7.1)."""
