@@ -15,7 +15,7 @@ from compactor import __version__
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.compaction.entry import Entity
+from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.pool_policy import DEFAULT, POOL, PoolPolicy, settings_at
 from compactor.errors import DatabaseUnavailable, NotFound, Refused
 from compactor.ids import TxnId, WriteId
@@ -31,7 +31,8 @@ from compactor.settings.precedence import Settings, with_off_peak, with_override
 from compactor.state.store import OwnState
 from compactor.storage.protocol import Storage
 
-VERSION = f"compactor-{__version__}"
+_OURS = "compactor-"  #: how CQ_WORKER_VERSION of every release of ours begins
+VERSION = f"{_OURS}{__version__}"
 HISTORY_BY_WRITE_IDS = "hive.txn.use.minhistorywriteid"
 
 
@@ -144,6 +145,12 @@ class Site:
         if self.settings.source(HISTORY_BY_WRITE_IDS) == "default":
             return self.metastore.schema_version in BY_WRITE_IDS
         return self.settings.boolean(HISTORY_BY_WRITE_IDS)
+
+    def stamps_early(self, entry: Entry) -> bool:
+        """Returns true if CQ_NEXT_TXN_ID may leave out transactions that do not see the compaction: Hive 4.2 reads the
+        newest one, then commits, and without TXN_LOCK_TBL others open in between (its ``CommitTxnFunction``)."""
+        may = self.goes_by_write_ids and self.metastore.schema_version in BY_WRITE_IDS
+        return may and not (entry.worker_version or "").startswith(_OURS)
 
     def lowest_open(self) -> TxnId:
         """Returns the cleaner's gate: every transaction below it has ended (PROTOCOL 7.1)."""
