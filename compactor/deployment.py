@@ -25,7 +25,7 @@ from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.service.hive2.major import OldSite
 from compactor.service.mark_files import MarkFiles
 from compactor.service.mode import Mode, loosest_mode
-from compactor.service.site import Site
+from compactor.service.site import HISTORY_BY_WRITE_IDS, Site
 from compactor.settings.compactor_toml import MetastoreProfile, Profile, parse_profile
 from compactor.settings.file_limits import FileLimits
 from compactor.settings.hive_site import parse_site
@@ -215,12 +215,14 @@ def open_deployment(
 
 
 def _limits(settings: Settings) -> TxnLimits:
+    is_written = settings.source(HISTORY_BY_WRITE_IDS) != "default"
     return TxnLimits(
         max_open=settings.integer("hive.max.open.txns"),
         counted_each_ms=settings.milliseconds("hive.count.open.txns.interval"),
         max_batch=settings.integer("hive.txn.max.open.batch"),
         open_timeout_ms=settings.milliseconds("hive.txn.opentxn.timeout"),
         min_history_level=settings.boolean("hive.txn.use.minhistorylevel"),
+        min_history_write_id=settings.boolean(HISTORY_BY_WRITE_IDS) if is_written else None,
     )
 
 

@@ -61,7 +61,8 @@ class CleaningFacts:
         exists: whether the table and the partition still exist.
         forbidden_by: where ``no_cleanup`` is set; None if it is not.
         rebalance_committed: whether storage and WRITE_SET prove that a rebalance without stamps committed.
-        newest_at_first_sight: the newest transaction when this row was first seen; replaces a missing stamp.
+        newest_at_first_sight: the newest transaction when this row was first seen committed; replaces a missing stamp.
+        stamped_early: whether newer transactions than the stamp may not see the compaction (Hive 4.2); it counts as missing.
     """
 
     lowest_open: TxnId
@@ -71,6 +72,7 @@ class CleaningFacts:
     forbidden_by: str | None = None
     rebalance_committed: bool = False
     newest_at_first_sight: TxnId | None = None
+    stamped_early: bool = False
 
 
 def may_clean(entry: Entry, facts: CleaningFacts, settings: Settings) -> Clean | Wait | Drop:
@@ -107,7 +109,8 @@ def _outcome(entry: Entry, facts: CleaningFacts) -> Wait | Drop | None:
 
 def _gate(entry: Entry, facts: CleaningFacts) -> Wait | None:
     lowest_open = facts.lowest_open
-    stamp = entry.next_txn_id if entry.next_txn_id is not None else facts.newest_at_first_sight
+    exact = entry.next_txn_id is not None and not facts.stamped_early
+    stamp = entry.next_txn_id if exact else facts.newest_at_first_sight
     if stamp is None:
         return Wait(
             because="the row does not say which transactions were open at its commit; those open now must end first",

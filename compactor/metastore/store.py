@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compactor.database import clock
 from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable
@@ -22,7 +24,7 @@ from compactor.metastore.queue.pages import CompactionLists
 from compactor.metastore.queue.requests import Requests
 from compactor.metastore.queue.table import QueueTable
 from compactor.metastore.schema import create
-from compactor.metastore.schema.detect import dialect_for
+from compactor.metastore.schema.detect import BY_WRITE_IDS, dialect_for
 from compactor.metastore.schema.tables import SCHEMA_VERSION
 from compactor.metastore.transactions.aborts import Aborts
 from compactor.metastore.transactions.counters import Counters
@@ -46,7 +48,7 @@ class Metastore:
         self.catalog = Catalog(database)
         self.grounds = Grounds(database)
         self.embedded_catalog = EmbeddedCatalog(database, dialect)
-        self.transactions = Transactions(database, dialect, limits)
+        self.transactions = Transactions(database, dialect, self._limits(limits or TxnLimits()))
         self.write_ids = WriteIds(database, dialect)
         self.counters = Counters(database, dialect)
         self.locks = Locks(database, dialect)
@@ -63,6 +65,11 @@ class Metastore:
         self.aborts = Aborts(database, dialect)
         self.mutexes = Mutexes(database, dialect)
         self.marks = StoredMarks(database, dialect)
+
+    def _limits(self, given: TxnLimits) -> TxnLimits:
+        if given.min_history_write_id is None:
+            return replace(given, min_history_write_id=self.schema_version in BY_WRITE_IDS)
+        return given
 
     def now_ms(self) -> int:
         """Returns the time of the database's clock, in epoch milliseconds."""

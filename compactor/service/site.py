@@ -15,7 +15,7 @@ from compactor import __version__
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.compaction.entry import Entity
+from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.pool_policy import DEFAULT, POOL, PoolPolicy, settings_at
 from compactor.errors import DatabaseUnavailable, NotFound, Refused
 from compactor.ids import TxnId, WriteId
@@ -23,6 +23,7 @@ from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import no_partition
 from compactor.metastore.catalog.values import Partition, Table
+from compactor.metastore.schema.detect import BY_WRITE_IDS
 from compactor.metastore.store import Metastore
 from compactor.service.ground import Ground
 from compactor.service.mark_files import MarkFiles
@@ -30,7 +31,9 @@ from compactor.settings.precedence import Settings, with_off_peak, with_override
 from compactor.state.store import OwnState
 from compactor.storage.protocol import Storage
 
-VERSION = f"compactor-{__version__}"
+_OURS = "compactor-"  #: how CQ_WORKER_VERSION of every release of ours begins
+VERSION = f"{_OURS}{__version__}"
+HISTORY_BY_WRITE_IDS = "hive.txn.use.minhistorywriteid"
 
 
 def identity(role: str, host: str) -> str:
@@ -147,6 +150,20 @@ class Site:
         """Reads what the settings of all tables depend on beside their properties."""
         overrides = {} if self.state is None else self.state.overrides.everything(self.name)
         return Moment(now_ms=self.metastore.now_ms(), overrides=overrides)
+
+    @property
+    def goes_by_write_ids(self) -> bool:
+        """True if rows of MIN_HISTORY_WRITE_ID say what transactions may read: as it is written, else as the schema's Hive
+        does by itself."""
+        if self.settings.source(HISTORY_BY_WRITE_IDS) == "default":
+            return self.metastore.schema_version in BY_WRITE_IDS
+        return self.settings.boolean(HISTORY_BY_WRITE_IDS)
+
+    def stamps_early(self, entry: Entry) -> bool:
+        """Returns true if CQ_NEXT_TXN_ID may leave out transactions that do not see the compaction: Hive 4.2 reads the
+        newest one, then commits, and without TXN_LOCK_TBL others open in between (its ``CommitTxnFunction``)."""
+        may = self.goes_by_write_ids and self.metastore.schema_version in BY_WRITE_IDS
+        return may and not (entry.worker_version or "").startswith(_OURS)
 
     def lowest_open(self) -> TxnId:
         """Returns the cleaner's gate: every transaction below it has ended (PROTOCOL 7.1)."""

@@ -501,7 +501,8 @@ _TRANSACTIONS = (
         "hive.txn.use.minhistorywriteid",
         "false",
         _B,
-        "Whether open transactions leave their rows in MIN_HISTORY_WRITE_ID.",
+        "Whether open transactions leave their rows in MIN_HISTORY_WRITE_ID. Where it is not written: true on schema 4.2, "
+        "as in Hive 4.2.",
     ),
     _metastore("hive.metastore.acid.housekeeper.interval", "60s", _S, "Time between two passes of the housekeeper."),
     _metastore("hive.metastore.acid.txn.cleaner.interval", "10s", _S, "Time between two purges of ended transactions."),

@@ -144,7 +144,8 @@ def test_transactions_that_stay_open(site: Site) -> None:
 
 
 def test_what_holds_while_hives_own_cleaner_runs(site: Site) -> None:
-    """PROTOCOL 7.5: a reader's lease is its row of MIN_HISTORY_LEVEL; quarantine and undo are none of Hive's business."""
+    """PROTOCOL 7.5: a reader's lease is its row of MIN_HISTORY_LEVEL or MIN_HISTORY_WRITE_ID; quarantine and undo are none
+    of Hive's business."""
     with site.metastore.database.write() as conn:
         conn.execute(insert(t.AUX_TABLE).values(MT_KEY1="Cleaner", MT_KEY2=0))
     assert found(site, "protections").level is Level.OK
@@ -154,6 +155,8 @@ def test_what_holds_while_hives_own_cleaner_runs(site: Site) -> None:
     finding = found(site, "protections")
     assert finding.level is Level.WARN
     assert "open transactions hold back Hive's cleaner by their rows of MIN_HISTORY_LEVEL" in finding.found
+    later = found(with_settings(site, hive_txn_use_minhistorywriteid="true"), "protections").found
+    assert "a query that began before a compaction was committed does not hold it back" in later
     bare = with_settings(site, hive_txn_use_minhistorylevel="false", compactor_quarantine="1h")
     said = found(bare, "protections").found
     assert "leave no rows of MIN_HISTORY_LEVEL" in said

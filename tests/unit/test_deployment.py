@@ -6,14 +6,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
+from compactor.compaction.entry import Entity
 from compactor.deployment import configure, memory_of, open_deployment, open_site, open_stores
 from compactor.errors import BadSetting, DatabaseUnavailable, Refused, UnnamedPlace, UnsafeDirectory
 from compactor.ids import TxnId
-from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL
+from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, VERSION, WRITE_SET
 from compactor.metastore.store import Metastore
 from compactor.rows.remote_source import open_source
 from compactor.service.mode import Mode, mode_of
+from compactor.service.site import HISTORY_BY_WRITE_IDS
 from compactor.settings.file_limits import FileLimits
 from compactor.storage.stores import Stores
 
@@ -172,6 +175,31 @@ def test_limits_of_transactions_come_from_the_configuration(metastore: Metastore
             site.metastore.transactions.open("u", "h")
         with site.metastore.database.read() as conn:
             assert conn.execute(MIN_HISTORY_LEVEL.select()).all() == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "flags", "kinds"),
+    [
+        *(("4.1.0", {}, ["u"]), ("4.1.0", {HISTORY_BY_WRITE_IDS: "true"}, ["i", "u"])),
+        *(("4.2.0", {}, ["i", "u"]), ("4.2.0", {HISTORY_BY_WRITE_IDS: "false"}, ["u"])),
+    ],
+)
+def test_which_writes_a_commit_records_depends_on_the_schema(
+    metastore: Metastore, metastore_url: str, schema: str, flags: dict[str, str], kinds: list[str]
+) -> None:
+    """As Hive's of that schema does by itself: 4.2 records inserts too, by which its sessions see that others wrote."""
+    with metastore.database.write() as conn:
+        conn.execute(VERSION.update().values(SCHEMA_VERSION=schema))
+    configuration = configure(flags=flags, environment={"COMPACTOR_METASTORE_URL": metastore_url})
+    with open_site(configuration) as site:
+        [txn] = site.metastore.transactions.open("u", "h")
+        write_id = site.metastore.write_ids.allocate(txn, "default", "t")
+        for kind in ("i", "u"):
+            site.metastore.write_ids.add_component(txn, Entity(database="default", table="t"), kind, write_id)
+        site.metastore.transactions.commit(txn)
+        with site.metastore.database.read() as conn:
+            assert sorted(conn.execute(select(WRITE_SET.c.WS_OPERATION_TYPE)).scalars()) == kinds
+            assert conn.execute(select(MIN_HISTORY_LEVEL.c.MHL_TXNID)).scalars().all() == []
 
 
 def test_storage_options_come_from_the_file(tmp_path: Path) -> None:

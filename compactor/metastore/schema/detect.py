@@ -7,6 +7,10 @@ from compactor.metastore.schema.dialect import Dialect, MySQL4, Postgres4
 from compactor.metastore.schema.hive2 import is_hive_2
 from compactor.metastore.schema.hive3 import MySQL31, Postgres31
 
+#: Schemas whose Hive goes by MIN_HISTORY_WRITE_ID unless told otherwise: it records there, by write IDs, what transactions
+#: may read, and nothing in MIN_HISTORY_LEVEL; and it commits a compaction without holding TXN_LOCK_TBL.
+BY_WRITE_IDS = frozenset({"4.2.0"})
+
 DIALECTS: tuple[Dialect, ...] = (Dialect(), Postgres4(), Postgres31(), MySQL4(), MySQL31())
 
 

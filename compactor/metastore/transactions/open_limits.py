@@ -27,6 +27,7 @@ class TxnLimits:
     max_batch: int = 1_000  #: ``hive.txn.max.open.batch``
     open_timeout_ms: int = OPEN_TXN_TIMEOUT_MS
     min_history_level: bool = True  #: ``hive.txn.use.minhistorylevel``
+    min_history_write_id: bool | None = None  #: ``hive.txn.use.minhistorywriteid``; None: what the schema's Hive does
 
 
 class OpenLimit:

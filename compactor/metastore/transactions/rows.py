@@ -133,7 +133,7 @@ def write_set(conn: Connection, txn: TxnId, commit_id: TxnId, *, everything: boo
     """Records the objects in which ``txn`` updated or deleted, for transactions that commit after it.
 
     With ``everything`` also those into which it only inserted, as Hive 4 does with ``hive.txn.use.minhistorylevel``
-    false.
+    false, and Hive 4.2 with ``hive.txn.use.minhistorywriteid`` true.
     """
     components = TXN_COMPONENTS.c
     touched = (

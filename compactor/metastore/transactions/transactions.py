@@ -384,7 +384,9 @@ class Transactions:
 
     def _commit(self, conn: Connection, txn: TxnId, type: TxnType, commit_id: TxnId) -> None:
         # Without MIN_HISTORY_LEVEL Hive uses WRITE_SET to find every transaction that wrote.
-        txn_rows.write_set(conn, txn, commit_id, everything=not self._limits.min_history_level)
+        by_write_ids = self._limits.min_history_write_id is True
+        everything = by_write_ids or not self._limits.min_history_level
+        txn_rows.write_set(conn, txn, commit_id, everything=everything)
         if type is not TxnType.READ_ONLY and not type.compacts:
             commits.complete_components(conn, txn)
         if type in (TxnType.COMPACTION, TxnType.SOFT_DELETE):

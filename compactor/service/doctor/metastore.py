@@ -18,7 +18,7 @@ from compactor.service.site import Site
 
 _SKEW_MS = 5_000  #: how far this machine's clock may be off the database's before time-outs go wrong
 _KEPT_TRANSACTIONS = 100_000  #: more ended ones than this mean that housekeeping does not run
-_HISTORY = "MIN_HISTORY_LEVEL"
+_HISTORY, _BY_WRITE_IDS = "MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID"
 
 
 def check_database(site: Site) -> Iterator[Finding]:
@@ -108,7 +108,6 @@ def check_hive_roles(site: Site) -> Iterator[Finding]:
 def _protections(site: Site, roles: HiveRoles) -> Finding:
     """Returns which protections hold although Hive's cleaner cannot be held back by us (PROTOCOL 7.5)."""
     quarantine = site.settings.milliseconds("compactor.quarantine") > 0
-    leased = site.settings.boolean("hive.txn.use.minhistorylevel")
     if not roles.cleaner_may_run and loosest_mode(site.settings) is Mode.CLEAN:
         return ok("protections", "all hold: no cleaner of Hive's own was seen, only ours removes directories")
     if not roles.cleaner_may_run:
@@ -119,8 +118,7 @@ def _protections(site: Site, roles: HiveRoles) -> Finding:
             wanted="one cleaner",
             fix="set compactor.mode to clean, or metastore.compactor.cleaner.on=true in Hive",
         )
-    holds = [f"open transactions hold back Hive's cleaner by their rows of {_HISTORY}"] if leased else []
-    lost = [] if leased else [f"open transactions leave no rows of {_HISTORY} (hive.txn.use.minhistorylevel is false)"]
+    holds, lost = _leases(site)
     lost += ["quarantine does not cover directories that Hive's cleaner removes"] if quarantine else []
     lost += ["removals by Hive's cleaner cannot be undone", "it forgets aborted transactions without a second look"]
     return Finding(
@@ -130,6 +128,18 @@ def _protections(site: Site, roles: HiveRoles) -> Finding:
         wanted="only our cleaner, which waits for every older transaction of any type",
         fix="set metastore.compactor.cleaner.on=false in Hive, or rely on the protections that hold",
     )
+
+
+def _leases(site: Site) -> tuple[list[str], list[str]]:
+    """Returns which transactions hold back Hive's cleaner, and which do not."""
+    if site.goes_by_write_ids:
+        return [], [
+            f"it goes by {_BY_WRITE_IDS} (hive.txn.use.minhistorywriteid is true): a query that began before a compaction "
+            "was committed does not hold it back, nor does a reader without such rows, as Trino is"
+        ]
+    if site.settings.boolean("hive.txn.use.minhistorylevel"):
+        return [f"open transactions hold back Hive's cleaner by their rows of {_HISTORY}"], []
+    return [], [f"open transactions leave no rows of {_HISTORY} (hive.txn.use.minhistorylevel is false)"]
 
 
 def check_growth(site: Site) -> Iterator[Finding]:

@@ -68,8 +68,8 @@ class BlockingTransaction:
 def blockers_of(site: Site, entry: Entry) -> tuple[Blocker, ...]:
     """Returns the open transactions at or below the entry's CQ_NEXT_TXN_ID, oldest first.
 
-    If Hive left no stamp, the newest transaction at the time when our cleaner first saw the row takes its place
-    (PROTOCOL 7.1); before that, every open transaction may hold it.
+    If Hive left no stamp, or may have stamped too early, the newest transaction at the time when our cleaner first saw the
+    row takes its place (PROTOCOL 7.1); before that, every open transaction may hold it.
     """
     if entry.state is not State.READY_FOR_CLEANING:
         return ()
@@ -88,7 +88,8 @@ def _open(site: Site) -> tuple[Blocker, ...]:
 
 
 def _stamp(site: Site, entry: Entry) -> TxnId | None:
-    return entry.next_txn_id if entry.next_txn_id is not None else _newest_at_first_sight(site, entry)
+    exact = entry.next_txn_id is not None and not site.stamps_early(entry)
+    return entry.next_txn_id if exact else _newest_at_first_sight(site, entry)
 
 
 def _at_or_below(stamp: TxnId | None, opened: tuple[Blocker, ...]) -> tuple[Blocker, ...]:

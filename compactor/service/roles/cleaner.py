@@ -216,15 +216,18 @@ def _verdict(gate: Gate, target: Target | None, entry: Entry, settings: Settings
     if target is not None and (why := target.table.refusal(target.partition)) is not None:
         return Drop(state=State.REFUSED, error=f"{why}; nothing is removed there")
     parameters = target.partition.parameters if target and target.partition else {}
-    seen = _first_sight(site, entry)
+    txn_state = gate.txn_state(entry)
+    # before the commit is too soon: a transaction opened meanwhile does not see the compaction either
+    seen = None if txn_state == "o" else _first_sight(site, entry)
     facts = CleaningFacts(
         lowest_open=gate.lowest,
-        txn_state=gate.txn_state(entry),
+        txn_state=txn_state,
         now_ms=gate.now_ms,
         exists=target is not None,
         forbidden_by=no_cleanup(target.table.parameters, parameters) if target else None,
         rebalance_committed=target is not None and _rebalance_committed(site, target, entry),
         newest_at_first_sight=None if seen is None else seen.newest,
+        stamped_early=site.stamps_early(entry),
     )
     answer = may_clean(entry, facts, settings)
     held = _held_by_lock(site, entry, seen) if isinstance(answer, Clean) else None
@@ -247,10 +250,11 @@ def _drop(site: Site, aborts: AbortedWrites, target: Target | None, entry: Entry
 
 
 def _first_sight(site: Site, entry: Entry) -> Sighting | None:
-    """Returns the substitute for a stamp that Hive did not write (its rebalance, Hive 3's rows): the newest ids when the
-    row was first seen. Without our own state to keep it in, such rows wait for Hive."""
+    """Returns the substitute for a stamp that Hive did not write (its rebalance, Hive 3's rows) or wrote too early (Hive
+    4.2): the newest ids when the row was first seen. Without our own state to keep it in, such rows wait for Hive."""
     goes_by_locks = not site.metastore.dialect.layout.has_visibility
-    if site.state is None or (entry.next_txn_id is not None and not goes_by_locks):
+    is_exact = entry.next_txn_id is not None and not goes_by_locks and not site.stamps_early(entry)
+    if site.state is None or is_exact:
         return None
     locks = [row.id for row in site.metastore.locks.show(entry.entity.database)] if goes_by_locks else []
     now = Sighting(newest=site.metastore.transactions.newest(), newest_lock=max(locks, default=0))

@@ -153,7 +153,7 @@ class GroupRun:
 
         def view(one: Opened) -> Viewed:
             scope = scope_of(look, one.target, one.txn, one.entry.type)
-            if site.settings.boolean("hive.txn.use.minhistorywriteid"):
+            if site.goes_by_write_ids:
                 site.metastore.write_ids.hold(one.txn, scope.view.write_ids)
             leftovers.refuse_beside_unfinished(site, one.target, scope.view)
             return one.viewed(scope)

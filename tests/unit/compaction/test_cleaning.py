@@ -71,6 +71,19 @@ def test_the_gate_is_strict(lowest: int, clean: bool) -> None:
         assert verdict.holder == lowest
 
 
+def test_a_stamp_that_hive_wrote_too_early_counts_as_missing() -> None:
+    """PROTOCOL 7.1: Hive 4.2 commits without TXN_LOCK_TBL, so transaction 61 may have opened between stamp and commit."""
+    assert _may(lowest=61) == Clean()
+    for lowest, newest in ((61, 61), (61, 90)):
+        verdict = _may(lowest=lowest, newest=newest, stamped_early=True)
+        assert isinstance(verdict, Wait)
+        assert verdict.holder == 61
+    assert _may(lowest=62, newest=61, stamped_early=True) == Clean()
+    verdict = _may(lowest=100, stamped_early=True)
+    assert isinstance(verdict, Wait)
+    assert verdict.remember_newest
+
+
 def test_a_row_waits_while_its_own_transaction_is_open() -> None:
     """PROTOCOL 7.4: Hive marks a rebalance ready before it commits."""
     verdict = _may(state="o")

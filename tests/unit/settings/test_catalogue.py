@@ -32,7 +32,7 @@ def test_every_setting_is_well_formed(setting: Setting) -> None:
 
 
 def test_defaults_are_those_of_a_real_hive() -> None:
-    """The live ones are compared in tests/live: 4.1's in test_settings.py, 3.1's in test_hive3.py."""
+    """The live ones are compared in tests/live (``test_settings.py``, ``test_hive3.py``, ``test_hive42.py``)."""
     other, number = compared(line.split(" ", 1)[1] for line in HIVES.read_text().splitlines())
     assert other == OTHERWISE_4_1
     assert number > 100

@@ -17,7 +17,7 @@ from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import StorageError
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.schema.tables import COMPACTION_QUEUE
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.roles.cleaner import CleanerPass, clean
 from compactor.service.site import Site
@@ -101,6 +101,49 @@ def test_soft_deleted_data_is_never_that_of_a_table_created_again(site: Site, ta
     assert (failed.entry_id, "soft-deleted data" in failed.because) == (number, True)
     assert (names_in(Path(table.location)), rows_of(site, table)) == (before, wanted)
     assert site.metastore.entries.get(number).state is State.READY_FOR_CLEANING
+
+
+def test_a_reader_that_came_between_the_stamp_and_the_commit_of_hive_4_2(site: Site, table: Table) -> None:
+    """PROTOCOL 7.1: Hive 4.2 commits without TXN_LOCK_TBL, so a newer transaction than its stamp may not see the compaction.
+    What was newest when its row was first seen committed counts for it; for ours the stamp does."""
+    compact(site)
+    [reader] = site.metastore.transactions.open("ann", "laptop")  # the stamp is older
+    before = names_in(Path(table.location))
+    site.metastore.schema_version = "4.2.0"
+    _compacted_by(site, "4.2.0", "o")
+    settle()
+    [waiting] = clean(site).waiting
+    assert "its own transaction" in waiting.because
+    [late] = site.metastore.transactions.open("ann", "laptop")  # before the commit: not yet first sight
+    _compacted_by(site, "4.2.0", "c")
+    settle()
+    for ended in (reader, late):
+        [waiting] = clean(site).waiting
+        assert waiting.blockers[0].txn == ended
+        assert names_in(Path(table.location)) == before
+        site.metastore.transactions.commit(ended)
+    [after] = site.metastore.transactions.open("ann", "laptop")
+    clean_all(site)
+    assert len(names_in(Path(table.location))) == 1
+    site.metastore.transactions.commit(after)
+
+
+def test_our_own_stamp_is_exact_beside_hive_4_2_too(site: Site, table: Table) -> None:
+    """We hold TXN_LOCK_TBL from reading the newest transaction to the commit."""
+    compact(site)
+    site.metastore.schema_version = "4.2.0"
+    [after] = site.metastore.transactions.open("ann", "laptop")
+    clean_all(site)
+    assert len(names_in(Path(table.location))) == 1
+    site.metastore.transactions.commit(after)
+
+
+def _compacted_by(site: Site, version: str, state: str) -> None:
+    """Makes the only entry look as if Hive's worker had compacted it, with its transaction in ``state``."""
+    [entry] = site.metastore.entries.queue()
+    with site.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(CQ_WORKER_VERSION=version))
+        conn.execute(update(TXNS).where(TXNS.c.TXN_ID.in_([entry.txn_id])).values(TXN_STATE=state))
 
 
 def test_a_foreign_file_is_left_alone(site: Site, table: Table) -> None:

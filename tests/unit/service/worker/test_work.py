@@ -141,10 +141,21 @@ def test_what_a_dead_worker_staged_is_swept_also_where_hive_cleaned(site: Site, 
     assert not staged.exists()
 
 
-@pytest.mark.parametrize("used", [True, False])
-def test_from_which_write_id_on_it_may_look(site: Site, table: Table, used: bool) -> None:
-    """PROTOCOL 7.5: where Hive's cleaner goes by MIN_HISTORY_WRITE_ID, it is told while units run."""
-    site = with_settings(site, hive_txn_opentxn_timeout="1ms", hive_txn_use_minhistorywriteid=str(used).lower())
+@pytest.mark.parametrize(
+    ("schema", "written", "used"),
+    [
+        *(("4.1.0", "true", True), ("4.1.0", "false", False), ("4.1.0", None, False)),
+        *(("4.2.0", None, True), ("4.2.0", "false", False)),
+    ],
+)
+def test_from_which_write_id_on_it_may_look(
+    site: Site, table: Table, schema: str, written: str | None, used: bool
+) -> None:
+    """PROTOCOL 7.5: where Hive's cleaner goes by MIN_HISTORY_WRITE_ID, as that of 4.2 does by itself, it is told while units
+    run."""
+    site.metastore.schema_version = schema
+    given = {} if written is None else {"hive_txn_use_minhistorywriteid": written}
+    site = with_settings(site, hive_txn_opentxn_timeout="1ms", **given)
     rows: list[tuple[int, str]] = []
 
     def look() -> None:

@@ -1,0 +1,203 @@
+"""A live Hive 4.2.0 and Compactor on one PostgreSQL with that release's schema.
+
+Most of it is told in full beside Hive 4.1, and here by the same tests; what is only here is what 4.2 does otherwise.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+import pytest
+
+from compactor.compaction.states import State
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from tests.live import test_cleaning, test_locks, test_rebalance, test_requests, test_rows
+from tests.support.beside import Beside, Meanwhile, left_clean, side_by_side
+from tests.support.hive4 import HIVE_4_1
+from tests.support.hive42 import HIVE_4_2
+from tests.support.hive_defaults import OTHERWISE_4_2, compared
+from tests.support.live_hive import Place, Release, placed
+from tests.support.patience import PATIENCE, until
+from tests.support.servers import Server
+from tests.support.stories import Story, begun
+
+test_what_one_compacted_the_other_reads = test_rows.test_what_one_compacted_the_other_reads_changes_and_compacts_again
+test_hive_writes_and_compacts_over_our_rebalance = test_rebalance.test_hive_writes_and_compacts_over_our_rebalance
+test_one_cleans_what_the_other_compacted = test_cleaning.test_one_cleans_what_the_other_compacted
+test_what_hive_aborted = test_cleaning.test_what_hive_aborted
+test_what_hive_emptied_and_overwrote = test_cleaning.test_what_hive_emptied_and_overwrote
+test_ours_refuses_hives_and_hives_refuses_ours = test_requests.test_ours_refuses_hives_and_hives_refuses_ours
+test_hive_shows_our_compaction_in_every_state = test_requests.test_hive_shows_our_compaction_in_every_state
+test_each_compacts_what_the_other_asks_for = test_requests.test_hive_compacts_what_we_ask_for_and_we_what_hive_asks_for
+test_hives_initiator_and_ours_ask_once = test_requests.test_hives_initiator_and_ours_ask_once
+test_we_wait_for_an_exclusive_lock_of_hive = test_locks.test_our_compaction_waits_for_an_exclusive_lock_of_hive
+test_hive_waits_for_our_exclusive_lock = test_locks.test_a_statement_of_hive_waits_for_our_exclusive_lock_on_a_partition
+test_shared_locks_show_on_both_sides = test_locks.test_shared_locks_show_on_both_sides
+test_a_drop_of_hive_goes_before_our_compaction = test_locks.test_a_drop_of_hive_goes_before_our_compaction
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[tuple[Place, Server]]:
+    """Yields a database with the schema of Hive 4.2, and a folder for a warehouse."""
+    with placed(HIVE_4_2) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def both(place: tuple[Place, Server]) -> Iterator[Beside]:
+    """Yields both sides, running until this file's tests are done."""
+    with side_by_side(*place) as made:
+        yield made
+
+
+@pytest.fixture
+def beside(both: Beside) -> Iterator[Beside]:
+    with left_clean(both):
+        yield both
+
+
+@pytest.fixture(params=("plain", "partitioned"))
+def story(request: pytest.FixtureRequest, beside: Beside) -> Story:
+    return begun(beside, request.param)
+
+
+def test_insert_only_tables(beside: Beside) -> None:
+    """Its minor and ours, its major and ours, each over what the other left."""
+    name = "only_inserts"
+    properties = "'transactional'='true', 'transactional_properties'='insert_only'"
+    beside.hive.sql(f"create table {name} (a int, b string) stored as parquet tblproperties({properties})")
+    wanted: list[str] = []
+    turns = (("ours", "minor"), ("hive", "minor"), ("ours", "major"), ("hive", "major"))
+    for number, (master, kind) in enumerate(turns):
+        for key in (2 * number + 1, 2 * number + 2):
+            beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
+            wanted.append(f"{key}\trow {key}")
+        if master == "hive":
+            beside.hive_compact(name, kind)
+            beside.clean_all()
+        else:
+            assert [done["fate"] for done in beside.compact(name, kind)] == ["compacted"]
+            beside.hive_clean()
+        [left] = beside.names(name)
+        output = "delta_0000001" if kind == "minor" else "base"
+        assert left.startswith(f"{output}_{2 * number + 2:07d}_v")
+        for session in ("main", "by row"):
+            assert sorted(beside.hive.sql(f"select * from {name}", session)) == wanted
+
+
+def test_our_cleaner_waits_for_a_query_of_hive(beside: Beside) -> None:
+    """PROTOCOL 7.1: whatever Hive 4.2 records of it: its write IDs, and nothing in MIN_HISTORY_LEVEL."""
+    name = "being_read"
+    beside.two_rows(name)
+    slow = "reflect('java.lang.Thread', 'sleep', cast(a * 0 + 2500 as bigint))"
+    reading = beside.later(f"select count(*), sum(a), max({slow}) from {name}", session="reader")
+    until("the query reads", lambda: _held(beside, name) != [])
+    [(reader, lowest)] = _held(beside, name)
+    assert lowest == 3
+    assert beside.sql('SELECT * FROM "MIN_HISTORY_LEVEL"') == []
+    assert [done["fate"] for done in beside.compact(name, "major")] == ["compacted"]
+    before = beside.names(name)
+    [waiting] = beside.clean()["waiting"]
+    assert [blocker["txnid"] for blocker in waiting["blockers"]] == [reader]
+    assert beside.names(name) == before
+    assert reading.result(PATIENCE) == ["2\t3\tnull"]
+    beside.clean_all()
+    assert [directory[:12] for directory in beside.names(name)] == ["base_0000002"]
+
+
+def test_the_cleaner_of_hive_4_2_0_does_not_wait_for_a_reader(beside: Beside) -> None:
+    """PROTOCOL 7.5: it goes by the compaction's highest write ID, which is below the lowest that a reader of all of the
+    inputs cannot see; and where no older transaction is aborted, it fails at the zero that it makes of the reader's."""
+    name = "read_and_removed"
+    beside.two_rows(name)
+    for key, value in (("hive.in.test", "true"), ("hive.test.rollbacktxn", "true")):
+        beside.hive.set(key, value, session="aborting")
+    beside.hive.sql(f"insert into {name} values (3, 'never')", session="aborting")
+    transactions, write_ids = beside.site.metastore.transactions, beside.site.metastore.write_ids
+    [reader] = transactions.open("ada", beside.site.host)
+    write_ids.hold(reader, write_ids.valid("default", name, transactions.snapshot(reader)))
+    assert _held(beside, name) == [(reader, 4)]
+    assert [done["fate"] for done in beside.compact(name, "major")] == ["compacted"]
+    [waiting] = beside.clean()["waiting"]
+    assert [blocker["txnid"] for blocker in waiting["blockers"]] == [reader]
+    base, *inputs, aborted = beside.names(name)
+    assert len(inputs) == 2
+    beside.hive_clean()
+    assert beside.names(name) == [base, aborted]
+    transactions.commit(reader)
+
+
+def test_write_ids_that_we_hold_keep_hives_cleaner_away(beside: Beside) -> None:
+    """PROTOCOL 7.5: an entry above the lowest write ID that a transaction of ours may read is not even tried."""
+    name = "held_back"
+    beside.two_rows(name)
+    transactions, write_ids = beside.site.metastore.transactions, beside.site.metastore.write_ids
+    [writer] = transactions.open("ada", beside.site.host)
+    assert write_ids.allocate(writer, "default", name) == 3
+    [reader] = transactions.open("ada", beside.site.host)
+    write_ids.hold(reader, write_ids.valid("default", name, transactions.snapshot(reader)))
+    assert _held(beside, name) == [(reader, 3)]
+    transactions.commit(writer)
+    beside.hive.sql(f"insert into {name} values (4, 'row 4')")
+    beside.hive_compact(name, "major")
+    before = beside.names(name)
+    beside.hive_clean()
+    [entry] = beside.queue(State.READY_FOR_CLEANING)
+    assert (entry.cleaner_start, entry.error, beside.names(name)) == (None, None, before)
+    transactions.commit(reader)
+    assert _held(beside, name) == []
+    beside.hive_clean()
+    assert [directory[:12] for directory in beside.names(name)] == ["base_0000004"]
+
+
+def test_our_worker_holds_write_ids_as_hives_does(beside: Beside) -> None:
+    """PROTOCOL 7.5: nobody has to set ``hive.txn.use.minhistorywriteid``: it follows the schema, as in Hive."""
+    assert beside.site.metastore.schema_version == "4.2.0"
+    assert beside.site.goes_by_write_ids
+    beside.two_rows("worked_on")
+    [asked] = beside.ours("--set", "compactor.mode=clean", "compact", "default.worked_on")
+    held: list[tuple[int, int]] = []
+    looking = Meanwhile(lambda check: held.extend(_held(beside, "worked_on")))
+    [done] = run_entries(beside.site, claimable(beside.site), looking).outcomes
+    assert (done.entry.id, held) == (asked["compaction"], [(done.txn, 3)])
+    assert _held(beside, "worked_on") == []
+    beside.clean_all()
+
+
+def test_defaults_are_those_of_hive(beside: Beside) -> None:
+    other, number = compared(beside.hive.do("defaults"))
+    assert other == OTHERWISE_4_2
+    assert number > 100
+
+
+def test_its_schema_has_what_its_classes_are_mapped_to_since_4_1(beside: Beside) -> None:
+    """The script of its schema is in none of its jars: it is that of 4.0 with what changed since (``SCHEMA_4_2``)."""
+    before, now = (_mapped_columns(release) for release in (HIVE_4_1, HIVE_4_2))
+    assert before - now == set()
+    assert {table for table, _ in now - before} == {"CATALOG_PARAMS"}
+    found = beside.sql("SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'")
+    assert now - before <= {(str(table), str(column)) for table, column in found}
+
+
+def _mapped_columns(release: Release) -> set[tuple[str, str]]:
+    """Returns the tables and columns that a release of Hive maps its classes to."""
+    with zipfile.ZipFile(release.libraries()[0]) as jar:
+        return set(_mapped(ElementTree.fromstring(jar.read("package.jdo")), None))
+
+
+def _mapped(element: ElementTree.Element, table: str | None) -> Iterator[tuple[str, str]]:
+    """Yields the tables and columns below an element of Hive's mapping."""
+    table = element.get("table", table)
+    if element.tag == "column" and table is not None:
+        yield table, element.attrib["name"]
+    for child in element:
+        yield from _mapped(child, table)
+
+
+def _held(beside: Beside, name: str) -> list[tuple[int, int]]:
+    """Transaction and lowest write ID of each row of MIN_HISTORY_WRITE_ID about the table."""
+    found = beside.sql(f'SELECT "MH_TXNID", "MH_WRITEID" FROM "MIN_HISTORY_WRITE_ID" WHERE "MH_TABLE" = \'{name}\'')
+    return [(int(txn), int(write_id)) for txn, write_id in found]

