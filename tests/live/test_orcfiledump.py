@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import struct
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,18 +18,16 @@ from compactor.cli.hive_dump import SEPARATOR
 from tests.support.downloads import ROOT
 from tests.support.expected import FIXTURES
 from tests.support.orcfiledump import FILES, GOLDEN, Printed, cases, real
+from tests.support.time_zone import time_zone
 
 INDEXES = ("-t", "--column-type", "-r", "*")
 SETS = ("hive-2.3", "hive-3.1", "hive-4.1", "trino-476")
 
 
 @pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def utc() -> Iterator[None]:
+    with time_zone("UTC"):
+        yield
 
 
 def ours(*arguments: str) -> Printed:

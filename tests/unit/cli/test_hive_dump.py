@@ -5,7 +5,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +18,7 @@ from compactor.cli.dump import dump
 from compactor.cli.hive_dump import SEPARATOR
 from tests.support.downloads import ROOT
 from tests.support.orcfiledump import FILES, GOLDEN, cases
+from tests.support.time_zone import time_zone
 
 MORE = "Data file has more data than max footer offset:{}. Adding data file to recovery list.\n"
 CORRUPT = "1 file(s) are corrupted. Run the following command to recover corrupted files.\n\n"
@@ -26,12 +26,9 @@ RECOVER = "hive --orcfiledump --recover --skip-dump {}\n"
 
 
 @pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def utc() -> Iterator[None]:
+    with time_zone("UTC"):
+        yield
 
 
 @pytest.fixture

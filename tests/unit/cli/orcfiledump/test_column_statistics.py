@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 from compactor.cli.orcfiledump.column_statistics import statistics_text
 from compactor.orc.format import messages
 from compactor.orc.format.types import OrcType, TypeKind
+from tests.support.time_zone import time_zone
 
 INT = OrcType(kind=TypeKind.INT)
 LONG_DECIMAL, WIDE_DECIMAL = (OrcType(kind=TypeKind.DECIMAL, precision=digits, scale=4) for digits in (18, 38))
@@ -16,12 +16,9 @@ TIMESTAMP, INSTANT = OrcType(kind=TypeKind.TIMESTAMP), OrcType(kind=TypeKind.TIM
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def elsewhere() -> Iterator[None]:
+    with time_zone("Asia/Tokyo"):
+        yield
 
 
 def printed(column: OrcType = INT, count: int = 2, **fields: Any) -> str:

@@ -7,17 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 from compactor.cli.orcfiledump.java_times import date_text, hybrid_date_text, local_seconds, timestamp_text
+from tests.support.time_zone import time_zone
 
 GREGORIAN = -141_427  #: 1582-10-15
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def elsewhere() -> Iterator[None]:
+    with time_zone("Asia/Tokyo"):
+        yield
 
 
 @pytest.mark.parametrize(
