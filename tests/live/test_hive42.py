@@ -15,7 +15,7 @@ from compactor.compaction.states import State
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from tests.live import test_cleaning, test_locks, test_rebalance, test_requests, test_rows
-from tests.support.beside import Beside, Meanwhile, left_clean, side_by_side
+from tests.support.beside import Beside, Meanwhile, side_by_side
 from tests.support.hive4 import HIVE_4_1
 from tests.support.hive42 import HIVE_4_2
 from tests.support.hive_defaults import OTHERWISE_4_2, compared
@@ -51,12 +51,6 @@ def both(place: tuple[Place, Server]) -> Iterator[Beside]:
     """Yields both sides, running until this file's tests are done."""
     with side_by_side(*place) as made:
         yield made
-
-
-@pytest.fixture
-def beside(both: Beside) -> Iterator[Beside]:
-    with left_clean(both):
-        yield both
 
 
 @pytest.fixture(params=("plain", "partitioned"))
