@@ -8,8 +8,11 @@ from sqlalchemy.exc import DBAPIError
 from compactor.database.server import Server, server_engine
 from compactor.database.trouble import Trouble
 
-#: Error numbers (the server's reference): deadlock and lock wait time-out; a row changed since it was read.
-_BUSY = (1205, 1213, 1020)
+#: Error numbers (the server's reference): a savepoint is not there, since a deadlock inside of it has rolled everything
+#: back; SQLAlchemy then raises this in place of the deadlock.
+_NO_SAVEPOINT = 1305
+#: Deadlock and lock wait time-out; a row changed since it was read.
+_BUSY = (1205, 1213, 1020, _NO_SAVEPOINT)
 _LOST = (1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055)
 _DENIED = (1044, 1045, 1142, 1143, 1227, 1370, 1698)
 _MISSING = (1049, 1054, 1146)
@@ -49,7 +52,7 @@ class MySQLBackend(Server):
 
     def is_rolled_back(self, error: DBAPIError) -> bool:
         """See ``Backend``."""
-        return _code(error) == 1213
+        return _code(error) in (1213, _NO_SAVEPOINT)
 
 
 _MEANING = (

@@ -46,6 +46,7 @@ def test_errors_of_postgresql(error: Exception, trouble: Trouble) -> None:
     [
         (my.OperationalError(1213, "Deadlock found"), Trouble.BUSY),
         (my.OperationalError(1205, "Lock wait timeout exceeded"), Trouble.BUSY),
+        (my.OperationalError(1305, "SAVEPOINT sa_savepoint_4 does not exist"), Trouble.BUSY),
         (my.OperationalError(2013, "Lost connection"), Trouble.LOST),
         (my.OperationalError(2003, "Can't connect"), Trouble.LOST),
         (my.OperationalError(1045, "Access denied"), Trouble.DENIED),
@@ -69,6 +70,7 @@ def test_which_failed_commits_surely_changed_nothing() -> None:
     """PROTOCOL 5: all others are CommitUnknown."""
     assert POSTGRES.is_rolled_back(wrapped(pg.SerializationFailure("x")))
     assert MYSQL.is_rolled_back(wrapped(my.OperationalError(1213, "x")))
+    assert MYSQL.is_rolled_back(wrapped(my.OperationalError(1305, "SAVEPOINT sa_savepoint_4 does not exist")))
     for error in (pg.AdminShutdown("x"), pg.StatementCompletionUnknown("x"), pg.OperationalError("x")):
         assert not POSTGRES.is_rolled_back(wrapped(error))
     for number in (1205, 2006, 2013):
