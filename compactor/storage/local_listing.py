@@ -127,7 +127,7 @@ class _Walk:
             raise ListedButAbsent(f"{self.root}/{path}") from None
         except OSError as error:
             raise StorageError(f"cannot measure {self.root}/{path}: {error.strerror or error}") from error
-        if stat.S_IFMT(found.st_mode) != stat.S_IFREG:
+        if not stat.S_ISREG(found.st_mode):
             must_be_regular(f"{self.root}/{path}", found.st_mode)
         return found.st_size
 

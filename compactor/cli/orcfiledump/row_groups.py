@@ -58,7 +58,7 @@ def index_lines(
 
 
 def _is_right(tail: Tail, column: int) -> bool:
-    """Tells whether readers may use a filter of the older kind: earlier writers hashed some values wrongly."""
+    """Returns true if readers may use a filter of the older kind: earlier writers hashed some values wrongly."""
     if tail.writer != 0:
         return True
     kind = tail.types[column].kind

@@ -37,7 +37,7 @@ _ROOT = "0"  #: its name among the columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is printed beyond a file's structure.
+    """The lines that are asked for beside a file's structure.
 
     Attributes:
         columns: whose row indexes are printed; None for all.

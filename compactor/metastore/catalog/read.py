@@ -140,9 +140,10 @@ class Catalog:
         query = select(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME).order_by(
             PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME
         )
+        ids = list(found)
         with self._database.read() as conn:
-            for row in conn.execute(query):
-                if row.TBL_ID in found:
+            for start in range(0, len(ids), _AT_ONCE):
+                for row in conn.execute(query.where(PARTITIONS.c.TBL_ID.in_(ids[start : start + _AT_ONCE]))):
                     found[row.TBL_ID].append(row.PART_NAME)
         return found
 

@@ -19,7 +19,7 @@ class Surplus(Exception):
 
 
 def check_parts(data: bytes, allowed: Mapping[int, int], most: int, *, inside: int | None = None) -> None:
-    """Checks the numbers of fields of a message. One of ``SHORT`` bytes need not be checked.
+    """Checks the numbers of fields of a message. One of at most ``SHORT`` bytes need not be checked.
 
     Fields of what does not parse are not counted: the parser will say so.
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from compactor.acid import partition_names
 from compactor.acid.directory import acid_directory
 from compactor.acid.listing import Listing
 from compactor.compaction.cleaning import is_output
@@ -20,6 +19,7 @@ from compactor.service.agreement import Given
 from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may
 from compactor.service.roles.removing import remove_directories
+from compactor.service.roles.surveyed_tables import SurveyedTables
 from compactor.service.site import Site, Target, must_have_its_own_ground
 
 GRACE = "compactor.forget.grace"
@@ -44,19 +44,9 @@ def abort_candidates(site: Site) -> tuple[Entity, ...]:
         for entity, aborts in sorted(site.metastore.candidates.aborts().items(), key=lambda item: str(item[0]))
         if aborts.count > threshold or (age >= 0 and now - aborts.oldest_start > age)
     ]
-    return tuple(dict.fromkeys(meant for entity in recorded for meant in _meant(site, entity)))
-
-
-def _meant(site: Site, recorded: Entity) -> list[Entity]:
-    """Returns the partitions that writers record under this name; the name itself if it is that of a table or of none."""
-    name, catalog, lowered = recorded.partition, site.metastore.catalog, site.metastore.dialect.lowers_partitions
-    if name is None or not catalog.is_known(recorded.database, recorded.table):
-        return [recorded]
-    stored = catalog.locations(catalog.table(recorded.database, recorded.table))
-    if name in stored and not lowered:
-        return [recorded]
-    meant = partition_names.by_recorded_name(stored, lowered=lowered).get(name, [name])
-    return [replace(recorded, partition=one) for one in meant]
+    if not recorded:
+        return ()
+    return tuple(SurveyedTables(site, site.metastore.transactions.snapshot(), site.moment()).meant(recorded))
 
 
 class AbortedWrites:

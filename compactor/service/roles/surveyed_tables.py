@@ -136,7 +136,7 @@ class SurveyedTables:
     def _read_names(self, tables: Iterable[Table]) -> None:
         """Reads the names of all partitions, for writers that record them in a form that several may have."""
         new = [table for table in tables if table.id not in self._recorded]
-        for table_id, names in self._site.metastore.catalog.partition_names(new).items() if new else ():
+        for table_id, names in self._site.metastore.catalog.partition_names(new).items():
             self._recorded[table_id] = by_recorded_name(names, lowered=True)
 
     def _found_if_readable(self, entity: Entity) -> SurveyedTable | None:
