@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.schema.tables import TXNS
+from compactor.metastore.schema.tables import TBLS, TXNS
 from compactor.service.roles.aborted_writes import abort_candidates
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.scan import Scan
@@ -161,3 +162,16 @@ def test_nothing_is_removed_beside_an_output_that_may_be_the_only_copy(site: Sit
     assert "may be the only copy" in failed.because
     assert names_in(Path(table.location)) == before
     assert len(before) == 2
+
+
+def test_an_abort_under_the_name_of_a_view_ends_no_pass(site: Site, table: Table, warehouse: Path) -> None:
+    """The table was dropped, or is another catalog's, and a view has its name: rows of transactions do not say which."""
+    view = make_table(site, warehouse, "v")
+    written = Entity(database="default", table="v", partition="p=1")
+    (txn,) = site.metastore.transactions.open("ann", "h")
+    site.metastore.write_ids.add_component(txn, written, "i", site.metastore.write_ids.allocate(txn, "default", "v"))
+    site.metastore.transactions.abort(txn, "by hand")
+    with site.metastore.database.write() as conn:
+        conn.execute(update(TBLS).where(view.id == TBLS.c.TBL_ID).values(TBL_TYPE="VIRTUAL_VIEW"))
+    insert(site, table, [9], commits=False)
+    assert abort_candidates(site) == (entity_of(table), written)
