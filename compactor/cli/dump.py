@@ -12,7 +12,7 @@ import click
 
 from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json
-from compactor.errors import BadFile, CompactorError, NotLossless, failing_alone
+from compactor.errors import BadFile, CompactorError, failing_alone
 
 if TYPE_CHECKING:
     from compactor.cli.dump_files import DumpFile
@@ -158,8 +158,6 @@ def _metadata(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
 def _rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
     from compactor.cli.row_json import rows
 
-    if tail.encrypted:
-        raise NotLossless(f"{tail.name}: has encrypted columns; its rows cannot be shown, its metadata can (--meta)")
     yield from rows(source, tail)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from compactor.errors import NotLossless
 from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Unfit, column_names
 from compactor.orc.format.tail import Tail
@@ -30,7 +31,7 @@ def rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
 
     Raises:
         BadFile: a stripe cannot be decoded.
-        NotLossless: neither codec decodes a type completely (unions).
+        NotLossless: neither codec decodes a type completely (unions), or columns are encrypted.
     """
     names = column_names(tail.types)
     children = tail.types[0].children
@@ -43,7 +44,9 @@ def rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
 
 
 def batches(source: Source, tail: Tail) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of ``rows`` as they are decoded."""
+    """Yields the rows of ``rows`` as they are decoded; raises as it does."""
+    if tail.encrypted:
+        raise NotLossless(f"{tail.name}: has encrypted columns; its rows cannot be shown, its metadata can (--meta)")
     for stripe in range(len(tail.stripes)):
         yield from _stripe(source, tail, stripe)
 

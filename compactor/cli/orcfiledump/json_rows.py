@@ -13,7 +13,6 @@ from compactor.cli.orcfiledump.java_doubles import double_text
 from compactor.cli.orcfiledump.java_text import field_name, plain_decimal, quoted, text_of
 from compactor.cli.orcfiledump.java_times import date_text, local_seconds, timestamp_text
 from compactor.cli.row_json import batches, seconds_and_nanos
-from compactor.errors import NotLossless
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import INTEGERS, TEXT_KINDS, OrcType, TypeKind
 from compactor.orc.io.source import Source
@@ -26,8 +25,6 @@ def json_lines(source: Source, tail: Tail) -> Iterator[str]:
         BadFile: a stripe cannot be decoded.
         NotLossless: neither codec decodes a type completely (unions), or columns are encrypted.
     """
-    if tail.encrypted:
-        raise NotLossless(f"{tail.name}: has encrypted columns; its rows cannot be shown, its metadata can (--meta)")
     printer = _Printer(tail)
     for batch in batches(source, tail):
         columns = [(printer.name(0, place), child) for place, child in enumerate(tail.types[0].children)]
