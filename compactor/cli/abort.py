@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import click
 
 from compactor.cli.context import CliContext, with_context
@@ -39,10 +41,14 @@ def abort_transaction(context: CliContext, txns: tuple[int, ...]) -> None:
                 print_json({"txnid": txn, "state": "ABORTED"})
             else:
                 click.echo(f"transaction {txn} is aborted")
-    if len(failed) == 1:
-        raise failed[0]
     if failed:
-        raise Refused("; ".join(map(str, failed)))
+        kind = NotFound if all(isinstance(one, NotFound) for one in failed) else Refused
+        raise kind("; ".join(dict.fromkeys(map(str, failed))))
+
+
+_as_hive_says = copy(abort_transaction)  # ABORT TRANSACTIONS 206 207
+_as_hive_says.hidden = True
+abort.add_command(_as_hive_says, "transactions")
 
 
 @abort.command("compaction")

@@ -88,8 +88,8 @@ def program(
     """Keep Hive ACID tables fast.
 
     \b
-    Exit codes: 0 done, 1 an entry or the pass failed, 2 usage, a setting or a name that does not exist,
-    3 `compact` or `restore` refused, 4 wait timed out.
+    Exit codes: 0 done, 1 an entry, the pass or the action failed, 2 usage, a setting or a name that does
+    not exist, 3 `compact` or `restore` refused, 4 wait timed out.
     """
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(

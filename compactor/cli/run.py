@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import click
 from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json_line, size
 from compactor.cli.stop_signals import repeat, stopping
-from compactor.errors import BadSetting
+from compactor.errors import BadSetting, NotFound
 
 if TYPE_CHECKING:
     from compactor.service.site import Site
@@ -164,6 +164,7 @@ def worker(context: CliContext, /, **given: Any) -> None:
     if options.once and options.linger is not None:
         raise BadSetting("--once ends after one pass, --linger waits for more; give one of them")
     with stopping() as stop, context.site() as site:
+        _name_unknown_pools(site, options.pool)
         worker = CliWorker(
             site=site,
             stop=stop,
@@ -184,6 +185,17 @@ def worker(context: CliContext, /, **given: Any) -> None:
             worker.close()
     if worker.failed:
         sys.exit(FAILED)
+
+
+def _name_unknown_pools(site: Site, pools: Iterable[str]) -> None:
+    """Warns of each pool that nothing is known of. Its first request may still come, so the worker waits for it."""
+    from compactor.service.answers.show_compactions import must_be_known
+
+    for pool in pools:
+        try:
+            must_be_known(site, pool)
+        except NotFound as unknown:
+            click.echo(f"worker: {unknown}", err=True)
 
 
 def _silent(_: object) -> None:

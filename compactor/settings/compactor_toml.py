@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from compactor.errors import BadSetting
 from compactor.settings.catalogue import lookup, parse
 
 _KEYS = ("url", "password_file", "state_url", "hive_conf", "warehouse", "mode")
+#: Hive's names, and ``fnmatch``'s signs.
+_DATABASE = re.compile(r"[\w*?\[\]!-]+")
 _TABLES = ("settings", "database_modes", "pool")
 
 
@@ -132,6 +135,11 @@ def _database_modes(where: str, table: object) -> Mapping[str, str]:
     for pattern, mode in table.items():
         if not isinstance(mode, str):
             raise BadSetting(f'{where}: database_modes.{pattern} = {mode!r}; wanted a mode, as in {pattern} = "clean"')
+        if not _DATABASE.fullmatch(pattern):
+            raise BadSetting(
+                f"{where}: database_modes.{pattern!r} cannot be the name of a database; wanted letters, digits and _, "
+                "with *, ? and [...] for a pattern"
+            )
         if pattern.lower() in modes:
             raise BadSetting(f"{where}: database_modes names {pattern.lower()} twice; Hive's names have no upper case")
         modes[pattern.lower()] = str(parse(lookup("compactor.mode"), mode))

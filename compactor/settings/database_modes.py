@@ -27,6 +27,12 @@ def mode_of_database(modes: Mapping[str, str], database: str) -> str | None:
     return min(matching, key=_rank, default=None)
 
 
+def without_match(modes: Mapping[str, str], databases: Iterable[str]) -> list[str]:
+    """Returns the names and patterns of ``modes`` that no database has, sorted."""
+    names = [database.lower() for database in databases]
+    return sorted(word for word in modes if word not in names and not any(fnmatchcase(name, word) for name in names))
+
+
 def loosest(modes: Iterable[str]) -> str:
     """Returns the mode that allows the most."""
     return max(modes, key=_rank)

@@ -82,10 +82,10 @@ class WriteIds:
         counters = select(NEXT_WRITE_ID).where(tuple_(_NWI.NWI_DATABASE, _NWI.NWI_TABLE).in_(last))
         mappings = select(TXN_TO_WRITE_ID).where(tuple_(_T2W.T2W_DATABASE, _T2W.T2W_TABLE).in_(last))
         with self._database.read() as conn:
-            for row in conn.execute(counters):
-                last[row.NWI_DATABASE, row.NWI_TABLE] = row.NWI_NEXT - 1
+            for row in conn.execute(counters):  # MySQL finds rows in any case
+                last[row.NWI_DATABASE.lower(), row.NWI_TABLE.lower()] = row.NWI_NEXT - 1
             for row in conn.execute(mappings):
-                mapped[row.T2W_DATABASE, row.T2W_TABLE].append((row.T2W_TXNID, row.T2W_WRITEID))
+                mapped[row.T2W_DATABASE.lower(), row.T2W_TABLE.lower()].append((row.T2W_TXNID, row.T2W_WRITEID))
         return {name: _valid(name, WriteId(last[name]), mapped[name], txns) for name in last}
 
     def seen_by_all(self, database: str, table: str) -> WriteId:

@@ -6,7 +6,7 @@ database's clock; None where a value was never set.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TypeVar
@@ -111,12 +111,23 @@ def find_filter(site: Site, words: CompactionWords) -> CompactionFilter:
         words.partition,
         lambda one: any(one.holds(entry.entity) for entry in entries),
     )
-    pools = {DEFAULT, *site.pools, *(entry.pool or DEFAULT for entry in entries)}
-    if words.pool is not None and words.pool not in pools:
-        raise NotFound(
-            f"pool {words.pool!r}: it is not configured, and no compaction has it{nearest(words.pool, pools)}"
-        )
+    if words.pool is not None:
+        must_be_known(site, words.pool, entries)
     return CompactionFilter(id=words.id, where=where, pool=words.pool, type=type_, state=state)
+
+
+def must_be_known(site: Site, pool: str, entries: Sequence[Entry] | None = None) -> None:
+    """Raises unless ``pool`` is configured, or one of ``entries`` has it; None stands for the queue and the history.
+
+    Raises:
+        NotFound: it is neither.
+    """
+    if pool == DEFAULT or pool in site.pools:
+        return
+    every = _entries(site) if entries is None else entries
+    pools = {DEFAULT, *site.pools, *(entry.pool or DEFAULT for entry in every)}
+    if pool not in pools:
+        raise NotFound(f"pool {pool!r}: it is not configured, and no compaction has it{nearest(pool, pools)}")
 
 
 def _one_of(what: str, word: str | None, known: Mapping[str, _T]) -> _T | None:

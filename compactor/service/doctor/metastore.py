@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
@@ -15,6 +15,8 @@ from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.doctor.hive_roles import HiveRoles, hive_roles
 from compactor.service.mode import Mode, loosest_mode, modes_of_databases
 from compactor.service.site import Site
+from compactor.service.where import nearest
+from compactor.settings.database_modes import without_match
 
 _SKEW_MS = 5_000  #: how far this machine's clock may be off the database's before time-outs go wrong
 _KEPT_TRANSACTIONS = 100_000  #: more ended ones than this mean that housekeeping does not run
@@ -48,7 +50,9 @@ def check_rights(site: Site) -> Iterator[Finding]:
     """Yields findings on the right to write. Mode observe only needs to read, as the other checks do."""
     mode = loosest_mode(site.settings)
     named = f"{site.settings.mode}, from {site.settings.source('compactor.mode')}"
-    yield ok("mode", f"{named}; {_written_to(site)}")
+    databases = site.metastore.catalog.databases()
+    yield ok("mode", f"{named}; {_written_to(site, databases)}")
+    yield from _misspelt_modes(site, databases)
     if mode is Mode.OBSERVE:
         return
     database = site.metastore.database
@@ -61,9 +65,22 @@ def check_rights(site: Site) -> Iterator[Finding]:
     )
 
 
-def _written_to(site: Site) -> str:
+def _misspelt_modes(site: Site, databases: Collection[str]) -> Iterator[Finding]:
+    """Yields a finding for each mode that the site's file gives to a database that is not there: misspelt, it leaves the
+    database that was meant with its metastore's mode."""
+    for word in without_match(site.settings.database_modes, databases):
+        yield Finding(
+            level=Level.WARN,
+            subject="mode",
+            found=f"database_modes names {word}, and no database is called so{nearest(word, databases)}",
+            wanted="the names, or patterns of names, of databases that exist",
+            fix="correct database_modes in compactor.toml; until then such a database has its metastore's mode",
+        )
+
+
+def _written_to(site: Site, databases: Mapping[str, Mapping[str, str]]) -> str:
     """Returns in words which databases may be written to."""
-    modes = modes_of_databases(site.settings, site.metastore.catalog.databases())
+    modes = modes_of_databases(site.settings, databases)
     if set(modes.values()) <= {Mode.OBSERVE}:
         return "no database may be written to"
     if len(set(modes.values())) == 1:

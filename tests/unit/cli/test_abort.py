@@ -37,6 +37,19 @@ def test_several_transactions_are_aborted_and_those_that_cannot_be_are_named(
     assert [metastore.transactions.state(txn) for txn in (first, second, third)] == ["a", "c", "a"]
 
 
+def test_one_reason_is_given_once_and_ids_that_never_were_end_with_2(
+    compactor: Compactor, metastore: Metastore
+) -> None:
+    """``transactions`` is how Hive's statement spells it."""
+    [txn] = metastore.transactions.open("u", "h")
+    observer = compactor("--set", "compactor.mode=observe", "abort", "transactions", str(txn), "77777")
+    assert (observer.exit_code, observer.stderr.count("compactor.mode is observe")) == (1, 1)
+    never = compactor("abort", "transactions", "77777", "88888")
+    assert (never.exit_code, never.stderr.count("is not in TXNS")) == (2, 2)
+    assert compactor("abort", "transactions", str(txn), "77777").exit_code == 2
+    assert compactor("abort", "transactions", str(txn), "77777").exit_code == 1  # one is there, and has ended
+
+
 def test_a_request_is_taken_off_the_queue(compactor: Compactor, metastore: Metastore) -> None:
     entry = metastore.requests.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-x"))
     assert compactor("abort", "compaction", str(entry)).stdout == f"compaction {entry} is aborted\n"

@@ -58,3 +58,10 @@ def test_a_lingering_worker_ends_without_requests(compactor: Compactor, metastor
 def test_an_unknown_batch_ends_with_2(compactor: Compactor, metastore: Metastore) -> None:
     done = compactor("run", "worker", "--in-process", "--batch", "7")
     assert (done.exit_code, "batch 7" in done.stderr) == (2, True)
+
+
+def test_a_pool_that_nothing_is_known_of_is_named(compactor: Compactor, metastore: Metastore) -> None:
+    done = compactor("run", "worker", "--in-process", "--once", "--pool", "defualt", "--pool", "default")
+    assert (done.exit_code, done.stdout) == (0, "worker: 0 entries, 0 failed\n")
+    assert done.stderr.count("pool ") == 1
+    assert "pool 'defualt': it is not configured, and no compaction has it; did you mean default?" in done.stderr

@@ -86,6 +86,8 @@ def test_unknown_metastore() -> None:
         ("[metastore.default.database_modes]\npilot = 'cleen'", "one of observe"),
         ("[metastore.default.database_modes]\npilot = 3", "database_modes.pilot = 3; wanted a mode"),
         ("[metastore.default.database_modes]\nPilot = 'clean'\npilot = 'observe'", "names pilot twice"),
+        ("[metastore.default.database_modes]\n'pilot.t' = 'clean'", "'pilot.t' cannot be the name of a database"),
+        ("[metastore.default.database_modes]\n'' = 'clean'", "'' cannot be the name of a database"),
         ("[metastore.default]\ndatabase_mode = {}", "did you mean database_modes"),
         (
             "[metastore.default.settings]\n'hive.txn.timeut' = 1",

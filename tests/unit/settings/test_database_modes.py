@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.settings.database_modes import loosest, mode_of_database
+from compactor.settings.database_modes import loosest, mode_of_database, without_match
 from compactor.settings.precedence import Layer, Settings, with_table
 
 MODES = {"pilot": "clean", "team_*": "compact", "team_secret*": "observe", "team_secret_lab": "request"}
@@ -22,6 +22,11 @@ MODES = {"pilot": "clean", "team_*": "compact", "team_secret*": "observe", "team
 )
 def test_a_database_has_the_mode_of_its_name_or_of_the_tightest_pattern(database: str, mode: str | None) -> None:
     assert mode_of_database(MODES, database) == mode
+
+
+def test_names_and_patterns_that_no_database_has() -> None:
+    assert without_match(MODES, ["default", "Pilot", "team_secret"]) == ["team_secret_lab"]
+    assert without_match(MODES, []) == sorted(MODES)
 
 
 def test_the_loosest_of_some_modes() -> None:

@@ -20,6 +20,17 @@ def test_mode_observe_needs_no_rights_and_no_protections(deployment: Site) -> No
     assert [f.subject for f in doctor_metastore.check_hive_roles(observer)] == ["hive's roles"]
 
 
+def test_a_mode_for_a_database_that_is_not_there_is_named(deployment: Site) -> None:
+    """``prodd = "observe"`` would leave ``prod`` open."""
+    deployment.metastore.embedded_catalog.create_database("default", "/warehouse")
+    layers = [Layer(name="compactor.toml", values={"compactor.mode": "clean"})]
+    misspelt = replace(deployment, settings=Settings.of(layers, {"defualt": "observe", "def*": "observe"}))
+    said = [finding for finding in doctor_metastore.check_rights(misspelt) if finding.level is Level.WARN]
+    assert [finding.found for finding in said] == [
+        "database_modes names defualt, and no database is called so; did you mean default?"
+    ]
+
+
 def test_a_cleaner_is_wanted(deployment: Site) -> None:
     compacting = with_settings(deployment, compactor_mode="compact")
     *_, alone = doctor_metastore.check_hive_roles(compacting)
