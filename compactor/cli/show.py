@@ -57,9 +57,17 @@ def _filters(command: _F) -> _F:
     for decorate in (
         click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N."),
         click.option("--state", metavar="STATE", help="Only in this state, such as 'ready for cleaning'."),
+        click.option("--id", type=int, metavar="ID", help="Only this one."),
+    ):
+        command = decorate(command)
+    return _filters_of_all(command)
+
+
+def _filters_of_all(command: _F) -> _F:
+    """Adds the filters that tables share with their compactions, by the names of ``CompactionWords``."""
+    for decorate in (
         click.option("--type", metavar="TYPE", help="Only of this type, such as major."),
         click.option("--pool", metavar="Q", help="Only of this pool; default means none."),
-        click.option("--id", type=int, metavar="ID", help="Only this one."),
         click.option("--partition", metavar="SPEC", help=_PARTITION),
         click.argument("name", metavar=_NAME, required=False),
     ):
@@ -68,18 +76,21 @@ def _filters(command: _F) -> _F:
 
 
 @show.command()
-@click.argument("name", metavar=_NAME, required=False)
+@_filters_of_all
 @click.option(
     "--worst", type=click.IntRange(min=1), metavar="N", help="Only the N tables with the most deltas to merge."
 )
 @with_context
-def tables(context: CliContext, name: str | None, worst: int | None) -> None:
-    """Transactional tables, most urgent first, and what would happen to them now."""
+def tables(context: CliContext, /, worst: int | None, **words: Any) -> None:
+    """Transactional tables, most urgent first, and what would happen to them now.
+
+    --type: where a compaction of this type is due.
+    """
     from compactor.service.answers import survey
-    from compactor.service.where import find_where
+    from compactor.service.answers.show_compactions import CompactionWords
 
     with context.site(read_only=True) as site:
-        rows = survey.survey_tables(site, worst, find_where(site.metastore.catalog, name, None))
+        rows = survey.survey_tables(site, worst, survey.find_tables(site, CompactionWords(**words)))
     if context.json:
         print_json([row.to_json() for row in rows])
         return

@@ -11,11 +11,14 @@ from typing import Any, cast
 from compactor.acid.listing import Listing
 from compactor.acid.names import Delta, known_directory, parse_directory
 from compactor.compaction.entry import Entity
-from compactor.errors import CompactorError, failing_alone
+from compactor.compaction.pool_policy import DEFAULT, POOL
+from compactor.compaction.states import CompactionType
+from compactor.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.metastore.catalog.values import Partition, Table
+from compactor.service.answers.show_compactions import CompactionFilter, CompactionWords, find_filter
 from compactor.service.roles.scan import DISAGREEMENT, Considered, Scan
 from compactor.service.site import Site, path_of
-from compactor.service.where import Where
+from compactor.service.where import find_where
 from compactor.storage.protocol import Storage
 
 #: Outcomes that require work, the most work first; all others require none.
@@ -92,6 +95,10 @@ class TableRow:
             return self.outcomes[0][0]
         return ", ".join(f"{outcome} {count}" for outcome, count in self.outcomes)
 
+    def is_due(self, type: CompactionType | None) -> bool:
+        """Returns true if a compaction of this type is due in it; None stands for whatever it is."""
+        return type is None or type.label.lower().replace("_", "") in dict(self.outcomes)
+
     def to_json(self) -> dict[str, object]:
         return {
             "table": self.table,
@@ -151,12 +158,12 @@ class Survey:
         """Returns what the initiator would do to one entity now."""
         return self._scan.consider(entity)
 
-    def table(self, table: Table) -> TableRow:
-        """Returns the whole table as one row."""
-        rows = self.partitions(table)
+    def table(self, table: Table, only: str | None = None) -> TableRow:
+        """Returns the whole table as one row, or no more of it than the partition of the name ``only``."""
+        rows = self.partitions(table, only)
         content = sum((row.content for row in rows), Content())
         considered = [row.considered for row in rows]
-        unnamed = self.unnamed(table)
+        unnamed = self.unnamed(table) if only is None else None
         considered += [unnamed] if unnamed is not None else []
         worst = min(considered, key=lambda c: _rank(c.outcome), default=None)
         return TableRow(
@@ -180,13 +187,50 @@ class Survey:
         return Surveyed(entity=entity, location=location, content=content, considered=self._scan.consider(entity))
 
 
-def survey_tables(site: Site, worst: int | None = None, where: Where = Where()) -> list[TableRow]:
-    """Returns every transactional table at ``where``, those whose readers merge the most deltas first; at most ``worst``."""
-    survey = Survey(site)
-    tables = [table for table in site.metastore.catalog.tables() if table.is_transactional]
-    rows = [survey.table(one) for one in tables if where.holds(Entity(database=one.database, table=one.name))]
+def find_tables(site: Site, words: CompactionWords) -> CompactionFilter:
+    """Returns the filter that ``words`` mean; see ``find_filter``. A table is there, or it is none.
+
+    Raises:
+        NotFound: there is no such table, partition or pool.
+        BadSetting: no type is called so, or the name of a table or database is ambiguous.
+    """
+    where = find_where(site.metastore.catalog, words.name, words.partition)
+    return replace(find_filter(site, replace(words, name=None, partition=None)), where=where)
+
+
+def survey_tables(
+    site: Site, worst: int | None = None, wanted: CompactionFilter = CompactionFilter()
+) -> list[TableRow]:
+    """Returns the transactional tables that are ``wanted``, at most ``worst``; first those whose readers merge most deltas.
+
+    Args:
+        wanted: by name, partition, the pool that the table belongs to, and the type of what is due.
+    """
+    survey, where = Survey(site), wanted.where
+    whole = replace(where, partition=None)
+    tables = [
+        table
+        for table in site.metastore.catalog.tables()
+        if table.is_transactional
+        and whole.holds(Entity(database=table.database, table=table.name))
+        and _is_in_pool(site, table, wanted.pool)
+    ]
+    rows = [row for table in tables if (row := survey.table(table, where.partition)).is_due(wanted.type)]
     rows.sort(key=lambda row: (-row.most_deltas, -row.content.deltas, -row.content.bytes, row.table))
     return rows[:worst]
+
+
+def _is_in_pool(site: Site, table: Table, pool: str | None) -> bool:
+    """Returns true if the table's requests go to ``pool``, or if that cannot be known: its row then has the reason."""
+    if pool is None:
+        return True
+    try:
+        with failing_alone(str(table)):
+            return (site.settings_for(table).text(POOL) or DEFAULT) == pool
+    except DatabaseUnavailable:
+        raise
+    except CompactorError:
+        return True
 
 
 def _rank(outcome: str) -> int:

@@ -9,12 +9,16 @@ from typing import Any, cast
 import pytest
 
 from compactor.acid.listing import Listing
+from compactor.compaction.pool_policy import PoolPolicy
 from compactor.demo.fixtures import register_fixture
+from compactor.errors import BadSetting, NotFound
 from compactor.metastore.catalog.embedded import NewTable
-from compactor.service.answers.survey import Survey, survey_tables
+from compactor.service.answers.show_compactions import CompactionWords
+from compactor.service.answers.survey import Survey, find_tables, survey_tables
 from compactor.service.site import Site
 from compactor.storage.protocol import Storage
 from tests.support.expected import step
+from tests.support.tables import with_settings
 
 
 class Counting:
@@ -39,6 +43,34 @@ def test_the_table_whose_readers_merge_most_deltas_comes_first(deployment: Site,
     assert rows[0].table == "default.f2_part"
     assert [row.most_deltas for row in rows] == sorted((row.most_deltas for row in rows), reverse=True)
     assert [row.table for row in survey_tables(deployment, 1)] == ["default.f2_part"]
+
+
+def test_tables_by_the_words_of_their_compactions(deployment: Site, warehouse: Path) -> None:
+    """`show tables` shares its filters with `show compactions` and `show history`."""
+    for name in ("hive-4.1/f2_part/s1_dml", "hive-4.1/f1_basic/s9_major_cleaned"):
+        register_fixture(deployment.metastore, step(name), warehouse)
+    site = with_settings(deployment, hive_compactor_delta_num_threshold="0")
+    basic = site.metastore.catalog.table("default", "f1_basic")
+    site.metastore.embedded_catalog.set_table_parameter(basic, "hive.compactor.worker.pool", "etl")
+    site = replace(site, pools={"etl": PoolPolicy(name="etl")})
+    every = survey_tables(site)
+    partition = site.metastore.catalog.partitions(site.metastore.catalog.table("default", "f2_part"))[0].name
+
+    def shown(**words: str) -> list[str]:
+        return [row.table for row in survey_tables(site, wanted=find_tables(site, CompactionWords(**words)))]
+
+    assert shown() == [row.table for row in every] == ["default.f2_part", "default.f1_basic"]
+    assert (shown(pool="etl"), shown(pool="default")) == (["default.f1_basic"], ["default.f2_part"])
+    for type in ("major", "minor", "rebalance"):
+        assert shown(type=type) == [row.table for row in every if type in dict(row.outcomes)]
+    assert "default.f2_part" in shown(type="major") + shown(type="minor")
+    (row,) = survey_tables(site, wanted=find_tables(site, CompactionWords(name="f2_part", partition=partition)))
+    assert (row.table, row.partitions) == ("default.f2_part", 1)
+    for words, reason in (({"pool": "etll"}, "did you mean etl"), ({"name": "f3"}, "f3 is not in the metastore")):
+        with pytest.raises(NotFound, match=reason):
+            shown(**words)
+    with pytest.raises(BadSetting, match="did you mean major"):
+        shown(type="mayor")
 
 
 def test_each_directory_is_listed_once(deployment: Site, warehouse: Path) -> None:
