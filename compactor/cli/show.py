@@ -97,7 +97,7 @@ def tables(context: CliContext, /, worst: int | None, **words: Any) -> None:
     print_table(
         [{**row.to_json(), "decision": row.decision} for row in rows],
         ("table", "partitions", "directories", "deltas", "most_deltas", "files", "bytes", "decision", "because"),
-        "there are no transactional tables",
+        "no transactional table matches" if any(words.values()) else "there are no transactional tables",
     )
 
 

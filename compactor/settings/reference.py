@@ -55,8 +55,9 @@ Anybody who may `ALTER TABLE` can write table and database parameters, so only t
 
 Of the properties for Hive's own jobs, `compactor.mapreduce.job.queuename` and `compactor.mapred.job.queue.name` name the
 queue, and `compactor.mapreduce.map.memory.mb` is the memory of Spark's executors (where `spark.executor.memory` is
-allowed). Other `compactor.mapreduce.*`, `compactor.tez.*` and unknown `compactor.hive.*` do nothing here: a request with
-one is refused, and those of tables and of requests in Hive are listed by `compactor explain`.
+allowed); a worker `--in-process` has no executors, and its processes keep to `compactor.unit.memory`. Other
+`compactor.mapreduce.*`, `compactor.tez.*` and unknown `compactor.hive.*` do nothing here: a request with one is refused,
+and those of tables and of requests in Hive are listed by `compactor explain`.
 
 ## compactor.toml
 

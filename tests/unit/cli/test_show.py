@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from click.testing import CliRunner, Result
@@ -172,3 +173,8 @@ def test_what_is_in_quarantine(deployment: Site) -> None:
     (row,) = json.loads(CliRunner().invoke(program, ["show", "quarantine", "default.U", "--json"]).stdout)
     assert (row["compactionid"], row["until"]) == (2, 86_400_000)
     assert CliRunner().invoke(program, ["show", "quarantine", "--id", "9"]).stdout == "nothing is in quarantine\n"
+
+
+def test_no_table_that_matches_is_not_no_table(compactor: Callable[..., Result], metastore: Metastore) -> None:
+    assert compactor("show", "tables").stdout == "there are no transactional tables\n"
+    assert compactor("show", "tables", "--type", "major").stdout == "no transactional table matches\n"
