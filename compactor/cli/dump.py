@@ -16,7 +16,7 @@ from compactor.errors import BadFile, CompactorError, failing_alone
 
 if TYPE_CHECKING:
     from compactor.cli.dump_files import DumpFile
-    from compactor.cli.orcfiledump.structure import Wanted
+    from compactor.cli.orcfiledump.structure import StructureOptions
     from compactor.orc.format.tail import Tail
     from compactor.orc.io.source import Source
     from compactor.storage.protocol import Storage
@@ -76,13 +76,13 @@ def dump(
         sys.exit(FAILED)
 
 
-def _wanted(timezone: bool, rowindex: str | None, column_type: bool) -> Wanted:
+def _wanted(timezone: bool, rowindex: str | None, column_type: bool) -> StructureOptions:
     """Returns what Hive's tool is to print beyond the structure.
 
     Raises:
         UsageError: the columns are not numbers.
     """
-    from compactor.cli.orcfiledump.structure import Wanted
+    from compactor.cli.orcfiledump.structure import StructureOptions
 
     columns: Sequence[int] | None = ()
     if rowindex is not None and rowindex.strip() == _ALL:
@@ -94,7 +94,7 @@ def _wanted(timezone: bool, rowindex: str | None, column_type: bool) -> Wanted:
             columns = [-1]
         if min(columns) < 0:
             raise click.UsageError(f"--rowindex {rowindex!r}: wanted ids of columns, such as 0,7, or '*' for all")
-    return Wanted(columns=columns, time_zone=timezone, types=column_type)
+    return StructureOptions(columns=columns, time_zone=timezone, types=column_type)
 
 
 def _storage(context: CliContext) -> Storage:

@@ -13,7 +13,7 @@ import click
 from compactor.acid.names import FLUSH_LENGTH_SUFFIX
 from compactor.cli.dump_files import DumpFile
 from compactor.cli.orcfiledump.json_rows import json_lines
-from compactor.cli.orcfiledump.structure import Wanted, structure
+from compactor.cli.orcfiledump.structure import StructureOptions, structure
 from compactor.cli.orcfiledump.writers import NEWEST_OF_JAVA
 from compactor.errors import BadFile, CompactorError, failing_alone
 from compactor.orc.format.compression import Compression
@@ -41,7 +41,7 @@ class HiveDump:
     failed: int = 0
     corrupt: list[str] = field(default_factory=list)  #: files with more bytes than their writer has flushed
 
-    def structures(self, files: Iterable[DumpFile], wanted: Wanted) -> None:
+    def structures(self, files: Iterable[DumpFile], wanted: StructureOptions) -> None:
         """Prints the structure of each file."""
         for file in files:
             self._print(file, lambda source, tail, name: structure(source, tail, name, wanted), always=True)

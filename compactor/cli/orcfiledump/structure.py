@@ -36,7 +36,7 @@ _ROOT = "0"  #: its name among the columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class StructureOptions:
     """The lines that are asked for beside a file's structure.
 
     Attributes:
@@ -50,7 +50,7 @@ class Wanted:
     types: bool = False
 
 
-def structure(source: Source, tail: Tail, name: str, wanted: Wanted) -> Iterator[str]:
+def structure(source: Source, tail: Tail, name: str, wanted: StructureOptions) -> Iterator[str]:
     """Yields the lines about a file that is called ``name``.
 
     Raises:
@@ -70,7 +70,7 @@ def structure(source: Source, tail: Tail, name: str, wanted: Wanted) -> Iterator
     yield from _end(source, tail)
 
 
-def _head(tail: Tail, name: str, wanted: Wanted) -> Iterator[str]:
+def _head(tail: Tail, name: str, wanted: StructureOptions) -> Iterator[str]:
     yield f"Structure for {name}"
     version = ".".join(map(str, tail.file_version or (0, 11)))
     yield f"File Version: {version} with {version_name(tail)} by {software_name(tail)}"
@@ -124,7 +124,7 @@ def _columns(found: Sequence[messages.Message], tail: Tail) -> Iterator[str]:
         yield f"Column {number}: {statistics_text(statistics, item, proleptic=tail.is_proleptic)}"
 
 
-def _stripe(source: Source, tail: Tail, number: int, wanted: Wanted) -> Iterator[str]:
+def _stripe(source: Source, tail: Tail, number: int, wanted: StructureOptions) -> Iterator[str]:
     stripe, footer = tail.stripes[number], read_stripe_footer(source, tail, number)
     line = (
         f"  Stripe: offset: {stripe.offset} data: {stripe.data_length} rows: {stripe.rows} tail: {stripe.footer_length} "

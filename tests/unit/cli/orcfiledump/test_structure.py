@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from compactor.cli.orcfiledump.structure import Wanted, structure
+from compactor.cli.orcfiledump.structure import StructureOptions, structure
 from compactor.errors import NotLossless
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import BytesSource
@@ -15,7 +15,7 @@ TAIL = read_tail(SOURCE)
 
 
 def test_the_output_begins_with_the_file_and_its_writer() -> None:
-    found = list(structure(SOURCE, TAIL, "a name", Wanted()))
+    found = list(structure(SOURCE, TAIL, "a name", StructureOptions()))
     assert found[:4] == [
         "Structure for a name",
         "File Version: 0.12 with ORC_14 by ORC Java 2.1.2",
@@ -27,7 +27,7 @@ def test_the_output_begins_with_the_file_and_its_writer() -> None:
 
 def test_what_is_not_set_has_the_name_of_its_default() -> None:
     old = replace(TAIL, file_version=(), calendar=0, stripe_statistics=None, user_metadata={"k": b"\xff"})
-    found = list(structure(SOURCE, old, "f", Wanted()))
+    found = list(structure(SOURCE, old, "f", StructureOptions()))
     assert "File Version: 0.11 with ORC_14 by ORC Java 2.1.2" in found
     assert "Calendar: Julian/Gregorian" in found
     assert found[found.index("\nStripe Statistics:") + 1] == "\nFile Statistics:"
@@ -35,7 +35,7 @@ def test_what_is_not_set_has_the_name_of_its_default() -> None:
 
 
 def test_columns_are_named_with_those_around_them() -> None:
-    found = list(structure(SOURCE, TAIL, "f", Wanted(types=True)))
+    found = list(structure(SOURCE, TAIL, "f", StructureOptions(types=True)))
     first = found.index("Columns type:") + 1
     assert [line.split(" type: ")[0] for line in found[first : first + 5]] == [
         "  Column 0: field: 0",
@@ -48,4 +48,4 @@ def test_columns_are_named_with_those_around_them() -> None:
 
 def test_encrypted_files_are_refused() -> None:
     with pytest.raises(NotLossless, match="encrypted"):
-        list(structure(SOURCE, replace(TAIL, encrypted=True), "f", Wanted()))
+        list(structure(SOURCE, replace(TAIL, encrypted=True), "f", StructureOptions()))
