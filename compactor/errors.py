@@ -42,6 +42,10 @@ class BadFile(CompactorError):
     """A file cannot be read: it is truncated, not ORC, has a foreign schema, or is gone."""
 
 
+class FileGone(BadFile):
+    """A file that was listed is not there any longer; who listed it lists again, or has lost its snapshot."""
+
+
 class UnforeseenKeys(BadFile):
     """A stripe's keys differ from those that its statistics and an ACID file's order imply; all keys must be read."""
 
@@ -58,6 +62,18 @@ class NotEnoughHistory(CompactorError):
     """A snapshot is older than the oldest remaining base, so its rows can no longer be read."""
 
 
+class SnapshotExpired(CompactorError):
+    """What a transaction saw can no longer be read: it ended, timed out, grew too old, or a file of its snapshot is gone."""
+
+
+class BadExpression(Refused):
+    """A filter's text is not of its grammar, or compares what cannot be compared; the message has the place."""
+
+
+class NotConforming(CompactorError):
+    """A value or a column cannot be made one of the table's without loss."""
+
+
 class Disagreement(Refused):
     """The files of a table and its metastore contradict each other; nothing is done there until a person has looked."""
 
@@ -72,6 +88,25 @@ class CommitUnknown(CompactorError):
 
 class TransactionAborted(CompactorError):
     """The transaction was aborted (by a timeout, a write conflict, or by hand)."""
+
+
+class WriteConflict(TransactionAborted):
+    """Another transaction changed the same place and committed first; ``winner`` is its id."""
+
+    def __init__(self, message: str, winner: int) -> None:
+        super().__init__(message, winner)
+        self.winner = winner
+
+    def __str__(self) -> str:
+        return str(self.args[0]).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class TransactionTimedOut(TransactionAborted):
+    """The transaction had no heartbeat for ``hive.txn.timeout``, and was aborted."""
+
+
+class LockLost(CompactorError):
+    """A lock that was granted is no longer held, so nothing protects what it was taken for."""
 
 
 class LockNotGranted(CompactorError):

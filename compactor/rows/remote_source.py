@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from types import TracebackType
 
-from compactor.errors import BadFile, StorageError
+from compactor.errors import BadFile, FileGone, StorageError
 from compactor.orc.io.source import CHUNK, LocalSource
 from compactor.storage.local import LocalStorage
 from compactor.storage.protocol import Storage
@@ -34,7 +34,7 @@ class RemoteSource:
         except StorageError as error:
             if storage.exists(path):
                 raise
-            raise BadFile(f"file {path}: it is gone; list the directory again") from error
+            raise FileGone(f"file {path}: it is gone; list the directory again") from error
 
     def read(self, offset: int, length: int) -> bytes:
         if offset + length > self.length:

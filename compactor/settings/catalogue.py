@@ -277,6 +277,14 @@ _OWN = (
         "Minimum time between two measurements. A measurement follows a compaction and times how long a reader takes to "
         "list and open the files that were read and those that were written, at most a second each. 0 measures none.",
     ),
+    _hive(
+        "compactor.read.max.age",
+        "24h",
+        _S,
+        "Age at which a transaction of compactor.tables that has only read is ended; its scans fail, and cleaners no longer "
+        "wait for it.",
+        minimum=1,
+    ),
     _hive("compactor.runs.retention", "400d", _S, "How long the figures of finished compactions are kept."),
     Setting(
         key="compactor.page.readers",

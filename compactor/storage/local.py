@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
-from compactor.errors import BadFile, NotSupported, StorageError, UnsafeDirectory
+from compactor.errors import FileGone, NotSupported, StorageError, UnsafeDirectory
 from compactor.storage import exclusive_rename, file_identity, local_listing, local_tree
 from compactor.storage.capabilities import LOCAL, Capabilities
 from compactor.storage.consistent_listing import consistent_listing
@@ -104,7 +104,7 @@ class LocalStorage:
         try:
             return regular(path)
         except FileNotFoundError as error:
-            raise BadFile(f"file {path}: it is gone; list the directory again") from error
+            raise FileGone(f"file {path}: it is gone; list the directory again") from error
         except OSError as error:
             raise StorageError(f"file {path}: cannot be opened: {error.strerror}") from error
 

@@ -1,7 +1,8 @@
-"""A writer's transaction: locks, write IDs and components first, then files, then commit or abort.
+"""A transaction of Hive over any number of tables: one snapshot, its locks, a heartbeat, and its statements.
 
-``with writing(site) as txn:`` commits when the block ends and aborts when it raises. A component is written before any
-file of it can exist, so that an aborted transaction stays known as long as its files exist (PROTOCOL 8).
+``with transaction(site) as txn:`` commits when the block ends and aborts when it raises. The snapshot is taken once, after
+the first locks, and stays the same until the end. A component is written before any file of it can exist, so that an
+aborted transaction stays known as long as its files exist (PROTOCOL 8).
 """
 
 from __future__ import annotations
@@ -9,21 +10,33 @@ from __future__ import annotations
 import enum
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from compactor.acid.write_ids import ValidWriteIdList
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.compaction.forgetting_aborts import reaching
-from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, Refused, StorageError, TransactionAborted
+from compactor.errors import (
+    CommitUnknown,
+    CompactorError,
+    LostClaim,
+    Refused,
+    SnapshotExpired,
+    StorageError,
+    TransactionAborted,
+)
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
+from compactor.locking.requests import LockRequest
 from compactor.locking.retry import waiting_times_within
-from compactor.locking.statement_locks import write_lock
+from compactor.locking.statement_locks import locking_is_on, write_lock
 from compactor.locking.statement_rules import AccessKind
+from compactor.metastore.catalog.values import Table
+from compactor.metastore.locks.manager import wait_for
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, Target
+from compactor.tables.age import Age
 
 
 class WriteOperation(enum.Enum):
@@ -55,17 +68,72 @@ class WriteStatement:
 
 
 class Transaction:
-    """An open transaction that writes. Made by ``writing``."""
+    """An open transaction. Made by ``transaction``; after its block has ended, nothing of its snapshot can be read."""
 
-    def __init__(self, site: Site, txn: TxnId, user: str, heart: Heartbeat) -> None:
-        self._site = site
+    def __init__(self, site: Site, txn: TxnId, user: str, heart: Heartbeat, age: Age) -> None:
         self._user = user
         self._heart = heart
+        self._age = age
         self._statements: Counter[tuple[str, str]] = Counter()
         self._components: set[tuple[Entity, WriteOperation]] = set()
         self._locked: set[tuple[Entity, LockType]] = set()
         self._entered: set[str] = set()  # locations that held nothing of this transaction's write IDs
+        self._txns: ValidTxnList | None = None
+        self._write_ids: dict[tuple[str, str], ValidWriteIdList] = {}
+        self._is_over = False
+        self.site = site
         self.id = txn
+
+    @property
+    def txns(self) -> ValidTxnList:
+        """The transactions that this one sees: fixed when it is first asked for, after the first locks."""
+        if self._txns is None:
+            self._txns = self.site.metastore.transactions.snapshot(self.id)
+        return self._txns
+
+    def check(self) -> None:
+        """Checks that the snapshot can still be read.
+
+        Raises:
+            SnapshotExpired: the transaction has ended, timed out, or grew older than compactor.read.max.age.
+        """
+        if self._is_over:
+            raise SnapshotExpired(f"transaction {self.id} has ended, and with it its snapshot; begin another one")
+        try:
+            self._heart.check()
+        except LostClaim as error:
+            raise SnapshotExpired(f"{error}; what it saw is no longer protected, begin again") from error
+
+    def end(self) -> None:
+        """Marks the transaction as ended: from now on ``check`` raises."""
+        self._is_over = True
+
+    def lock_for_reading(self, table: Table, partitions: Iterable[str | None]) -> None:
+        """Takes SHARED_READ on the table (None) or on each of the partitions, all in one request.
+
+        Locks on partitions are never collapsed to one on the table: the cleaner of Hive 3.1 looks for locks on exactly
+        the entry that it cleans.
+
+        Raises:
+            LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
+            SnapshotExpired: as ``check`` does.
+        """
+        self.check()
+        if not locking_is_on(self.site.settings):
+            return
+        kind = LockType.SHARED_READ
+        entities = [Entity(database=table.database, table=table.name, partition=name) for name in partitions]
+        wanted = [entity for entity in entities if (entity, kind) not in self._locked]
+        self._acquire(wanted, kind)
+
+    def write_ids(self, table: Table) -> ValidWriteIdList:
+        """Returns the write IDs of ``table`` that this transaction sees, its own included, always the same."""
+        name = (table.database, table.name)
+        if name not in self._write_ids:
+            self._write_ids[name] = self.site.write_ids(table, self.txns)
+            if self.site.goes_by_write_ids:
+                self.site.metastore.write_ids.hold(self.id, self._write_ids[name])
+        return self._write_ids[name]
 
     def statement(self, entity: Entity, operation: WriteOperation) -> WriteStatement:
         """Begins the next statement on ``entity``: takes its lock and write ID, and records it before its files are made.
@@ -80,16 +148,18 @@ class Transaction:
             StorageError: a directory holds the write ID already: the metastore was restored, or is another's.
         """
         self._heart.check()
-        target = self._site.target(entity)
+        self._age.is_waived = True
+        target = self.site.target(entity)
         if not target.table.is_transactional:
             raise Refused(f"{entity}: the table is not transactional; set transactional=true when it is created")
-        kind = write_lock(_WHAT[operation], self._site.settings)
-        if kind is not None:
-            self._lock(target, kind)
-        write_id = self._site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
+        kind = write_lock(_WHAT[operation], self.site.settings)
+        if kind is not None and (target.entity, kind) not in self._locked:
+            self._acquire([target.entity], kind)
+        write_id = self.site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
+        self._write_ids.pop((entity.database, entity.table), None)  # the new one belongs to it
         self._must_be_unused(target, write_id)
         if (entity, operation) not in self._components:
-            self._site.metastore.write_ids.add_component(self.id, entity, operation.value, write_id)
+            self.site.metastore.write_ids.add_component(self.id, entity, operation.value, write_id)
             self._components.add((entity, operation))
         table = (entity.database, entity.table)
         number = self._statements[table]
@@ -105,13 +175,13 @@ class Transaction:
 
     def snapshot(self, target: Target) -> ValidWriteIdList:
         """Returns the write IDs of a table that this transaction sees, including its own."""
-        return self._site.write_ids(target.table, self._site.metastore.transactions.snapshot(self.id))
+        return self.write_ids(target.table)
 
     def _must_be_unused(self, target: Target, write_id: WriteId) -> None:
         """Refuses a write ID whose directory exists before this transaction has made one (PROTOCOL 11.12)."""
         if target.location in self._entered:
             return
-        name = reaching(self._site.storage.listing(target.location), write_id)
+        name = reaching(self.site.storage.listing(target.location), write_id)
         if name is not None:
             raise StorageError(
                 f"{target.entity}: the metastore allocated write ID {write_id}, and {name} reaches it already; its database "
@@ -120,44 +190,56 @@ class Transaction:
             )
         self._entered.add(target.location)
 
-    def _lock(self, target: Target, kind: LockType) -> None:
-        if (target.entity, kind) in self._locked:
+    def _acquire(self, entities: Iterable[Entity], kind: LockType) -> None:
+        wanted = list(entities)
+        if not wanted:
             return
-        locks = self._site.metastore.locks
-        lock = locks.acquire(self.id, [target.lock(kind)], self._user, self._site.host)
-        settings = self._site.settings
+        settings = self.site.settings
         longest = settings.milliseconds("hive.lock.sleep.between.retries")
-        for wait in waiting_times_within(settings.milliseconds("compactor.lock.wait"), longest):
-            if lock.is_acquired:
-                break
-            time.sleep(wait / 1000)
-            lock = locks.check(lock.id)
-        if not lock.is_acquired:
-            locks.release(lock.id)
-            held = "; ".join(map(str, lock.blockers))
-            raise LockNotGranted(f"{target.entity}: no {kind.name} lock within compactor.lock.wait; in the way: {held}")
-        self._locked.add((target.entity, kind))
+        wait_for(
+            self.site.metastore.locks,
+            self.id,
+            [LockRequest(database=e.database, table=e.table, partition=e.partition, type=kind) for e in wanted],
+            self._user,
+            self.site.host,
+            times=waiting_times_within(settings.milliseconds("compactor.lock.wait"), longest),
+            sleep=time.sleep,
+        )
+        self._locked.update((entity, kind) for entity in wanted)
 
 
 @contextmanager
-def writing(site: Site, user: str | None = None) -> Iterator[Transaction]:
+def transaction(site: Site, user: str | None = None, *, role: str = "writer") -> Iterator[Transaction]:
     """Opens a transaction that commits at the end of the block, or aborts when the block raises.
+
+    Args:
+        role: names the holder, as ``compactor show blockers`` lists it.
 
     Raises:
         TransactionAborted: it timed out, or another writer of the same rows won.
         CommitUnknown: the answer to the commit was lost; nothing was aborted.
     """
     owner = user or site.user
-    txn = site.metastore.transactions.open(owner, site.host, agent=site.identity("writer"))[0]
-    period = site.settings.milliseconds("hive.txn.timeout") // 2
+    transactions = site.metastore.transactions
+    txn = transactions.open(owner, site.host, agent=site.identity(role))[0]
+    age = Age(transactions, txn, site.settings.milliseconds("compactor.read.max.age"))
+    period = min(site.settings.milliseconds("hive.txn.timeout") // 2, age.longest_ms)
+    opened: Transaction | None = None
     try:
-        with Heartbeat(site.metastore.transactions, [txn], period) as heart:
-            yield Transaction(site, txn, owner, heart)
+        with Heartbeat(transactions, [txn], period, also=age.check) as heart:
+            opened = Transaction(site, txn, owner, heart, age)
+            yield opened
             heart.check()
-        site.metastore.transactions.commit(txn)
+        transactions.commit(txn)
     except (CommitUnknown, TransactionAborted):
         raise
     except BaseException:
         with suppress(CompactorError):  # the original error says more; a transaction that cannot be aborted times out
-            site.metastore.transactions.abort(txn, "the writer failed")
+            transactions.abort(txn, f"the {role} failed")
         raise
+    finally:
+        if opened is not None:
+            opened.end()
+
+
+writing = transaction

@@ -33,6 +33,7 @@ EXTRAS = {
     "s3": ("s3fs", "compactor.storage.s3"),
     "gcs": ("gcsfs", "compactor.storage.gcs"),
     "abfs": ("adlfs", "compactor.storage.abfs"),
+    "tables": ("polars", "compactor.tables"),
     "spark": ("pyspark.sql", "compactor.spark.session", "compactor.jobs.worker"),
     "airflow": ("airflow.providers.apache.spark", "compactor.airflow.dags", "compactor.airflow.plugin"),
 }

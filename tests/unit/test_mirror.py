@@ -53,6 +53,13 @@ ELSEWHERE: dict[str, str] = {
     "storage/object_store.py": "storage/test_contract.py",
     "storage/s3.py": "storage/test_contract.py",
     "service/roles/removing.py": "unit/service/roles/test_cleaner.py",
+    "tables/age.py": "unit/tables/test_transaction.py",
+    "tables/planning.py": "unit/tables/test_scan.py",
+    "tables/store.py": "unit/tables/test_scan.py",
+    "tables/table.py": "unit/tables/test_scan.py",
+    "tables/task_reader.py": "unit/tables/test_scan.py",
+    "tables/tasks.py": "unit/tables/test_scan.py",
+    "tables/wanted.py": "unit/tables/test_scan.py",
     "state/store.py": "unit/state/test_state.py",
 }
 

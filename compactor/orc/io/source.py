@@ -13,7 +13,7 @@ from typing import Protocol
 
 from isal import isal_zlib
 
-from compactor.errors import BadFile, StorageError
+from compactor.errors import BadFile, FileGone, StorageError
 from compactor.orc.io.writeback import PART, begin_writeback
 from compactor.settings.file_limits import UNLIMITED, FileLimits
 
@@ -117,7 +117,7 @@ class LocalSource:
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if descriptor is None else descriptor
         except FileNotFoundError as error:
-            raise BadFile(f"file {self.name}: it is gone; list the directory again") from error
+            raise FileGone(f"file {self.name}: it is gone; list the directory again") from error
         except OSError as error:
             raise StorageError(f"file {self.name}: cannot be opened: {error.strerror}") from error
         self.length = os.fstat(self._descriptor).st_size

@@ -85,14 +85,14 @@ def choose_actions(
             inserts. ``deletes`` are then the keys that more than one event may have.
     """
     return [
-        _choose(file, stripe, deletes, write_ids, look_always, superseded)
+        choose_action(file, stripe, deletes, write_ids, look_always, superseded)
         for file in files
         for stripe in range(len(file.tail.stripes))
         if file.tail.stripes[stripe].rows
     ]
 
 
-def _choose(
+def choose_action(
     file: AcidFile,
     stripe: int,
     deletes: Deletes,
@@ -100,6 +100,7 @@ def _choose(
     look_always: bool,
     superseded: SupersededRows | None,
 ) -> Choice:
+    """Chooses the action for one stripe; see ``choose_actions``."""
     if not file.is_raw and not look_always:
         statistics = key_statistics(file.tail, stripe)
         if statistics is not None and (

@@ -1,0 +1,75 @@
+"""A table: what the metastore says of it, and its scans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from compactor.metastore.catalog import values
+from compactor.service.site import Site
+from compactor.tables.scan import Scan
+from compactor.tables.schema import NANOSECONDS, arrow_schema
+from compactor.tables.transaction import Transaction
+from compactor.tables.wanted import Wanted
+
+
+class Table:
+    """A table as it was loaded. One that a transaction loaded is scanned under its snapshot."""
+
+    def __init__(self, site: Site, found: values.Table, txn: Transaction | None = None) -> None:
+        self._site, self._found, self._txn = site, found, txn
+
+    @property
+    def name(self) -> str:
+        """``<database>.<table>``."""
+        return str(self._found)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns in their order, partition columns last.
+
+        Raises:
+            NotSupported: a column has a type that Arrow has no equal of.
+        """
+        return arrow_schema(self._found)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's parameters."""
+        return self._found.parameters
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """The names of the partition columns, in their order."""
+        return tuple(key.name for key in self._found.partition_keys)
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The names of all partitions as the metastore stores them, in order; read anew each time."""
+        names = self._site.metastore.catalog.partition_names([self._found])
+        return tuple(names[self._found.id])
+
+    def scan(
+        self,
+        *,
+        selected_fields: Sequence[str] | None = None,
+        row_ids: bool = False,
+        timestamps: str = NANOSECONDS,
+    ) -> Scan:
+        """Returns a scan of the rows.
+
+        Args:
+            selected_fields: names of the columns to return, in any case and order; None for all. They come in the
+                table's order, partition columns last.
+            row_ids: the first column is ``row__id``, a struct of ``writeid``, ``bucketid`` and ``rowid``.
+            timestamps: the unit of timestamps: ``ns`` has every digit and reaches from 1677 to 2262, ``us`` reaches
+                everywhere and cuts off the last three digits.
+
+        Raises:
+            NotFound: there is no such column.
+            NotSupported: a column has a type that Arrow has no equal of.
+        """
+        fields = None if selected_fields is None else tuple(selected_fields)
+        wanted = Wanted(selected_fields=fields, row_ids=row_ids, timestamps=timestamps)
+        return Scan(self._site, self._found, wanted, self._txn)

@@ -1,0 +1,55 @@
+"""A scan as planned: explicit files with their lengths, which are all that is read. Plain values that may travel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.rows.inputs import Input
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanTask:
+    """The files of one file number in one table or partition; delete events of one number apply to its rows only.
+
+    ``number`` need not be the bucket in the rows' ROW__IDs: deletes of these rows go by it. ``values`` are those of the
+    partition by key, None for the default partition.
+    """
+
+    location: str
+    number: int
+    inserts: tuple[Input, ...]
+    deletes: tuple[Input, ...]
+    partition: str | None = None
+    values: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def length(self) -> int:
+        """Bytes of all files."""
+        return sum(file.length for file in (*self.inserts, *self.deletes))
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of all files, those with rows first."""
+        return tuple(os.path.join(self.location, file.path) for file in (*self.inserts, *self.deletes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """All that a scan reads, under one snapshot.
+
+    ``columns`` are the positions in the row of the columns that are returned; ``schema`` has them, and partition columns.
+    """
+
+    table: str
+    txn: int
+    write_ids: ValidWriteIdList
+    row_type: str
+    schema: pa.Schema
+    columns: tuple[int, ...]
+    row_ids: bool
+    tasks: tuple[ScanTask, ...]

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from compactor.errors import NotFound, NotSupported, Refused, SnapshotExpired
+from compactor.service.site import Site
+from compactor.tables.planning import plan_scan
+from compactor.tables.store import Store
+from compactor.tables.task_reader import read_task
+from compactor.tables.tasks import ScanPlan
+from compactor.tables.transaction import WriteOperation, transaction
+from compactor.tables.wanted import Wanted
+from compactor.tables.writer import write_deletes, write_rows
+from tests.support.tables import entity_of, make_table, with_settings
+
+ROWS = [{"a": 1, "b": "one"}, {"a": 2, "b": None}, {"a": 3, "b": "three"}]
+
+
+@pytest.fixture
+def store(deployment: Site, warehouse: Path) -> Store:
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    make_table(site, warehouse)
+    return Store(site)
+
+
+def insert(store: Store, rows: list[dict[str, object]], name: str = "t") -> None:
+    table = store.site.metastore.catalog.table("default", name)
+    with transaction(store.site) as txn:
+        statement = txn.statement(entity_of(table), WriteOperation.INSERT)
+        schema = pa.schema([("a", pa.int32()), ("b", pa.string())])
+        write_rows(
+            statement.location,
+            table.row_type,
+            pa.Table.from_pylist(rows, schema),
+            write_id=statement.write_id,
+            statement_id=statement.statement_id,
+        )
+
+
+def delete(store: Store, values: list[int], name: str = "t") -> None:
+    found = store.load_table(f"default.{name}").scan(row_ids=True).to_arrow().to_pylist()
+    table = store.site.metastore.catalog.table("default", name)
+    ids = pa.Table.from_pylist([row["row__id"] for row in found if row["a"] in values])
+    with transaction(store.site) as txn:
+        statement = txn.statement(entity_of(table), WriteOperation.DELETE)
+        write_deletes(
+            statement.location,
+            table.row_type,
+            ids,
+            write_id=statement.write_id,
+            statement_id=statement.statement_id,
+        )
+
+
+def test_a_scan_returns_the_visible_rows(store: Store) -> None:
+    insert(store, ROWS)
+    delete(store, [2])
+    insert(store, [{"a": 4, "b": "four"}])
+    table = store.load_table("default.t")
+    assert table.name == "default.t"
+    assert table.schema == pa.schema([("a", pa.int32()), ("b", pa.string())])
+    assert table.partitions == ()
+    assert table.properties["transactional"] == "true"
+    wanted = [ROWS[0], ROWS[2], {"a": 4, "b": "four"}]
+    assert table.scan().to_arrow().to_pylist() == wanted
+    assert table.scan().count() == 3
+    assert table.scan().to_arrow_batch_reader().read_all().to_pylist() == wanted
+    assert table.scan().to_pandas()["a"].tolist() == [1, 3, 4]
+    assert table.scan().to_polars()["a"].to_list() == [1, 3, 4]
+    assert table.scan().to_duckdb("t").sql("select sum(a) from t").fetchall() == [(8,)]
+    assert store.site.metastore.transactions.open_transactions() == []
+
+
+def test_row_ids_and_selected_fields(store: Store) -> None:
+    insert(store, ROWS)
+    found = store.load_table("default.t").scan(selected_fields=("B",), row_ids=True).to_arrow()
+    assert found.schema.names == ["row__id", "b"]
+    assert found.to_pylist()[1] == {"row__id": {"writeid": 1, "bucketid": 536870912, "rowid": 1}, "b": None}
+
+
+def test_a_transaction_sees_one_snapshot_of_all_tables(store: Store, warehouse: Path) -> None:
+    make_table(store.site, warehouse, "u")
+    insert(store, ROWS)
+    with store.transaction() as txn:
+        assert txn.load_table("default.t").scan().count() == 3
+        insert(store, ROWS)
+        insert(store, ROWS, "u")
+        assert txn.load_table("default.t").scan().count() == 3
+        assert txn.load_table("default.u").scan().count() == 0
+    assert store.load_table("default.t").scan().count() == 6
+    with pytest.raises(SnapshotExpired, match="has ended"):
+        txn.load_table("default.t").scan().count()
+
+
+def planned(store: Store) -> ScanPlan:
+    with transaction(store.site) as txn:
+        return plan_scan(txn, store.site.metastore.catalog.table("default", "t"), Wanted())
+
+
+def test_a_file_that_is_gone_ends_the_scan(store: Store) -> None:
+    insert(store, ROWS)
+    plan = planned(store)
+    Path(plan.tasks[0].paths[0]).unlink()
+    with pytest.raises(SnapshotExpired, match="is gone"):
+        list(read_task(plan, plan.tasks[0], store.site.storage))
+
+
+def test_a_file_of_another_length_ends_the_scan(store: Store) -> None:
+    insert(store, ROWS)
+    plan = planned(store)
+    path = Path(plan.tasks[0].paths[0])
+    insert(store, ROWS * 100)
+    path.write_bytes(Path(planned(store).tasks[0].paths[1]).read_bytes())
+    with pytest.raises(SnapshotExpired, match="when it was listed"):
+        list(read_task(plan, plan.tasks[0], store.site.storage))
+
+
+@pytest.mark.parametrize("name", ["t", "default.", ".t", ""])
+def test_a_name_needs_both_parts(store: Store, name: str) -> None:
+    with pytest.raises(Refused, match="wanted <database>"):
+        store.load_table(name)
+
+
+def test_an_unknown_column_is_named(store: Store) -> None:
+    with pytest.raises(NotFound, match="no column 'c'; it has a, b"):
+        store.load_table("default.t").scan(selected_fields=("c",))
+
+
+def test_other_tables_are_refused(store: Store, warehouse: Path) -> None:
+    make_table(store.site, warehouse, "only", transactional_properties="insert_only")
+    with pytest.raises(NotSupported, match="only full ACID tables"):
+        store.load_table("default.only").scan().to_arrow()
