@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 export UV_SYSTEM_CERTS ?= true
 
 # What tests need from Debian; `make test` and `make test-all` install what is missing.
-DEBIAN_PACKAGES := postgresql maven zookeeper docker-compose chromium libatomic1
+DEBIAN_PACKAGES := postgresql maven zookeeper docker-compose chromium libatomic1 xfsprogs
 FURTHER_PACKAGES := mariadb-server gcc libc6-dev
 
 .PHONY: help

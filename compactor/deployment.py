@@ -164,7 +164,8 @@ def _store_options(
     document: Profile, settings: Settings, warehouse: str | None, in_site_files: Mapping[str, str]
 ) -> StoreOptions:
     of_site = (warehouse, settings.text("compactor.memory"), *map(in_site_files.get, _NAMING_PLACES))
-    return replace(StoreOptions.of(document.storage).naming(of_site), files=FileLimits.of(settings))
+    options = StoreOptions.of(document.storage).naming(of_site)
+    return replace(options, files=FileLimits.of(settings), takes_over=settings.boolean("compactor.copy.within.store"))
 
 
 def _connection(given: dict[str, str], environment: Mapping[str, str]) -> dict[str, str | None]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from compactor.errors import NotLossless
 from compactor.orc.format import messages
@@ -22,12 +22,40 @@ JAVA = 0  #: the writer recorded for stripes of several writers: its oldest vers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """A finished file: ``length`` in bytes, ``checksum`` the CRC-32 of the whole file if requested."""
+    """A finished file: ``length`` in bytes, ``checksum`` the CRC-32 of the whole file if requested and every byte was seen:
+    ``taken_over`` bytes were not."""
 
     length: int
     rows: int
     stripes: int
     checksum: int | None
+    taken_over: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """Neighbouring stripes of ``source`` from ``offset`` on that are still to be appended; ``whole`` if it has no others."""
+
+    source: Source
+    offset: int
+    length: int = 0
+    stripes: list[Stripe] = field(default_factory=list)
+    whole: bool = False
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+    def add(self, stripe: Stripe, of_file: int) -> None:
+        """Adds the next stripe; its file has ``of_file``."""
+        self.stripes.append(stripe)
+        self.length += stripe.length
+        self.whole = len(self.stripes) == of_file
+
+    def stripes_at(self, start: int) -> Iterator[Stripe]:
+        """Yields the stripes as they are in a file that has the run at ``start``."""
+        for stripe in self.stripes:
+            yield stripe._replace(offset=start + stripe.offset - self.offset)
 
 
 class Assembler:
@@ -54,19 +82,22 @@ class Assembler:
         self._writers: set[tuple[int, int]] = set()
         self._software: set[str] = set()
         self._block_size = like.compression_block_size
-        self._pending: tuple[Source, int, int] | None = None
-        self._position = 0
+        self._run: _Run | None = None
+        self._position = self._taken_over = 0
         self._write(MAGIC)
 
     @property
     def rows(self) -> int:
         """The number of rows appended so far."""
-        return sum(stripe.rows for stripe in self._stripes)
+        return sum(stripe.rows for stripe in self._appended())
 
     @property
     def stripes(self) -> int:
         """The number of stripes appended so far."""
-        return len(self._stripes)
+        return len(self._appended())
+
+    def _appended(self) -> list[Stripe]:
+        return [*self._stripes, *(self._run.stripes if self._run else ())]
 
     def append_file(self, source: Source, tail: Tail) -> None:
         """Appends all stripes of a file."""
@@ -92,25 +123,32 @@ class Assembler:
             )
         check_key_index(source, tail, stripe_index, read_stripe_footer(source, tail, stripe_index))
         stripe = tail.stripes[stripe_index]
-        self._stripes.append(stripe._replace(offset=self._position + self._pending_length()))
         self._statistics.append(tail.stripe_statistics[stripe_index])
         self._writers.add((tail.writer, tail.writer_version))
         self._software.add(tail.software)
         self._block_size = max(self._block_size, tail.compression_block_size)
-        if self._pending and self._pending[0] is source and self._pending[1] + self._pending[2] == stripe.offset:
-            self._pending = (source, self._pending[1], self._pending[2] + stripe.length)
-        else:
+        if self._run is None or self._run.source is not source or self._run.end != stripe.offset:
             self._flush()
-            self._pending = (source, stripe.offset, stripe.length)
-
-    def _pending_length(self) -> int:
-        return self._pending[2] if self._pending else 0
+            self._run = _Run(source=source, offset=stripe.offset)
+        self._run.add(stripe, len(tail.stripes))
 
     def _flush(self) -> None:
-        if self._pending is None:
+        run, self._run = self._run, None
+        if run is None:
             return
-        source, offset, length = self._pending
-        self._pending = None
+        start = self._sink.take_over(run.source, run.offset, run.length, whole=run.whole)
+        if start is None:
+            start = self._position
+            self._copy(run.source, run.offset, run.length)
+        else:
+            self._position = start + run.length
+            self._taken_over += run.length
+            if self._checksum is not None:
+                self._checksum.close()
+                self._checksum = None  # reading what was not copied would cost as much as copying it
+        self._stripes += run.stripes_at(start)
+
+    def _copy(self, source: Source, offset: int, length: int) -> None:
         if self._checksum is None or (length >= CHUNK and source.is_local):
             if self._checksum is not None:
                 self._checksum.add_range(source, offset, length)
@@ -152,7 +190,13 @@ class Assembler:
         self._write(tail_bytes(tail))
         self._sink.close()
         checksum = None if self._checksum is None else self._checksum.value()
-        return WrittenFile(length=self._position, rows=self.rows, stripes=self.stripes, checksum=checksum)
+        return WrittenFile(
+            length=self._position,
+            rows=self.rows,
+            stripes=self.stripes,
+            checksum=checksum,
+            taken_over=self._taken_over,
+        )
 
 
 def write_empty(

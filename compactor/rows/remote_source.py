@@ -30,11 +30,12 @@ class RemoteSource:
         self._storage = storage
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         try:
-            self.length = storage.length(path)
+            status = storage.status(path)
         except StorageError as error:
             if storage.exists(path):
                 raise
             raise FileGone(f"file {path}: it is gone; list the directory again") from error
+        self.length, self.tag = status.length, status.tag
 
     def read(self, offset: int, length: int) -> bytes:
         if offset + length > self.length:

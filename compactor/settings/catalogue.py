@@ -167,6 +167,13 @@ _OWN = (
         minimum=1,
     ),
     _hive(
+        "compactor.copy.within.store",
+        "true",
+        _B,
+        "Whether stripes that stay as they are may be copied by the file system or store itself, where it can, without "
+        "passing through the worker.",
+    ),
+    _hive(
         "compactor.listing.entries",
         "1000000",
         _C,

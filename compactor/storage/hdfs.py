@@ -22,9 +22,11 @@ from compactor.storage.build_listing import listing_of
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities
 from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
 from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.file_status import FileStatus
 from compactor.storage.hdfs_client import HdfsClient, RemoteError, saying_plainly, split_location
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import StoreOptions
+from compactor.storage.taking_over import TakenRange, TakingOver
 
 log = logging.getLogger(__name__)
 
@@ -135,6 +137,13 @@ class HdfsStorage:
     def deferring(self, path: str) -> Deferring | None:
         return None
 
+    def taking_over(self, path: str) -> TakingOver | None:
+        """Returns None: HDFS copies nothing by itself, and CONCAT takes the blocks away from its sources."""
+        return None
+
+    def status(self, path: str) -> FileStatus:
+        return FileStatus(length=self.length(path))
+
     def length(self, path: str) -> int:
         with saying_plainly("measure", path):
             return int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])
@@ -155,7 +164,8 @@ class HdfsStorage:
     def write(self, path: str, content: bytes) -> None:
         self._create(path, content, len(content))
 
-    def upload(self, local: str, path: str) -> None:
+    def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
+        assert not ranges  # see taking_over
         with open(local, "rb") as file:
             self._create(path, file, os.fstat(file.fileno()).st_size)
 

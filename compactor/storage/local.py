@@ -18,6 +18,7 @@ from compactor.storage import exclusive_rename, file_identity, local_listing, lo
 from compactor.storage.capabilities import LOCAL, Capabilities
 from compactor.storage.consistent_listing import consistent_listing
 from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.file_status import FileStatus
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.local_permissions import LocalPermissions, must_be_private
 from compactor.storage.no_links import (
@@ -33,7 +34,9 @@ from compactor.storage.no_links import (
     regular,
 )
 from compactor.storage.options import StoreOptions
+from compactor.storage.taking_over import TakenRange, TakingOver
 
+SHARED_BYTES = 1 << 20  #: of a range that is worth a call, and up to a block of padding
 _SYNCS = 16  #: under way at once: a file system writes waiting syncs together
 
 
@@ -119,6 +122,12 @@ class LocalStorage:
     def deferring(self, path: str) -> Deferring | None:
         return None
 
+    def taking_over(self, path: str) -> TakingOver | None:
+        return TakingOver(smallest=SHARED_BYTES)  # if its file system can: the first range shows
+
+    def status(self, path: str) -> FileStatus:
+        return FileStatus(length=self.length(path))
+
     def length(self, path: str) -> int:
         with _errors("measure", path):
             return _status(path).st_size
@@ -131,7 +140,8 @@ class LocalStorage:
         with _errors("read", path), reading(path) as descriptor:
             return os.pread(descriptor, length, offset)
 
-    def upload(self, local: str, path: str) -> None:
+    def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
+        assert not ranges  # see taking_over
         with _errors("write", path):
             with open(local, "rb") as source, open(opened(path, NEW, 0o666), "wb") as file:
                 shutil.copyfileobj(source, file)

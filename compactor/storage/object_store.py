@@ -20,8 +20,10 @@ from compactor.errors import CompactorError, NotSupported, StorageError
 from compactor.storage.build_listing import listing_of, tree_of
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.file_status import FileStatus
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import SCHEMES, StoreOptions, scrub
+from compactor.storage.taking_over import TakenRange, TakingOver
 
 _T = TypeVar("_T")
 PARALLEL = 8  #: requests at a time when files are copied or removed one by one
@@ -109,6 +111,12 @@ class ObjectStorage:
     def deferring(self, path: str) -> Deferring | None:
         return None
 
+    def taking_over(self, path: str) -> TakingOver | None:
+        return None
+
+    def status(self, path: str) -> FileStatus:
+        return FileStatus(length=self.length(path))
+
     def length(self, path: str) -> int:
         with errors("measure", path):
             return int(self._system(path).info(path)["size"])
@@ -125,7 +133,7 @@ class ObjectStorage:
         with errors("write", path):
             self._system(path).pipe_file(path, content)
 
-    def upload(self, local: str, path: str) -> None:
+    def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
         """Uploads in one request, or in parts; the client aborts the upload when a part fails."""
         with errors("write", path):
             self._put(local, path)

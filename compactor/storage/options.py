@@ -46,6 +46,7 @@ class StoreOptions:
     text: str = field(default="{}", repr=False)
     named: tuple[str, ...] = ()  #: places that other settings of the site name, as ``kind://place``
     files: FileLimits = FileLimits()  #: of each file that is read there
+    takes_over: bool = True  #: stores copy ranges of files by themselves, where they can
 
     @classmethod
     def of(cls, tables: Mapping[str, Mapping[str, Any]]) -> StoreOptions:

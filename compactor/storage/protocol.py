@@ -10,7 +10,9 @@ from compactor.acid.tree import Anchor, Tree
 from compactor.errors import StorageError
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.file_status import FileStatus
 from compactor.storage.options import StoreOptions
+from compactor.storage.taking_over import TakenRange, TakingOver
 
 
 class Storage(Protocol):
@@ -67,17 +69,28 @@ class Storage(Protocol):
     def deferring(self, path: str) -> Deferring | None:
         """Returns the store of ``path`` if it completes uploads on request, else None."""
 
+    def taking_over(self, path: str) -> TakingOver | None:
+        """Returns the terms on which new files in the directory ``path`` take over ranges of other files there: locally by
+        sharing their blocks, elsewhere by ``upload`` or ``Deferring.begin``; None if every byte must be written."""
+
     def length(self, path: str) -> int:
         """Returns the length of the file at ``path`` in bytes."""
+
+    def status(self, path: str) -> FileStatus:
+        """Returns the length of the file at ``path``, and its tag where ``taking_over`` needs one."""
 
     def read(self, path: str) -> bytes: ...
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         """Returns ``length`` bytes from ``offset`` on, fewer only at the end of the file."""
 
-    def upload(self, local: str, path: str) -> None:
-        """Creates ``path`` with the content of the local file ``local``, durably. A failure publishes nothing: it leaves no
-        file, or one under the attempt's own name that nobody reads (PROTOCOL 3.4)."""
+    def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
+        """Creates ``path`` with the content of the local file ``local``, durably; where that has ``ranges``, with theirs. A
+        failure publishes nothing: it leaves no file, or one under the attempt's own name that nobody reads (PROTOCOL 3.4).
+
+        Raises:
+            BadFile: a file that a range is taken from was replaced.
+        """
 
     def write(self, path: str, content: bytes) -> None:
         """Creates ``path`` with its content and refuses a file that exists, where the store can (PROTOCOL 11.12); ``sync``

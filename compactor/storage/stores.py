@@ -11,6 +11,7 @@ from compactor.errors import StorageError
 from compactor.storage.abfs import AbfsStorage
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.file_status import FileStatus
 from compactor.storage.gcs import GcsStorage
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.listing_limits import ListingLimits
@@ -18,6 +19,7 @@ from compactor.storage.local import LocalStorage
 from compactor.storage.options import SCHEMES, StoreOptions
 from compactor.storage.protocol import Storage
 from compactor.storage.s3 import S3Storage
+from compactor.storage.taking_over import TakenRange, TakingOver
 
 
 class Stores:
@@ -77,6 +79,12 @@ class Stores:
     def deferring(self, path: str) -> Deferring | None:
         return self.of(path).deferring(path)
 
+    def taking_over(self, path: str) -> TakingOver | None:
+        return self.of(path).taking_over(path) if self._options.takes_over else None
+
+    def status(self, path: str) -> FileStatus:
+        return self.of(path).status(path)
+
     def length(self, path: str) -> int:
         return self.of(path).length(path)
 
@@ -86,8 +94,8 @@ class Stores:
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         return self.of(path).read_range(path, offset, length)
 
-    def upload(self, local: str, path: str) -> None:
-        self.of(path).upload(local, path)
+    def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
+        self.of(path).upload(local, path, ranges)
 
     def write(self, path: str, content: bytes) -> None:
         self.of(path).write(path, content)

@@ -48,6 +48,7 @@ ELSEWHERE: dict[str, str] = {
     "service/worker/staging.py": "unit/service/worker/test_work.py",
     "storage/abfs.py": "storage/test_contract.py",
     "storage/deferred_uploads.py": "storage/test_tables.py",
+    "storage/file_status.py": "storage/test_contract.py",
     "storage/gcs.py": "storage/test_contract.py",
     "storage/hdfs.py": "storage/test_contract.py",
     "storage/object_store.py": "storage/test_contract.py",

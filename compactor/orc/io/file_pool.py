@@ -88,7 +88,7 @@ class FilePool:
 class _Reopened:
     def __init__(self, pool: FilePool, opener: Callable[[], Closable], first: Closable) -> None:
         self.name, self.length, self.is_local = first.name, first.length, first.is_local
-        self.limits = first.limits
+        self.limits, self.tag = first.limits, first.tag
         self._pool, self._opener = pool, opener
         self._identity = _identity(first)
 
@@ -111,10 +111,10 @@ class _Reopened:
         return opened
 
 
-def _identity(source: Source) -> tuple[int, ...]:
+def _identity(source: Source) -> tuple[int | str | None, ...]:
     descriptor = source.descriptor()
     if descriptor is None:
-        return (source.length,)
+        return source.length, source.tag
     try:
         status = os.fstat(descriptor)
     finally:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Protocol
 from isal import isal_zlib
 
 from compactor.errors import BadFile, FileGone, StorageError
+from compactor.orc.io.shared_extents import share_range
 from compactor.orc.io.writeback import PART, begin_writeback
 from compactor.settings.file_limits import UNLIMITED, FileLimits
 
@@ -22,7 +24,8 @@ CHUNK = 4 * 1024 * 1024  #: bytes moved at a time if the kernel cannot copy
 
 class Source(Protocol):
     """A file that is read at any offset: ``name`` for messages, ``length`` in bytes, ``is_local`` if on this machine,
-    ``limits`` of what it may hold; those of a file that was written here have none."""
+    ``tag`` if its store tells its content by one from what replaces it, ``limits`` of what it may hold; those of a file
+    that was written here have none."""
 
     @property
     def name(self) -> str: ...
@@ -32,6 +35,9 @@ class Source(Protocol):
 
     @property
     def is_local(self) -> bool: ...
+
+    @property
+    def tag(self) -> str | None: ...
 
     @property
     def limits(self) -> FileLimits: ...
@@ -54,6 +60,16 @@ class Sink(Protocol):
 
     def copy(self, source: Source, offset: int, length: int) -> None:
         """Appends ``length`` bytes of ``source``."""
+
+    def take_over(self, source: Source, offset: int, length: int, *, whole: bool = False) -> int | None:
+        """Appends a range of ``source`` that the file system or store takes from there by itself, after padding if need be.
+
+        Args:
+            whole: all that counts in ``source`` is in the range, so that the rest of it may come along as padding.
+
+        Returns:
+            The range's offset in this file; None if the bytes must be copied, and then nothing was appended.
+        """
 
     def tell(self) -> int:
         """Returns the number of bytes written."""
@@ -85,6 +101,7 @@ class BytesSource:
     """A file in memory."""
 
     is_local = False
+    tag = None
 
     def __init__(self, data: bytes | bytearray, name: str = "<memory>", limits: FileLimits = UNLIMITED) -> None:
         self._data = memoryview(data)
@@ -107,6 +124,7 @@ class LocalSource:
     """
 
     is_local = True
+    tag = None
 
     def __init__(
         self, path: str | os.PathLike[str], descriptor: int | None = None, limits: FileLimits = UNLIMITED
@@ -154,12 +172,14 @@ class LocalSource:
 class LocalSink:
     """A new file of the local file system. Leaving a ``with`` block closes it, not yet durably; an exception aborts it.
 
-    If it ``stays``, writing to the disk begins early.
+    If it ``stays``, writing to the disk begins early. Ranges of ``shares`` bytes and more are taken over where the file
+    system lets two files share their blocks; none if it is None.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, stays: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, stays: bool = False, shares: int | None = None) -> None:
         self._path = Path(path)
         self._stays = stays
+        self._shares = shares
         self._descriptor = -1
         try:
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -189,6 +209,32 @@ class LocalSink:
             offset, length = offset + done, length - done
         for data in chunks(source, offset, length):
             self.write(data)
+
+    def take_over(self, source: Source, offset: int, length: int, *, whole: bool = False) -> int | None:
+        descriptor = None if self._shares is None or length < self._shares else source.descriptor()
+        if descriptor is None:
+            return None
+        try:
+            shared = share_range(descriptor, self._descriptor, self._position, offset, length)
+        except OSError as error:
+            if error.errno != errno.EXDEV:  # another source may be in this file system
+                self._shares = None
+            return None
+        finally:
+            os.close(descriptor)
+        if shared is None:
+            return None
+        self.skip(shared.start - self._position)
+        for data in chunks(source, offset, shared.head):
+            self.write(data)
+        self.skip(length - shared.head - shared.tail)
+        for data in chunks(source, offset + length - shared.tail, shared.tail):
+            self.write(data)
+        return shared.start
+
+    def skip(self, length: int) -> None:
+        """Leaves ``length`` bytes as they are: zeros, unless blocks are shared there."""
+        self._position = os.lseek(self._descriptor, length, os.SEEK_CUR)
 
     def _kernel_copy(self, descriptor: int, offset: int, length: int) -> int:
         """Returns how many bytes the kernel copied: fewer than ``length`` if it cannot, as between file systems."""

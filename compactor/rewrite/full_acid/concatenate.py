@@ -14,13 +14,15 @@ from compactor.orc.format.acid_metadata import KEY_INDEX, last_keys_of, user_met
 from compactor.orc.format.tail import Stripe, Tail, read_tail
 from compactor.orc.format.types import Types
 from compactor.orc.io.file_pool import Closable, FilePool
-from compactor.orc.io.source import LocalSink, Source
+from compactor.orc.io.source import Source
 from compactor.orc.reencode import reencode
 from compactor.rewrite.full_acid.output_format import piece_of
 from compactor.rewrite.full_acid.stripe_choice import Choice
 from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_rows
 from compactor.rewrite.plan.unit import Figures, Output
+from compactor.rows.new_file import Target
 from compactor.rows.output_metadata import OutputMetadata
+from compactor.storage.taking_over import TakenRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +34,13 @@ class EncodedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concatenated:
-    """A concatenated file, the last key of each of its stripes, and the stripes that were copied from inputs."""
+    """A concatenated file, the last key of each of its stripes, the stripes that were copied from inputs, and the ranges
+    that the store is to take over."""
 
     written: WrittenFile
     last_keys: list[RowId]
     copied: list[Choice]
+    ranges: tuple[TakenRange, ...] = ()
 
     def figures(self, stripes: int, output: Output) -> Figures:
         """Returns the figures of the ``stripes`` stripes that became ``output``."""
@@ -44,6 +48,7 @@ class Concatenated:
             stripes_copied=len(self.copied),
             stripes_encoded=stripes - len(self.copied),
             bytes_copied=sum(c.length for c in self.copied),
+            bytes_taken_over=self.written.taken_over,
             files_out=1,
             bytes_out=output.length,
         )
@@ -51,14 +56,14 @@ class Concatenated:
 
 def concatenate(
     parts: Iterable[Choice | EncodedFile],
-    path: str,
+    target: Target,
     *,
     like: Tail,
     types: Types,
     version: bytes | None = ACID_VERSION,
     full: bool = False,
 ) -> Concatenated:
-    """Writes these stripes, in this order, to a file at ``path``; the metadata of inserts is computed from them.
+    """Writes these stripes, in this order, to a new file; the metadata of inserts is computed from them.
 
     Args:
         parts: a stripe of an input that is copied, or all stripes of a file that ``encode_stripes`` made.
@@ -72,7 +77,7 @@ def concatenate(
     copied: list[Choice] = []
     stripes: list[tuple[Source, Tail, Stripe]] = []
     with FilePool() as few:
-        with LocalSink(path, stays=True) as sink, Assembler(sink, like=like, types=types, checksum=True) as assembler:
+        with target.sink() as sink, Assembler(sink, like=like, types=types, checksum=True) as assembler:
             for part in parts:
                 if isinstance(part, Choice):
                     file = part.file
@@ -89,8 +94,8 @@ def concatenate(
                     stripes += [(source, tail, stripe) for stripe in tail.stripes]
             written = assembler.close(user_metadata(last_keys, inserts=assembler.rows, version=version))
         if full:
-            check_same_bytes(stripes, path)
-    return Concatenated(written=written, last_keys=last_keys, copied=copied)
+            check_same_bytes(stripes, target.path)
+    return Concatenated(written=written, last_keys=last_keys, copied=copied, ranges=tuple(sink.ranges))
 
 
 def encode_stripes(

@@ -18,6 +18,7 @@ from compactor.rewrite.full_acid.stripe_choice import Action, Choice
 from compactor.rewrite.plan.unit import Output, Unit
 from compactor.rows.acid_file import AcidFile
 from compactor.settings.output_class import OutputClass
+from compactor.storage.taking_over import TakenRange
 
 BLOCK_SIZE = 256 * 1024  #: of an output whose inputs are uncompressed
 
@@ -80,7 +81,17 @@ def piece_of(choice: Choice) -> Piece:
     )
 
 
-def output_of(kind: DeltaKind, path: str, number: int, written: WrittenFile) -> Output:
+def output_of(
+    kind: DeltaKind, path: str, number: int, written: WrittenFile, ranges: tuple[TakenRange, ...] = ()
+) -> Output:
     """Returns a finished file as an ``Output`` of its unit."""
-    assert written.checksum is not None
-    return Output(kind=kind, path=path, number=number, rows=written.rows, length=written.length, crc32=written.checksum)
+    assert written.checksum is not None or written.taken_over
+    return Output(
+        kind=kind,
+        path=path,
+        number=number,
+        rows=written.rows,
+        length=written.length,
+        crc32=written.checksum,
+        ranges=ranges,
+    )

@@ -29,7 +29,7 @@ from compactor.rewrite.full_acid.hive2_events import load_changes, superseded_by
 from compactor.rewrite.full_acid.merge import MergeRun, merge_runs
 from compactor.rewrite.full_acid.output_format import new_tail, output_of, output_types, piece_of, template_of
 from compactor.rewrite.full_acid.split import SplitUnit, needs_split, split_unit
-from compactor.rewrite.full_acid.split_tasks import HandOver
+from compactor.rewrite.full_acid.split_tasks import HandOver, rows_target
 from compactor.rewrite.full_acid.stripe_choice import (
     Action,
     Choice,
@@ -39,11 +39,12 @@ from compactor.rewrite.full_acid.stripe_choice import (
     in_order,
     target_tail,
 )
-from compactor.rewrite.full_acid.verify import verify_file
+from compactor.rewrite.full_acid.verify import verify_file, verify_source
 from compactor.rewrite.full_acid.verify_content import check_same_events, check_same_rows
 from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.delete_files import visible_events, write_events
+from compactor.rows.new_file import Target
 from compactor.rows.output_metadata import OutputMetadata, written_file
 from compactor.storage.protocol import Storage
 
@@ -60,7 +61,6 @@ def rewrite_full_acid(unit: Unit, storage: Storage, folder: str, hand_over: Hand
         NotLossless: something would be lost.
         VerificationFailed: an output is not what it must be.
     """
-    rows = os.path.join(folder, "rows")
     events = load_delete_events(unit.location, unit.deletes, unit.number, unit.write_ids, folder, storage)
     with open_files(unit.location, unit.inserts, unit.number, storage) as files:
         kept, applied = events.events.split(unit.applies_from)
@@ -73,7 +73,7 @@ def rewrite_full_acid(unit: Unit, storage: Storage, folder: str, hand_over: Hand
             read = visible_events(unit.location, unit.deletes, unit.number, unit.write_ids, storage)
             check_same_events(read, unit.applies_from, next((o.path for o in written_events), None), applied)
         outputs = hand_over(*written_events)
-        done = _write_rows(unit, files, applied, rows)
+        done = _write_rows(unit, files, applied, rows_target(unit, storage, folder))
     return _handed_over(done, hand_over).plus(
         outputs,
         Figures(
@@ -93,7 +93,7 @@ def rewrite_hive2(unit: Unit, storage: Storage, folder: str, hand_over: HandOver
     """Writes a major over Hive 2's files, in which the newest of the events of a key counts; see ``rewrite_full_acid``."""
     changed = load_changes(unit, folder, storage)
     with open_files(unit.location, unit.inserts, unit.number, storage, plain_buckets=True) as files:
-        done = _write_rows(unit, files, changed, os.path.join(folder, "rows"), superseded_by(changed))
+        done = _write_rows(unit, files, changed, rows_target(unit, storage, folder), superseded_by(changed))
     figures = Figures(files_in=len(unit.inserts) + len(unit.deletes), bytes_in=unit.input_bytes)
     return _handed_over(done, hand_over).plus((), figures)
 
@@ -106,7 +106,7 @@ def _write_rows(
     unit: Unit,
     files: Sequence[AcidFile],
     deletes: SortedEvents,
-    path: str,
+    target: Target,
     superseded: SupersededRows | None = None,
 ) -> UnitResult | SplitUnit:
     choices = choose_actions(files, deletes, unit.write_ids, look_always=unit.looks_always, superseded=superseded)
@@ -127,29 +127,30 @@ def _write_rows(
         like = like or template_of(choices, types, unit.output_class)
         if needs_split(unit, final):
             return split_unit(unit, final, like, types, figures)
-        made = _concatenated(unit, final, like, types, path)
+        made = _concatenated(unit, final, like, types, target)
     else:
-        made = _merged(unit, choices, template_of(choices, types, unit.output_class), types, path)
-    verify_file(
-        path,
-        made.last_keys,
-        rows=figures.rows_out,
-        full=unit.full_verify,
-        deletes=None if superseded else deletes,
-    )
-    output = output_of(DeltaKind.INSERT, path, unit.number, made.written)
+        made = _merged(unit, choices, template_of(choices, types, unit.output_class), types, target.path)
+    with target.source(made.ranges) as source:
+        verify_source(
+            source,
+            made.last_keys,
+            rows=figures.rows_out,
+            full=unit.full_verify,
+            deletes=None if superseded else deletes,
+        )
+    output = output_of(DeltaKind.INSERT, target.path, unit.number, made.written, made.ranges)
     return UnitResult(
         number=unit.number, outputs=(output,), figures=figures + made.figures(len(choices) - dropped, output)
     )
 
 
-def _concatenated(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Concatenated:
+def _concatenated(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, target: Target) -> Concatenated:
     """Writes everything in this task: re-encoded stripes go through files of their own and then into the output as
     copies, unless nothing is copied."""
     encode = encode_stripes
     if all(c.action is Action.ENCODE for c in choices):
         try:
-            return _without_copies(unit, choices, like, types, path)
+            return _without_copies(unit, choices, like, types, target.path)
         except NotLossless:  # some may have to be copied after all
             if not any(c.is_only_small for c in choices):
                 raise
@@ -157,7 +158,7 @@ def _concatenated(unit: Unit, choices: Sequence[Choice], like: Tail, types: Type
     made: list[str] = []
 
     def new_path() -> str:
-        made.append(f"{path}.part{len(made)}")
+        made.append(f"{target.path}.part{len(made)}")
         return made[-1]
 
     def parts() -> Iterator[Choice | EncodedFile]:
@@ -169,7 +170,7 @@ def _concatenated(unit: Unit, choices: Sequence[Choice], like: Tail, types: Type
                 yield part if isinstance(part, Choice) else EncodedFile(opener=partial(LocalSource, part))
 
     try:
-        return concatenate(parts(), path, like=like, types=types, version=unit.acid_version, full=unit.full_verify)
+        return concatenate(parts(), target, like=like, types=types, version=unit.acid_version, full=unit.full_verify)
     finally:
         for part in made:
             with suppress(FileNotFoundError):  # of a run that could not be encoded

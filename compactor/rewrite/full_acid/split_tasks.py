@@ -25,12 +25,19 @@ from compactor.rewrite.full_acid.split import (
     reopened_inputs,
 )
 from compactor.rewrite.full_acid.stripe_choice import Choice
-from compactor.rewrite.full_acid.verify import verify_file
-from compactor.rewrite.plan.unit import Output, UnitResult
+from compactor.rewrite.full_acid.verify import verify_source
+from compactor.rewrite.plan.unit import Output, Unit, UnitResult
+from compactor.rows.new_file import Target
 from compactor.rows.remote_source import RemoteSource, open_source
 from compactor.storage.protocol import Storage
 
 HandOver: TypeAlias = Callable[..., tuple[Output, ...]]  #: hands finished files over to the table's store
+
+
+def rows_target(unit: Unit, storage: Storage, folder: str) -> Target:
+    """Returns where in ``folder``, a local directory, the rows of a unit are written."""
+    path = os.path.join(folder, "rows")
+    return Target(storage=storage, home=unit.staging, path=path, sees_all=unit.full_verify)
 
 
 def run_encode_task(task: EncodeTask, storage: Storage, folder: str, hand_over: HandOver) -> EncodeTaskResult:
@@ -80,24 +87,25 @@ def run_assemble_task(task: AssembleTask, storage: Storage, folder: str, hand_ov
         BadFile: an input cannot be read.
         VerificationFailed: the output is not what it must be.
     """
-    unit, path = task.unit, os.path.join(folder, "rows")
+    unit, target = task.unit, rows_target(task.unit, storage, folder)
     with reopened_inputs(storage) as files:
         made = concatenate(
             _parts(task, files, storage),
-            path,
+            target,
             like=task.like,
             types=task.types,
             version=unit.acid_version,
             full=unit.full_verify,
         )
-    verify_file(
-        path,
-        made.last_keys,
-        rows=task.figures.rows_out,
-        full=unit.full_verify,
-        deletes=_applied(task, storage, folder),
-    )
-    output = output_of(DeltaKind.INSERT, path, unit.number, made.written)
+    with target.source(made.ranges) as source:
+        verify_source(
+            source,
+            made.last_keys,
+            rows=task.figures.rows_out,
+            full=unit.full_verify,
+            deletes=_applied(task, storage, folder),
+        )
+    output = output_of(DeltaKind.INSERT, target.path, unit.number, made.written, made.ranges)
     figures = task.figures + made.figures(task.stripes, output)
     return UnitResult(number=unit.number, outputs=(*hand_over(output), *task.outputs), figures=figures)
 

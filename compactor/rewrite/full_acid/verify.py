@@ -21,7 +21,15 @@ from compactor.rows.keys import KeyBlock, is_sorted, keys_of_events
 
 
 def verify_file(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes | None) -> None:
-    """Checks that the file at ``path`` holds ``rows`` rows in stripes that end with ``last_keys``, and finds each of these.
+    """Checks the file at ``path``; see ``verify_source``."""
+    with FilePool() as few:
+        verify_source(few.open(partial(LocalSource, path)), last_keys, rows=rows, full=full, deletes=deletes)
+
+
+def verify_source(
+    source: Source, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes | None
+) -> None:
+    """Checks that a file holds ``rows`` rows in stripes that end with ``last_keys``, and finds each of these.
 
     A count alone passes broken files; a point predicate per stripe goes through the stripe's statistics and row index
     to the row, as a reader's would.
@@ -34,20 +42,18 @@ def verify_file(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool,
         VerificationFailed: a check fails.
         BadFile: the file cannot be read, or rows in it cannot be looked up.
     """
-    with FilePool() as few:
-        source = few.open(partial(LocalSource, path))
-        tail = read_tail(source)
-        if tail.rows != rows or len(tail.stripes) != len(last_keys):
-            raise VerificationFailed(
-                f"{path}: {tail.rows} rows in {len(tail.stripes)} stripes, expected {rows} in {len(last_keys)}; nothing "
-                "was changed, please report this"
-            )
-        if tail.user_metadata.get(KEY_INDEX) != key_index(last_keys):
-            raise VerificationFailed(f"{path}: its key index is not that of its stripes; nothing was changed")
-        _check_indexes(source, tail)
-        check_points(source, tail, last_keys)
-        if full:
-            _check_keys(source, tail, deletes)
+    tail = read_tail(source)
+    if tail.rows != rows or len(tail.stripes) != len(last_keys):
+        raise VerificationFailed(
+            f"{source.name}: {tail.rows} rows in {len(tail.stripes)} stripes, expected {rows} in {len(last_keys)}; nothing "
+            "was changed, please report this"
+        )
+    if tail.user_metadata.get(KEY_INDEX) != key_index(last_keys):
+        raise VerificationFailed(f"{source.name}: its key index is not that of its stripes; nothing was changed")
+    _check_indexes(source, tail)
+    check_points(source, tail, last_keys)
+    if full:
+        _check_keys(source, tail, deletes)
 
 
 def _check_indexes(source: Source, tail: Tail) -> None:

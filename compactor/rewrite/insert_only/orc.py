@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -17,13 +17,14 @@ from compactor.errors import NotLossless, VerificationFailed
 from compactor.orc.assembler import Assembler, WrittenFile
 from compactor.orc.format.tail import Stripe, Tail, read_tail
 from compactor.orc.io.file_pool import FilePool
-from compactor.orc.io.source import LocalSink, LocalSource, Source
+from compactor.orc.io.source import LocalSource, Source
 from compactor.orc.pieces import Piece
 from compactor.orc.reencode import reencode
 from compactor.orc.stripe_compatibility import encodable_target, is_copyable, is_writable
 from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_rows
 from compactor.rewrite.insert_only.output_file import FinishedFile
 from compactor.rows.acid_file import AcidFile
+from compactor.rows.new_file import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -99,14 +100,17 @@ def _like(files: Sequence[AcidFile]) -> Tail:
     return next((file.tail for file in files if is_copyable(file.tail)), encodable_target(files[0].tail))
 
 
-def write(files: Sequence[AcidFile], path: str, *, small_stripe_bytes: int, full: bool) -> list[FinishedFile]:
-    """Writes all rows of ``files`` to few files beside ``path``, in their order within each.
+def write(files: Sequence[AcidFile], target: Target, *, small_stripe_bytes: int, full: bool) -> list[FinishedFile]:
+    """Writes all rows of ``files`` to few files beside ``target``, in their order within each.
 
     Raises:
         NotLossless: rows can neither be copied nor re-encoded.
         VerificationFailed: an output differs from its inputs.
     """
-    return [_write(group, f"{path}.{n}", small_stripe_bytes, full) for n, group in enumerate(joinable_files(files))]
+    return [
+        _write(group, replace(target, path=f"{target.path}.{n}"), small_stripe_bytes, full)
+        for n, group in enumerate(joinable_files(files))
+    ]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -154,12 +158,12 @@ class _Growing:
         self.stripes += [(source, tail, stripe) for stripe in tail.stripes]
 
 
-def _write(group: JoinedFiles, path: str, small_stripe_bytes: int, full: bool) -> FinishedFile:
-    stripes = group.stripes(small_stripe_bytes)
+def _write(group: JoinedFiles, target: Target, small_stripe_bytes: int, full: bool) -> FinishedFile:
+    path, stripes = target.path, group.stripes(small_stripe_bytes)
     parts: list[str] = []
     with FilePool() as few:
         try:
-            with LocalSink(path, stays=True) as sink, Assembler(sink, like=group.like, checksum=True) as assembler:
+            with target.sink() as sink, Assembler(sink, like=group.like, checksum=True) as assembler:
                 growing = _Growing(assembler=assembler, like=group.like, path=path, few=few, full=full, parts=parts)
                 for copies, run in groupby(stripes, key=lambda stripe: stripe.copied):
                     if copies:
@@ -173,8 +177,8 @@ def _write(group: JoinedFiles, path: str, small_stripe_bytes: int, full: bool) -
         finally:
             for part in parts:
                 os.unlink(part)
-    _verify(group, path, written)
-    assert written.checksum is not None
+    with target.source(sink.ranges) as source:
+        _verify(group, source, written)
     return FinishedFile(
         path=path,
         rows=written.rows,
@@ -183,23 +187,24 @@ def _write(group: JoinedFiles, path: str, small_stripe_bytes: int, full: bool) -
         copied=len(growing.copied),
         encoded=growing.encoded,
         bytes_copied=sum(stripe.length for stripe in growing.copied),
+        bytes_taken_over=written.taken_over,
+        ranges=tuple(sink.ranges),
     )
 
 
-def _verify(group: JoinedFiles, path: str, written: WrittenFile) -> None:
+def _verify(group: JoinedFiles, source: Source, written: WrittenFile) -> None:
     """Checks that the file has the rows of its inputs, and as many values in each column."""
-    with LocalSource(path) as source:
-        tail = read_tail(source)
-        if tail.rows != group.rows or tail.types != group.like.types or written.rows != group.rows:
-            raise VerificationFailed(
-                f"{path}: holds {tail.rows} rows, expected {group.rows}; nothing was changed, please report this"
-            )
-        tails = [file.tail for file in group.files]
-        if all(one.complete_statistics for one in (tail, *tails)) and _values([tail]) != _values(tails):
-            raise VerificationFailed(
-                f"{path}: its columns do not hold as many values as those of its inputs; nothing was changed, please report "
-                "this"
-            )
+    tail = read_tail(source)
+    if tail.rows != group.rows or tail.types != group.like.types or written.rows != group.rows:
+        raise VerificationFailed(
+            f"{source.name}: holds {tail.rows} rows, expected {group.rows}; nothing was changed, please report this"
+        )
+    tails = [file.tail for file in group.files]
+    if all(one.complete_statistics for one in (tail, *tails)) and _values([tail]) != _values(tails):
+        raise VerificationFailed(
+            f"{source.name}: its columns do not hold as many values as those of its inputs; nothing was changed, please "
+            "report this"
+        )
 
 
 def _values(tails: Sequence[Tail]) -> list[int]:

@@ -8,6 +8,7 @@ from types import TracebackType
 from isal import isal_zlib
 
 from compactor.orc.io.source import LocalSink
+from compactor.storage.taking_over import TakenRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,10 +18,12 @@ class FinishedFile:
     path: str
     rows: int
     length: int
-    crc32: int
+    crc32: int | None  #: None if not every byte was seen here
     copied: int = 0
     encoded: int = 0
     bytes_copied: int = 0
+    bytes_taken_over: int = 0
+    ranges: tuple[TakenRange, ...] = ()  #: that the store takes over
     ending: str = ""  #: of the name, with its dot; readers choose a codec by it
 
 

@@ -20,6 +20,7 @@ from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Figures, Output, Unit, UnitResult
 from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import Input
+from compactor.rows.new_file import Target
 from compactor.rows.remote_source import open_source
 from compactor.storage.protocol import Storage
 
@@ -43,6 +44,7 @@ def rewrite_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
             rows=file.rows,
             length=file.length,
             crc32=file.crc32,
+            ranges=file.ranges,
             file_name=original_name(unit.number, copy) + file.ending,
         )
         for copy, file in enumerate(made)
@@ -53,6 +55,7 @@ def rewrite_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
         stripes_copied=sum(file.copied for file in made),
         stripes_encoded=sum(file.encoded for file in made),
         bytes_copied=sum(file.bytes_copied for file in made),
+        bytes_taken_over=sum(file.bytes_taken_over for file in made),
         files_in=len(unit.inserts),
         files_out=len(made),
         bytes_in=unit.input_bytes,
@@ -65,7 +68,8 @@ def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[FinishedFile
     """Writes the files and returns them with the number of rows of the inputs."""
     if unit.file_format is FileFormat.ORC:
         with open_files(unit.location, _with_bytes(unit), unit.number, storage) as files:
-            made = orc.write(files, path, small_stripe_bytes=unit.small_stripe_bytes, full=unit.full_verify)
+            target = Target(storage=storage, home=unit.staging, path=path, sees_all=unit.full_verify)
+            made = orc.write(files, target, small_stripe_bytes=unit.small_stripe_bytes, full=unit.full_verify)
             return made, sum(file.tail.rows for file in files)
     with _opened(unit, storage) as sources:
         if unit.file_format is FileFormat.PARQUET:

@@ -20,6 +20,7 @@ from compactor.rows.inputs import Input
 from compactor.settings.output_class import OutputClass
 from compactor.storage.deferred_uploads import Upload
 from compactor.storage.options import StoreOptions
+from compactor.storage.taking_over import TakenRange
 
 FIRST_WRITE_ID = WriteId(0)  #: of original rows; no event aims below it
 
@@ -117,9 +118,10 @@ class Output:
     number: int
     rows: int
     length: int
-    crc32: int
+    crc32: int | None  #: None if not every byte passed through the process that wrote it
     file_name: str | None = None
     upload: Upload | None = None  #: if set, there is no file at ``path``: completing the upload names it
+    ranges: tuple[TakenRange, ...] = ()  #: that the store takes over as it is uploaded
 
     @property
     def name(self) -> str:
@@ -142,6 +144,7 @@ class Figures:
     stripes_encoded: int = 0
     stripes_dropped: int = 0
     bytes_copied: int = 0
+    bytes_taken_over: int = 0  #: by the file system or store, without passing through the process
     files_in: int = 0
     files_out: int = 0
     bytes_in: int = 0
@@ -180,6 +183,7 @@ class Figures:
             stripes_copied=0,
             stripes_encoded=0,
             bytes_copied=0,
+            bytes_taken_over=0,
             files_in=self.files_in - self.files_out,
             files_out=0,
             bytes_in=self.bytes_in - self.bytes_out,

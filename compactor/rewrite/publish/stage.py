@@ -40,7 +40,7 @@ MANIFEST = "manifest.json"
 class StagedFile:
     name: str
     length: int
-    crc32: int
+    crc32: int | None  #: None if not every byte passed through the process that wrote it
     rows: int
 
 

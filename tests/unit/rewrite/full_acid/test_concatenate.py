@@ -15,6 +15,7 @@ from compactor.rows.acid_file import open_files
 from compactor.rows.delete_events import DeleteEvents
 from tests.support.acid_files import TYPES, like
 from tests.support.split_units import large_unit
+from tests.support.targets import target
 
 
 def test_copied_and_encoded_stripes_keep_their_order(tmp_path: Path) -> None:
@@ -26,7 +27,7 @@ def test_copied_and_encoded_stripes_keep_their_order(tmp_path: Path) -> None:
         assert isinstance(part, str)
         joined = concatenate(
             [first, EncodedFile(opener=partial(LocalSource, part)), third],
-            path,
+            target(tmp_path),
             like=files[0].tail,
             types=TYPES,
             full=True,

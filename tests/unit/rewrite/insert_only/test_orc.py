@@ -26,6 +26,7 @@ from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.inputs import Input
 from tests.support.acid_files import dense
 from tests.support.acid_files import write_file as write_acid
+from tests.support.targets import target
 
 LARGE = 1  #: no stripe is smaller
 SMALL = 1 << 20
@@ -57,7 +58,7 @@ def put_together(
     for number, one in enumerate(tables):
         orc.write_table(one, folder / f"in{number}", **{"compression": "zlib", **options})
     with opened(folder, [f"in{number}" for number in range(len(tables))]) as files:
-        return insert_only_orc.write(files, str(folder / "out"), small_stripe_bytes=small, full=full)
+        return insert_only_orc.write(files, target(folder), small_stripe_bytes=small, full=full)
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -101,7 +102,7 @@ def test_files_of_two_codecs_stay_separate(tmp_path: Path) -> None:
     orc.write_table(table(0), tmp_path / "in0", compression="zlib")
     orc.write_table(table(50), tmp_path / "in1", compression="snappy")
     with opened(tmp_path, ["in0", "in1"]) as files:
-        made = insert_only_orc.write(files, str(tmp_path / "out"), small_stripe_bytes=SMALL, full=True)
+        made = insert_only_orc.write(files, target(tmp_path), small_stripe_bytes=SMALL, full=True)
     assert [orc.ORCFile(file.path).compression for file in made] == ["ZLIB", "SNAPPY"]
 
 
@@ -114,7 +115,7 @@ def test_unions_are_copied_however_small(tmp_path: Path) -> None:
         ):
             writer.writerows([(number,), (f"text {number}",)])
     with opened(tmp_path, ["in0", "in1", "in2"]) as files:
-        (made,) = insert_only_orc.write(files, str(tmp_path / "out"), small_stripe_bytes=SMALL, full=True)
+        (made,) = insert_only_orc.write(files, target(tmp_path), small_stripe_bytes=SMALL, full=True)
     assert (made.copied, made.encoded) == (3, 0)
     with Path(made.path).open("rb") as found:
         assert [row[0] for row in pyorc.Reader(found)] == [0, "text 0", 1, "text 1", 2, "text 2"]
@@ -129,7 +130,7 @@ def test_files_without_an_index_are_re_encoded(tmp_path: Path) -> None:
         ):
             writer.writerows((value,) for value in range(50))
     with opened(tmp_path, ["in0", "in1"]) as files:
-        (made,) = insert_only_orc.write(files, str(tmp_path / "out"), small_stripe_bytes=LARGE, full=True)
+        (made,) = insert_only_orc.write(files, target(tmp_path), small_stripe_bytes=LARGE, full=True)
     assert (made.copied, made.encoded, made.rows) == (0, 2, 100)
     with LocalSource(made.path) as source:
         assert read_tail(source).row_index_stride == 10_000
@@ -138,7 +139,7 @@ def test_files_without_an_index_are_re_encoded(tmp_path: Path) -> None:
 def test_acid_rows_in_an_insert_only_table_are_refused(tmp_path: Path) -> None:
     write_acid(tmp_path / "in0", dense(1, 5))
     with opened(tmp_path, ["in0"]) as files, pytest.raises(NotLossless, match="ACID events"):
-        insert_only_orc.write(files, str(tmp_path / "out"), small_stripe_bytes=SMALL, full=False)
+        insert_only_orc.write(files, target(tmp_path), small_stripe_bytes=SMALL, full=False)
 
 
 def test_a_missing_stripe_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

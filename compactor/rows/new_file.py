@@ -1,0 +1,125 @@
+"""A new file that is written here, except for ranges that its file system or store takes over from other files.
+
+Those of an object store are holes in the local file until it is uploaded; ``Target.source`` reads them where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+
+from compactor.errors import BadFile
+from compactor.orc.io.source import LocalSink, LocalSource, Source
+from compactor.rows.remote_source import RemoteSource
+from compactor.settings.file_limits import UNLIMITED
+from compactor.storage.protocol import Storage
+from compactor.storage.taking_over import TakenRange, TakingOver, pieces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The local path of a new file that will be in the directory ``home`` of a store; if this process ``sees_all`` of it,
+    nothing is taken over."""
+
+    storage: Storage
+    home: str
+    path: str
+    sees_all: bool = False
+
+    def sink(self) -> NewFile:
+        """Creates the file."""
+        terms = None if self.sees_all else self.storage.taking_over(self.home)
+        if self.storage.local_path(self.home) is None:
+            return NewFile(self.path, terms=terms, place=_place(self.home))
+        return NewFile(self.path, shares=None if terms is None else terms.smallest)
+
+    def source(self, ranges: Sequence[TakenRange] = ()) -> LocalSource | WrittenSource:
+        """Opens the finished file with its ``ranges``; the caller closes it."""
+        return WrittenSource(self.storage, self.path, ranges) if ranges else LocalSource(self.path)
+
+
+class NewFile(LocalSink):
+    """A sink for a file of which ``ranges`` are taken over by its store. Leaving a ``with`` block closes it, an exception
+    aborts it.
+
+    Args:
+        shares: see ``LocalSink``.
+        terms: of the store that the file will be in; None if it takes nothing over.
+        place: the scheme and bucket of that store.
+    """
+
+    def __init__(
+        self, path: str, *, shares: int | None = None, terms: TakingOver | None = None, place: str = ""
+    ) -> None:
+        super().__init__(path, stays=True, shares=shares)
+        self.ranges: list[TakenRange] = []
+        self._terms, self._place = terms, place
+
+    def take_over(self, source: Source, offset: int, length: int, *, whole: bool = False) -> int | None:
+        terms, tag = self._terms, source.tag
+        if terms is None or tag is None or _place(source.name) != self._place:
+            return super().take_over(source, offset, length, whole=whole)
+        start, size = (0, source.length) if terms.whole else (offset, length)
+        if length < terms.smallest or (terms.whole and not whole):
+            return None
+        position = self.tell()
+        self.ranges.append(TakenRange(position=position, length=size, source=source.name, offset=start, tag=tag))
+        self.skip(size)
+        return position + offset - start
+
+    def __enter__(self) -> NewFile:
+        return self
+
+
+def _place(path: str) -> str:
+    """Returns the scheme and bucket of a path."""
+    scheme, _, rest = path.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
+
+
+class WrittenSource:
+    """The file at the local path ``path`` with its ``ranges``. Close it.
+
+    Raises:
+        BadFile: a file that a range is taken from was replaced.
+    """
+
+    is_local = False
+    tag = None
+    limits = UNLIMITED
+
+    def __init__(self, storage: Storage, path: str, ranges: Sequence[TakenRange]) -> None:
+        self.name = path
+        self._ranges = ranges
+        self._open = ExitStack()
+        self._local = self._open.enter_context(LocalSource(path))
+        self.length = self._local.length
+        self._sources = {one.source: self._open.enter_context(RemoteSource(storage, one.source)) for one in ranges}
+        for one in ranges:
+            if self._sources[one.source].tag != one.tag:
+                self.close()
+                raise BadFile(f"file {one.source}: it was replaced while it was read; list the directory again")
+
+    def read(self, offset: int, length: int) -> bytes:
+        return b"".join(
+            self._local.read(start, end - start)
+            if taken is None
+            else self._sources[taken.source].read(taken.offset, taken.length)
+            for start, end, taken in pieces(self._ranges, offset, offset + length)
+        )
+
+    def descriptor(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self._open.close()
+
+    def __enter__(self) -> WrittenSource:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,46 @@
+"""A compaction on a file system whose files share blocks: stripes are taken over, and every row is there."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.orc as po
+import pytest
+
+from compactor.rewrite.plan.unit import Shape
+from compactor.rewrite.run.execute import perform_task
+from compactor.storage.options import StoreOptions
+from tests.support.reflinks import xfs
+from tests.support.units import UnitResult, acid_unit
+from tests.support.wide_stripes import ROW_TYPE, write_delta
+
+STRIPE_BYTES = 2 << 20
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("switched_off", [False, True])
+def test_stripes_are_taken_over_where_files_share_blocks(tmp_path: Path, switched_off: bool) -> None:
+    """PROTOCOL 4: what was not seen has no checksum, and the file is proven like any other."""
+    names = [f"delta_{n:07d}_{n:07d}_0000/bucket_00000" for n in (1, 2)]
+    with xfs(tmp_path, 400 << 20) as root:
+        wanted = []
+        for number, name in enumerate(names, 1):
+            write_delta(root / name, number, 3, STRIPE_BYTES)
+            wanted += po.ORCFile(root / name).read().to_pylist()
+        os.sync()
+        unit = replace(
+            acid_unit(root, Shape.MAJOR, rows=names),
+            row_type=ROW_TYPE,
+            full_verify=False,
+            stores=StoreOptions(takes_over=not switched_off),
+        )
+        done = perform_task(unit)
+        assert isinstance(done, UnitResult)
+        (output,) = done.outputs
+        assert po.ORCFile(output.path).read().to_pylist() == wanted
+        assert done.figures.stripes_copied == 6
+        assert done.figures.bytes_taken_over == (0 if switched_off else done.figures.bytes_copied)
+        assert (output.crc32 is None) == (not switched_off)
+        assert output.length - sum(i.length for i in unit.inserts) < 2 * 4096

@@ -1,0 +1,105 @@
+"""Files of which a store takes ranges over, as they are read before they are in the store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from compactor.errors import BadFile
+from compactor.orc.io.source import BytesSource
+from compactor.rows.new_file import Target
+from compactor.storage.file_status import FileStatus
+from compactor.storage.options import StoreOptions
+from compactor.storage.protocol import Storage
+from compactor.storage.stores import Stores
+from compactor.storage.taking_over import TakenRange, TakingOver
+
+OLD = "s3://bucket/t/delta_1_1/bucket_00000"
+DATA = bytes(range(256)) * 40
+
+
+class Store:
+    """An object store with one file."""
+
+    options = StoreOptions()
+
+    def __init__(self, terms: TakingOver | None) -> None:
+        self.terms, self.tag = terms, "first"
+
+    def local_path(self, path: str) -> None: ...
+
+    def taking_over(self, path: str) -> TakingOver | None:
+        return self.terms
+
+    def status(self, path: str) -> FileStatus:
+        return FileStatus(length=len(DATA), tag=self.tag)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        return DATA[offset : offset + length]
+
+
+class Old(BytesSource):
+    """The file in the store, as it was opened."""
+
+    def __init__(self, tag: str | None = "first", name: str = OLD) -> None:
+        super().__init__(DATA, name)
+        self.tag = tag  # type: ignore[assignment]
+
+
+def target(folder: Path, store: Store, **options: Any) -> Target:
+    return Target(storage=cast(Storage, store), home="s3://bucket/t/.compactor_v7", path=str(folder / "new"), **options)
+
+
+def test_a_range_is_a_hole_that_is_read_from_its_source(tmp_path: Path) -> None:
+    place = target(tmp_path, Store(TakingOver(smallest=100)))
+    with place.sink() as sink:
+        sink.write(b"ORC")
+        assert sink.take_over(Old(), 50, 99) is None
+        assert sink.take_over(Old(), 50, 300) == 3
+        sink.write(b"tail")
+        assert sink.tell() == 307
+    assert sink.ranges == [TakenRange(position=3, length=300, source=OLD, offset=50, tag="first")]
+    assert (tmp_path / "new").read_bytes() == b"ORC" + bytes(300) + b"tail"
+    with place.source(sink.ranges) as source:
+        assert source.read(0, source.length) == b"ORC" + DATA[50:350] + b"tail"
+        assert source.read(300, 5) == DATA[347:350] + b"ta"
+
+
+def test_a_whole_file_comes_with_what_is_around_its_range(tmp_path: Path) -> None:
+    place = target(tmp_path, Store(TakingOver(smallest=100, whole=True)))
+    with place.sink() as sink:
+        sink.write(b"ORC")
+        assert sink.take_over(Old(), 50, 300) is None  # parts of it may hold what must not stay
+        assert sink.take_over(Old(), 50, 300, whole=True) == 53
+    assert sink.ranges == [TakenRange(position=3, length=len(DATA), source=OLD, offset=0, tag="first")]
+
+
+@pytest.mark.parametrize("source", [Old(tag=None), Old(name="s3://another/t/f"), Old(name="/local/file")])
+def test_what_cannot_be_pinned_or_is_elsewhere_is_written(tmp_path: Path, source: Old) -> None:
+    with target(tmp_path, Store(TakingOver(smallest=1))).sink() as sink:
+        assert sink.take_over(source, 0, 1000) is None
+        assert (sink.tell(), sink.ranges) == (0, [])
+
+
+def test_nothing_is_taken_over_where_all_must_be_seen_or_the_store_cannot(tmp_path: Path) -> None:
+    for place in (target(tmp_path, Store(TakingOver(smallest=1)), sees_all=True), target(tmp_path, Store(None))):
+        with replace(place, path=str(tmp_path / "another")).sink() as sink:
+            assert sink.take_over(Old(), 0, 1000) is None
+        (tmp_path / "another").unlink()
+
+
+def test_a_replaced_source_is_refused(tmp_path: Path) -> None:
+    store = Store(TakingOver(smallest=1))
+    with target(tmp_path, store).sink() as sink:
+        sink.take_over(Old(), 0, 1000)
+    store.tag = "second"
+    with pytest.raises(BadFile, match=f"file {OLD}: it was replaced"):
+        target(tmp_path, store).source(sink.ranges)
+
+
+def test_a_site_may_switch_it_off(tmp_path: Path) -> None:
+    assert Stores().taking_over(str(tmp_path)) is not None
+    assert Stores(StoreOptions(takes_over=False)).taking_over(str(tmp_path)) is None
