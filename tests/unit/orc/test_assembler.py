@@ -20,7 +20,7 @@ from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import acid_types
-from compactor.orc.io.source import CHUNK, BytesSource, LocalSink, LocalSource
+from compactor.orc.io.source import CHUNK, BytesSource, LocalSink, LocalSource, Source
 from compactor.orc.stripe_compatibility import is_copyable
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
@@ -57,6 +57,46 @@ def test_large_stripes_are_copied_by_the_kernel_while_the_checksum_is_computed(
             assembler.append_file(*one)
         assert threading.active_count() == before + 1
     assert threading.active_count() == before
+
+
+class _Taking(LocalSink):
+    """A sink whose file system takes everything over, behind ``padding`` bytes; ``whole`` records what it was told."""
+
+    padding = 5
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.whole: list[bool] = []
+
+    def take_over(self, source: Source, offset: int, length: int, *, whole: bool = False) -> int:
+        self.skip(self.padding)
+        start = self.tell()
+        self.copy(source, offset, length)
+        self.whole.append(whole)
+        return start
+
+
+def test_what_was_not_seen_has_no_checksum(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    """PROTOCOL 4: a checksum is one of bytes that passed through here. Stripes are where they were put, after padding."""
+    paths = [write_acid(write_id, 20_000, compression="zlib", stripe_size=16 * 1024) for write_id in (1, 2)]
+    (first, first_tail), (second, second_tail) = inputs = [opened(path) for path in paths]
+    sink = _Taking(tmp_path / "out")
+    with sink, Assembler(sink, like=first_tail, checksum=True) as assembler:
+        for one in inputs:
+            assembler.append_file(*one)
+        assembler.copy(first, first_tail, 0)
+        rows, stripes = assembler.rows, assembler.stripes
+        written = assembler.close({"hive.acid.version": b"2"})
+    assert (written.rows, written.stripes) == (rows, stripes)
+    assert (written.checksum, sink.whole) == (None, [True, True, False])
+    copied = [*first_tail.stripes, *second_tail.stripes, first_tail.stripes[0]]
+    assert written.taken_over == sum(stripe.length for stripe in copied)
+    with LocalSource(tmp_path / "out") as source:
+        tail = read_tail(source)
+        sources = [first] * len(first_tail.stripes) + [second] * len(second_tail.stripes) + [first]
+        for made, old, of in zip(tail.stripes, copied, sources, strict=True):
+            assert source.read(made.offset, made.length) == of.read(old.offset, old.length)
+    assert tail.stripes[0].offset == 3 + _Taking.padding
 
 
 @pytest.mark.parametrize("checksum", [False, True])
