@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compactor.errors import NotSupported
 
@@ -212,6 +213,11 @@ def _polynomial(array: pa.Array, first: int) -> Hashes:
     return hashes
 
 
+def _stripped(array: pa.Array) -> pa.Array:
+    """Returns texts of type ``char`` without the blanks that fill them."""
+    return pc.utf8_rtrim(array, " ")
+
+
 def _rotated(values: Hashes, by: int) -> Hashes:
     return (values << np.uint32(by)) | (values >> np.uint32(32 - by))
 
@@ -277,7 +283,7 @@ _VERSION_1: dict[str, _Hash] = {
     "double": lambda array: _folded(_bits(array, np.float64)),
     "string": lambda array: _polynomial(array, 0),
     "varchar": lambda array: _polynomial(array, 1),
-    "char": lambda array: _polynomial(array, 1),
+    "char": lambda array: _polynomial(_stripped(array), 1),
     "binary": lambda array: _polynomial(array, 1),
     "decimal": _decimal_1,
     "date": lambda array: _days(array).view(np.uint32),
@@ -293,7 +299,7 @@ _VERSION_2: dict[str, _Hash] = {  # of binary, Hive's function and the file that
     "double": lambda array: _floating_2(array, np.float64, np.int64),
     "string": _murmur_text,
     "varchar": _murmur_text,
-    "char": _murmur_text,
+    "char": lambda array: _murmur_text(_stripped(array)),
     "decimal": _decimal_2,
     "date": lambda array: _murmur_fixed(_days(array)),
     "timestamp": _timestamp_2,

@@ -19,6 +19,14 @@ def test_hashes_are_those_of_hive(hashed: Hashed) -> None:
         assert signed([array], [hashed.type], 2) == [hashed.second]
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_blanks_that_fill_a_char_do_not_count(version: int) -> None:
+    texts = [pa.array(["abc", "abc   "])]
+    first, second = signed(texts, ["char(6)"], version)
+    assert first == second
+    assert len(set(signed(texts, ["varchar(6)"], version))) == 2
+
+
 def test_null_is_0() -> None:
     assert signed([pa.array([None, 7], pa.int32())], ["int"], 2)[0] == 0
 
