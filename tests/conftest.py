@@ -52,6 +52,7 @@ _SCOPES = tuple(
         (r"tests/integration/airflow/test_(scheduler|system|first_hour)", "a whole Airflow"),
         (r"tests/integration/page/", "page"),
         (r"tests/live/", "live"),
+        (r"tests/cluster/kerberos/", "Kerberos"),
         (r"tests/contract/.*\[.*(mariadb|mysql)", "contract: MariaDB"),
         (r"tests/contract/.*\[.*postgres", "contract: PostgreSQL"),
         (r"tests/contract/test_history\.py", "contract: PostgreSQL"),

@@ -9,10 +9,11 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from compactor.errors import NotSupported, StorageError
+from compactor.storage.hdfs_options import HTTP_PORT, HdfsOptions
+from compactor.storage.kerberos_errors import UNPROVEN, LogInFailed, NotProven, advised
 from compactor.storage.options import scrub
+from compactor.storage.silent_logs import without_secrets
 
-HTTP_PORT = 9870  #: of a NameNode, unless configured
-TIMEOUT_S = 60.0  #: to connect, and between two bytes of an answer
 #: The exception's name in the page that HttpFS returns when a stream fails.
 _THROWN = re.compile(r"\bjava\.[a-z.]+\.(\w+Exception)\b")
 _AWAY = frozenset({"StandbyException", "RetriableException", "SafeModeException"})
@@ -30,30 +31,12 @@ class HdfsClient:
     """One cluster's NameNodes, one of which is active, as one thread uses them."""
 
     def __init__(self, authority: str, options: Mapping[str, Any]) -> None:
-        try:
-            from fsspec.implementations.webhdfs import WebHDFS
-        except ImportError as error:
-            raise NotSupported(
-                f"hdfs://{authority}: HDFS needs the extra: pip install 'hive-compactor[hdfs]' ({error})"
-            ) from error
-        given = dict(options)
-        urls = given.pop("url", None) or f"http://{host_of(authority)}:{HTTP_PORT}"
-        given.pop("httpfs", None)  # decides the guarantees that callers see; requests are those to a NameNode
-        self._timeout = float(given.pop("timeout", TIMEOUT_S))
-        self._names = []
-        for url in [urls] if isinstance(urls, str) else urls:
-            parts = urlsplit(url)
-            host = parts.hostname or ""
-            with saying_plainly("reach", f"hdfs://{authority}"):
-                self._names.append(
-                    WebHDFS(
-                        f"[{host}]" if ":" in host else host,
-                        parts.port or (443 if parts.scheme == "https" else HTTP_PORT),
-                        use_https=parts.scheme == "https",
-                        skip_instance_cache=True,
-                        **given,
-                    )
-                )
+        given = HdfsOptions.of(f'"hdfs://{authority}"', options)
+        self._timeout = given.timeout
+        self._verify = given.session.get("session_verify")
+        without_secrets()
+        urls = given.urls or (f"http://{host_of(authority)}:{HTTP_PORT}",)
+        self._names = [_name_node(authority, url, given) for url in urls]
 
     def ask(self, op: str, method: str, path: str, *, redirect: bool, **parameters: object) -> Any:
         """Returns the answer of the active NameNode; asks the others in turn."""
@@ -85,21 +68,69 @@ class HdfsClient:
             arguments["auth"] = _no_credentials  # a data node's address, which a NameNode answered
         node = node or self._names[0]
         try:
-            answer = node.session.request(method, url, allow_redirects=redirect, timeout=self._timeout, **arguments)
+            # given here, since the environment (REQUESTS_CA_BUNDLE) has precedence over the session's own
+            answer = node.session.request(
+                method, url, allow_redirects=redirect, timeout=self._timeout, verify=self._verify, **arguments
+            )
+        except LogInFailed as error:
+            raise RemoteError("Kerberos", str(error)) from error
+        except NotProven as error:
+            done = "" if method == "GET" else "; what was asked may have been done all the same"
+            raise RemoteError("Kerberos", f"{error}{done}") from error
         except requests.RequestException as error:
             raise RemoteError("Connection", f"no answer ({type(error).__name__}: {scrub(error)})") from error
         if answer.status_code < 400:
             return answer
-        try:
-            remote = answer.json()["RemoteException"]
-            raise RemoteError(str(remote["exception"]), scrub(str(remote["message"]).partition("\n")[0]))
-        except (ValueError, KeyError):
-            thrown = _THROWN.search(answer.text)
-            raise RemoteError(thrown[1] if thrown else "Http", f"answer {answer.status_code} {answer.reason}") from None
+        raise _error_in(answer)
 
     def proxied(self, url: str) -> str:
         """Returns the address at which a data node's ``url`` is reached from here."""
         return str(self._names[0]._apply_proxy(url))
+
+
+def _name_node(authority: str, url: str, options: HdfsOptions) -> Any:
+    """Returns fsspec's client of the NameNode or gateway at ``url``."""
+    with _extra("HDFS", "hdfs", authority):
+        from fsspec.implementations.webhdfs import WebHDFS
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    secure = parts.scheme == "https"
+    made = WebHDFS(
+        f"[{host}]" if ":" in host else host,
+        parts.port or (443 if secure else HTTP_PORT),
+        use_https=secure,
+        skip_instance_cache=True,
+        **options.session,
+    )
+    if options.kerberos is not None:
+        with _extra("Kerberos", "hdfs,kerberos", authority):
+            from compactor.storage.negotiate import Negotiate
+        made.session.auth = Negotiate(options.kerberos)
+    return made
+
+
+@contextlib.contextmanager
+def _extra(what: str, extra: str, authority: str) -> Iterator[None]:
+    """Says which extra to install where a module is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise NotSupported(
+            f"hdfs://{authority}: {what} needs the extra: pip install 'hive-compactor[{extra}]' ({error})"
+        ) from error
+
+
+def _error_in(answer: Any) -> RemoteError:
+    """Returns the error that HDFS answered, or a proxy or filter before it."""
+    try:
+        remote = answer.json()["RemoteException"]
+        kind, said = str(remote["exception"]), str(remote["message"])
+    except (ValueError, KeyError, TypeError):
+        thrown = _THROWN.search(answer.text)
+        kind, said = (thrown[1] if thrown else "Http"), f"answer {answer.status_code} {answer.reason}"
+    if getattr(answer, UNPROVEN, False):  # nothing may follow from it but these words
+        kind = "Http"
+    return RemoteError(kind, advised(scrub(said.partition("\n")[0])))
 
 
 def _origin(url: str) -> tuple[str, str]:

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from compactor.errors import BadSetting, UnnamedPlace
 from compactor.settings.file_limits import FileLimits
+from compactor.storage.hdfs_options import HdfsOptions, of_cluster
 from compactor.storage.places import canonical, chooses_host, goes_elsewhere, is_plain, named_in
 
 SCHEMES: Mapping[str, str] = {
@@ -31,7 +31,6 @@ SCHEMES: Mapping[str, str] = {
     "gcs": "gs",
 }  #: scheme of a location -> kind of store
 KINDS = tuple(dict.fromkeys(SCHEMES.values()))
-_USER_OF_URL = re.compile(r"//[^/]*@")
 _NAMED_USER = re.compile(r"[^@'\"/\s]+@")
 _HOST = re.compile(r"(?:[\w.-]+@)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 _SECRET = re.compile(r"(?i)\b(delegation|token|password|sig|secret|key|x-amz-[a-z-]+)=[^&\s'\")]+")
@@ -64,12 +63,11 @@ class StoreOptions:
                 )
             if not isinstance(table, Mapping):
                 raise BadSetting(f"[storage.{name}]: is a value; wanted a table of options")
-            if kind == "hdfs" and table.get("url"):
-                _check_urls(name, table["url"])
             if "authorities" in table:
                 _check_authorities(name, table["authorities"], of_place=bool(colon))
             if kind == "hdfs":
                 _check_hosts(name, [place] if colon else table.get("authorities", []))
+                HdfsOptions.of(name, of_cluster(tables.get(kind, {}) if colon else {}, table))
         return cls(text=json.dumps({name: dict(table) for name, table in tables.items()}, sort_keys=True, default=str))
 
     def naming(self, locations: Iterable[str | None]) -> StoreOptions:
@@ -82,7 +80,8 @@ class StoreOptions:
         tables = json.loads(self.text)
         wanted = canonical(kind, place)
         own = (table for name, table in self.of_kind(kind).items() if canonical(kind, name) == wanted)
-        found = {**tables.get(kind, {}), **next(own, {})}
+        merged = of_cluster if kind == "hdfs" else dict.__or__
+        found = merged(tables.get(kind, {}), next(own, {}))
         found.pop("authorities", None)
         return found
 
@@ -121,18 +120,6 @@ class StoreOptions:
         if chooses_host(kind, place, of_all):
             return False
         return listed is None and is_plain(kind, place)
-
-
-def _check_urls(table: str, given: object) -> None:
-    for url in [given] if isinstance(given, str) else given if isinstance(given, list) else [None]:
-        try:
-            parts = urlsplit(url) if isinstance(url, str) else None
-            port = parts.port if parts is not None else None  # raises what is wrong with it
-        except ValueError:
-            parts = port = None
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-            shown = _USER_OF_URL.sub("//***@", repr(url))
-            raise BadSetting(f"[storage.{table}] url = {shown}: expected http://host:port of a NameNode or HttpFS")
 
 
 def _check_authorities(table: str, given: object, *, of_place: bool) -> None:

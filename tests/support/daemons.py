@@ -39,6 +39,11 @@ _DEPENDENCY = (
 _JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "--add-opens=java.base/java.lang=ALL-UNNAMED")
 
 
+def java_command(*options: str) -> list[str]:
+    """Returns the beginning of a command that runs a daemon of Hadoop in little memory."""
+    return ["java", *_JAVA, *options]
+
+
 @dataclass(slots=True, kw_only=True)
 class Daemon:
     """One process; it ends with us, however we end."""
@@ -117,7 +122,8 @@ def _download_jars(folder: Path) -> Path:
     return jars
 
 
-def _write_site(path: Path, values: Mapping[str, str]) -> None:
+def write_site(path: Path, values: Mapping[str, str]) -> None:
+    """Writes a configuration of Hadoop."""
     entries = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in values.items())
     path.write_text(f"<configuration>{entries}</configuration>", "utf-8")
 
@@ -144,7 +150,7 @@ def hdfs(folder: Path, user: str) -> Iterator[Hdfs]:
         f"hadoop.proxyuser.{user}.groups": "*",
     }
     for name in ("core-site.xml", "hdfs-site.xml"):
-        _write_site(folder / name, values)
+        write_site(folder / name, values)
     for application in ("hdfs", "datanode"):  # the daemons' web pages, which Maven's archives leave out
         (folder / "webapps" / application).mkdir(parents=True)
     java = ["java", *_JAVA, "-cp", f"{folder}:{hadoop_jars()}/*"]
@@ -183,8 +189,8 @@ def httpfs(folder: Path, cluster: Hdfs) -> Iterator[str]:
         "httpfs.http.port": str(port),
         "httpfs.authentication.signature.secret.file": str(home / "secret"),
     }
-    _write_site(home / "conf" / "httpfs-site.xml", values)
-    _write_site(home / "conf" / "core-site.xml", {"fs.defaultFS": cluster.location})
+    write_site(home / "conf" / "httpfs-site.xml", values)
+    write_site(home / "conf" / "core-site.xml", {"fs.defaultFS": cluster.location})
     places = [f"-Dhttpfs.{name}.dir={home / folder}" for name, folder in _HTTPFS_PLACES.items()]
     server = Daemon(
         name="httpfs",

@@ -10,7 +10,7 @@ from typing import TypeVar
 WHOLE = os.environ.get("WHOLE") == "1"
 
 #: Folders that `make test` leaves to `make test-all`, like tests marked ``whole``: they cost minutes, memory or downloads.
-WHOLE_FOLDERS = ("tests/live", "tests/packaging", "tests/torture", "tests/integration/spark")
+WHOLE_FOLDERS = ("tests/cluster", "tests/live", "tests/packaging", "tests/torture", "tests/integration/spark")
 
 #: Further servers of the same kind and further combinations, by the ids of their tests: what is said over PostgreSQL and S3
 #: is said over MariaDB, Azure and Google in `make test-all`.

@@ -51,6 +51,7 @@ ELSEWHERE: dict[str, str] = {
     "storage/file_status.py": "storage/test_contract.py",
     "storage/gcs.py": "storage/test_contract.py",
     "storage/hdfs.py": "storage/test_contract.py",
+    "storage/negotiate.py": "cluster/kerberos/test_webhdfs.py",
     "storage/object_store.py": "storage/test_contract.py",
     "storage/s3.py": "storage/test_contract.py",
     "service/roles/removing.py": "unit/service/roles/test_cleaner.py",

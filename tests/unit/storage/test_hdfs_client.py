@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
+import requests
 
+from compactor.errors import NotSupported, StorageError
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.hdfs_client import host_of
 from compactor.storage.options import StoreOptions
@@ -95,3 +98,30 @@ def test_a_gateway_that_names_itself_gets_it_again(name_node: Node) -> None:
     store.read("hdfs://nn/t/f")
     assert [path for _, path, _ in name_node.seen if path.startswith("/data/")]
     assert [authorization is not None for _, _, authorization in name_node.seen] == [True] * len(name_node.seen)
+
+
+def test_the_authority_that_is_configured_goes_before_that_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``requests`` prefers REQUESTS_CA_BUNDLE to what a session says."""
+    seen: list[object] = []
+
+    def send(self: object, request: object, *, verify: object, **_: object) -> None:
+        seen.append(verify)
+        raise requests.ConnectionError("enough")
+
+    monkeypatch.setattr(requests.Session, "send", send)
+    for options in ({"ca_file": "/ca.pem"}, {}):
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/of-the-environment.pem")
+        with pytest.raises(StorageError, match="no answer"):
+            HdfsStorage(StoreOptions.of({"hdfs": {"url": "https://nn:9871", **options}})).length("hdfs://nn/f")
+    assert seen == ["/ca.pem", "/of-the-environment.pem"]
+
+
+def test_a_missing_module_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "compactor.storage.negotiate", None)
+    store = HdfsStorage(StoreOptions.of({"hdfs": {"url": "http://nn:9870", "kerberos": True}}))
+    with pytest.raises(
+        NotSupported, match=r"hdfs://nn: Kerberos needs the extra: pip install .hive-compactor\[hdfs,ker"
+    ):
+        store.length("hdfs://nn/f")

@@ -1,0 +1,147 @@
+"""What ``[storage.hdfs]`` says of one cluster: where its NameNodes are, and how one logs in there."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from compactor.errors import BadSetting
+
+HTTP_PORT = 9870  #: of a NameNode, unless configured
+TIMEOUT_S = 60.0  #: to connect, and between two bytes of an answer
+#: Who one is at a cluster, by one of: a name, a ticket, a delegation token.
+LOG_IN = ("user", "password", "kerberos", "principal", "keytab", "kerb_kwargs", "token", "proxy_to")
+KNOWN = (*LOG_IN, "url", "authorities", "httpfs", "timeout", "ca_file", "session_verify", "session_cert", "data_proxy")
+#: Arguments of requests-kerberos that a site may need; the others weaken what is proven, or hand the ticket on.
+_NEGOTIATION = ("service", "hostname_override", "send_cbt", "force_preemptive")
+_USER_OF_URL = re.compile(r"//[^/]*@")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kerberos:
+    """A log-in by ticket: of ``keytab`` where there is one, else of this process's ticket cache."""
+
+    principal: str | None
+    keytab: str | None
+    negotiation: Mapping[str, Any] = field(default_factory=dict)  #: arguments for requests-kerberos
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HdfsOptions:
+    """The options of one cluster. Its text is never shown: ``session`` may hold a password or token."""
+
+    urls: tuple[str, ...]
+    timeout: float
+    kerberos: Kerberos | None
+    session: Mapping[str, Any] = field(repr=False)  #: arguments of fsspec's WebHDFS
+
+    @classmethod
+    def of(cls, table: str, given: Mapping[str, Any]) -> HdfsOptions:
+        """Returns the options that ``[storage.table]`` and the table of all clusters give together.
+
+        Raises:
+            BadSetting: an option is unknown, has another type than it should, or excludes another one.
+        """
+        options = {key: value for key, value in given.items() if value not in (None, "")}
+        _check_names(table, options)
+        _check_urls(table, options.get("url", []))
+        _check_log_in(table, options)
+        urls = options.get("url") or ()
+        return cls(
+            urls=(urls,) if isinstance(urls, str) else tuple(urls),
+            timeout=_timeout(table, options.get("timeout", TIMEOUT_S)),
+            kerberos=_kerberos(table, options),
+            session=_session(table, options),
+        )
+
+
+def of_cluster(of_all: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of a cluster that has a table of its own. One that says who logs in says all about that."""
+    replaced = LOG_IN if any(name in own for name in ("user", "kerberos", "token")) else ()
+    return {**{name: value for name, value in of_all.items() if name not in replaced}, **own}
+
+
+def _check_names(table: str, options: Mapping[str, Any]) -> None:
+    for name in options:
+        if name not in KNOWN:
+            near = difflib.get_close_matches(name, KNOWN, n=1)
+            if name == "verify":
+                near = ["ca_file"]
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise BadSetting(f"[storage.{table}] {name}: no such option{meant} Known are {', '.join(KNOWN)}")
+
+
+def _check_urls(table: str, given: object) -> None:
+    for url in [given] if isinstance(given, str) else given if isinstance(given, list) else [None]:
+        try:
+            parts = urlsplit(url) if isinstance(url, str) else None
+            port = parts.port if parts is not None else None  # raises what is wrong with it
+        except ValueError:
+            parts = port = None
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+            shown = _USER_OF_URL.sub("//***@", repr(url))
+            raise BadSetting(f"[storage.{table}] url = {shown}: expected http://host:port of a NameNode or HttpFS")
+
+
+def _check_log_in(table: str, options: Mapping[str, Any]) -> None:
+    kerberos = options.get("kerberos", False)
+    if not isinstance(kerberos, bool):
+        raise BadSetting(f"[storage.{table}] kerberos = {kerberos!r}: expected true or false")
+    for name, excluded, why in (
+        ("kerberos", ("user", "password", "token"), "a ticket says who one is"),
+        ("token", ("user", "password", "proxy_to"), "a token says who one is, and for whom"),
+    ):
+        found = [other for other in excluded if options.get(name) and other in options]
+        if found:
+            raise BadSetting(f"[storage.{table}] {name} and {found[0]}: {why}; leave one of them out")
+    if "password" in options and "user" not in options:
+        raise BadSetting(f"[storage.{table}] password without user: write both, or neither")
+    for name in ("principal", "keytab", "kerb_kwargs"):
+        if name in options and not kerberos:
+            raise BadSetting(f"[storage.{table}] {name} without kerberos = true: write it, or leave {name} out")
+
+
+def _timeout(table: str, given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or given <= 0:
+        raise BadSetting(f"[storage.{table}] timeout = {given!r}: expected seconds, more than 0")
+    return float(given)
+
+
+def _kerberos(table: str, options: Mapping[str, Any]) -> Kerberos | None:
+    if not options.get("kerberos"):
+        return None
+    negotiation = options.get("kerb_kwargs", {})
+    if not isinstance(negotiation, Mapping) or (more := [name for name in negotiation if name not in _NEGOTIATION]):
+        found = f"{more[0]}: not taken here" if isinstance(negotiation, Mapping) else f"{negotiation!r}: is no table"
+        raise BadSetting(f"[storage.{table}] kerb_kwargs: {found}; expected some of {', '.join(_NEGOTIATION)}")
+    return Kerberos(
+        principal=_text(table, options, "principal"), keytab=_text(table, options, "keytab"), negotiation=negotiation
+    )
+
+
+def _session(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: options[name] for name in ("user", "password", "token", "proxy_to", "data_proxy") if name in options}
+    if "session_cert" in options:
+        given = options["session_cert"]
+        found["session_cert"] = tuple(given) if isinstance(given, list) else given
+    authority = _text(table, options, "ca_file")
+    verify = options.get("session_verify", True)
+    if verify is False:
+        raise BadSetting(
+            f"[storage.{table}] session_verify = false: a server whose certificate nobody checks may be anybody; write "
+            'the file with the certificate of its authority: ca_file = "/path/of/ca.pem"'
+        )
+    if authority or verify is not True:
+        found["session_verify"] = authority or verify
+    return found
+
+
+def _text(table: str, options: Mapping[str, Any], name: str) -> str | None:
+    given = options.get(name)
+    if given is not None and not isinstance(given, str):
+        raise BadSetting(f"[storage.{table}] {name} = {given!r}: expected text")
+    return given

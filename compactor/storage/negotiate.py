@@ -1,0 +1,76 @@
+"""Proves who we are to a NameNode by a Kerberos ticket, and takes no answer from one that did not prove the same.
+
+Loaded only where a cluster is reached by ticket: its libraries are those of the extra ``kerberos``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import spnego
+from krb5 import Krb5Error
+from requests import Response
+from requests_kerberos import REQUIRED, HTTPKerberosAuth
+from requests_kerberos.exceptions import KerberosExchangeError, MutualAuthenticationError
+from spnego.exceptions import SpnegoError
+
+from compactor.storage.hdfs_options import Kerberos
+from compactor.storage.kerberos_errors import UNPROVEN, NotProven, log_in_failed
+
+
+class Negotiate(HTTPKerberosAuth):  # type: ignore[misc]  # without types
+    """One thread's log-ins to the NameNodes of a cluster, each when a server asks for one.
+
+    With a keytab each log-in gets tickets of its own, in memory: none is ever too old, and no other process's cache has a
+    say. Without one the tickets are those of the process's cache, which somebody else renews.
+    """
+
+    def __init__(self, options: Kerberos) -> None:
+        self._who = options.principal or (f"whoever {options.keytab} is for" if options.keytab else "this process")
+        principal: Any = options.principal
+        if options.keytab is not None:
+            principal = spnego.KerberosKeytab(options.keytab, options.principal)
+        super().__init__(
+            mutual_authentication=REQUIRED,
+            principal=principal,
+            sanitize_mutual_error_response=False,
+            **options.negotiation,
+        )
+
+    def generate_request_header(self, response: Response | None, host: str, is_preemptive: bool = False) -> str:
+        """Logs in; the server has to prove itself again, too.
+
+        Raises:
+            LogInFailed: there is no ticket, no KDC, no such principal …
+        """
+        self.auth_done = False
+        try:
+            return str(super().generate_request_header(response, host, is_preemptive))
+        except (
+            KerberosExchangeError,
+            SpnegoError,
+            Krb5Error,
+            IndexError,
+        ) as error:  # an empty keytab has no first entry
+            if response is not None:
+                response.close()
+            raise log_in_failed(error, self._who) from error
+
+    def handle_other(self, response: Response) -> Response:
+        """Checks the server's proof. An error without one is marked.
+
+        Raises:
+            NotProven: any other answer has none.
+        """
+        try:
+            found: Response = super().handle_other(response)
+        except MutualAuthenticationError as error:
+            response.close()
+            host = urlsplit(response.url).netloc
+            raise NotProven(
+                f"{host} answered {response.status_code} and did not prove that it is who it says"
+            ) from error
+        if not self.auth_done:
+            setattr(found, UNPROVEN, True)
+        return found

@@ -1,0 +1,65 @@
+"""Options of ``[storage.hdfs]``."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.errors import BadSetting
+from compactor.storage.hdfs_options import HdfsOptions, of_cluster
+
+TICKET = {"kerberos": True, "principal": "compactor@EXAMPLE.COM", "keytab": "/etc/compactor.keytab"}
+
+
+def test_nothing_is_needed() -> None:
+    found = HdfsOptions.of("hdfs", {"user": ""})
+    assert (found.urls, found.timeout, found.kerberos, dict(found.session)) == ((), 60.0, None, {})
+
+
+def test_a_ticket() -> None:
+    found = HdfsOptions.of("hdfs", {**TICKET, "url": "https://nn:9871", "ca_file": "/ca.pem", "proxy_to": "hive"})
+    assert found.kerberos is not None
+    assert (found.kerberos.principal, found.kerberos.keytab) == ("compactor@EXAMPLE.COM", "/etc/compactor.keytab")
+    assert found.session == {"proxy_to": "hive", "session_verify": "/ca.pem"}
+    assert found.urls == ("https://nn:9871",)
+
+
+def test_what_is_secret_is_not_shown() -> None:
+    assert "hush" not in repr(HdfsOptions.of("hdfs", {"token": "hush"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"keytba": "/k"}, r"keytba: no such option; did you mean keytab\?"),
+        ({"verify": False}, r"verify: no such option; did you mean ca_file\?"),
+        ({"session_verify": False}, "a server whose certificate nobody checks may be anybody; write the file with"),
+        ({"kerberos": "yes"}, "kerberos = 'yes': expected true or false"),
+        ({**TICKET, "user": "hive"}, "kerberos and user: a ticket says who one is; leave one of them out"),
+        ({**TICKET, "token": "t"}, "kerberos and token"),
+        ({"token": "t", "user": "hive"}, "token and user: a token says who one is"),
+        ({"token": "t", "proxy_to": "hive"}, "token and proxy_to"),
+        ({"password": "hush"}, "password without user"),
+        ({"keytab": "/k"}, "keytab without kerberos = true"),
+        ({"kerberos": False, "principal": "a"}, "principal without kerberos = true"),
+        ({"kerberos": True, "keytab": 7}, "keytab = 7: expected text"),
+        (
+            {"kerberos": True, "kerb_kwargs": {"mutual_authentication": 3}},
+            "kerb_kwargs: mutual_authentication: not taken",
+        ),
+        ({"kerberos": True, "kerb_kwargs": "HTTP"}, "is no table"),
+        ({"timeout": "1m"}, "timeout = '1m': expected seconds"),
+        ({"url": "ftp://ann:hush@nn"}, r"url = 'ftp://\*\*\*@nn': expected http://host:port"),
+    ],
+)
+def test_what_is_refused(options: dict[str, object], said: str) -> None:
+    with pytest.raises(BadSetting, match=said) as refused:
+        HdfsOptions.of("hdfs", options)
+    assert "[storage.hdfs]" in str(refused.value)
+    assert "hush" not in str(refused.value)
+
+
+def test_a_cluster_that_says_who_logs_in_says_all_about_it() -> None:
+    of_all = {**TICKET, "timeout": 5}
+    assert of_cluster(of_all, {"url": "http://nn"}) == {**of_all, "url": "http://nn"}
+    assert of_cluster(of_all, {"user": "hive"}) == {"timeout": 5, "user": "hive"}
+    assert of_cluster({"user": "hive", "password": "p"}, TICKET) == TICKET
