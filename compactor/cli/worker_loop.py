@@ -20,6 +20,7 @@ from compactor.service.run_as import left_to_others, must_be_ours, must_run_as
 from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.storage.executor_tokens import ExecutorTokens
 
 if TYPE_CHECKING:
     from compactor.rewrite.run.process_runner import ProcessRunner
@@ -55,6 +56,7 @@ class CliWorker:
         self._pools = pools
         self._runner: Runner | None = None
         self._session: Any = None
+        self._tokens: ExecutorTokens | None = None
         self._processes: ProcessRunner | None = None
         self._width = 1
         self.failed = False  #: true if the last pass failed, or an entry in it
@@ -105,11 +107,13 @@ class CliWorker:
         self._say(f"worker: {self.worked} entries, {self.failures} failed")
 
     def close(self) -> None:
-        """Stops Spark, or the processes used in its place."""
+        """Stops Spark, or the processes used in its place, and takes back what executors logged in with."""
         if self._processes is not None:
             self._processes.close()
         if self._session is not None:
             self._session.stop()
+        if self._tokens is not None:
+            self._tokens.cancel()
 
     def _pass(self) -> bool:
         """Runs one pass; returns true if any entry progressed (being put back because of a lock does not count)."""
@@ -178,7 +182,8 @@ class CliWorker:
         self._session = session(f"compactor-{self._site.name}", master=master, conf=self._site.settings.spark_conf)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupt)  # pyspark installed its own handler, which cancels running jobs
-        runner = SparkRunner(self._session)
+        self._tokens = ExecutorTokens()
+        runner = SparkRunner(self._session, self._tokens)
         self._width = runner.groups
         return runner
 

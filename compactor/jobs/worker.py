@@ -24,6 +24,7 @@ from compactor.service.site import Site, own_state
 from compactor.service.worker.options import Options
 from compactor.spark.runner import SparkRunner
 from compactor.spark.session import is_alive, session
+from compactor.storage.executor_tokens import ExecutorTokens
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,8 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
 
     try:
-        with open_deployment(given.metastore, flags=flags, config_path=given.config) as site:
-            _work(site, given, report)
+        with (
+            open_deployment(given.metastore, flags=flags, config_path=given.config) as site,
+            ExecutorTokens() as tokens,
+        ):
+            _work(site, given, report, tokens)
     except CompactorError as error:
         logging.getLogger("compactor").error("%s", error)
         return 1
@@ -66,13 +70,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], None]) -> None:
+def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], None], tokens: ExecutorTokens) -> None:
     started = time.monotonic()
     # The batch's own conf applies, whatever the launcher. It can only have keys of the site's allow-list.
     spark = session(f"compactor-{given.metastore}-{given.batch}", conf=own_state(site).batches.get(given.batch).conf)
     try:
         context = spark.sparkContext
-        runner = SparkRunner(spark)
+        runner = SparkRunner(spark, tokens)
 
         def left() -> float | None:
             return None if given.max_seconds is None else given.max_seconds - (time.monotonic() - started)

@@ -9,10 +9,12 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from compactor.rewrite.run.execute import TaskInput, TaskResult, attempt_tasks
+from compactor.errors import CompactorError
+from compactor.rewrite.run.execute import TaskInput, TaskResult, attempt_tasks, unit_of, with_stores
 from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.runner import keep_busy
 from compactor.rewrite.run.task_queue import Job, JobAnswer, TaskQueue
+from compactor.storage.executor_tokens import ExecutorTokens
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,8 +31,10 @@ class SparkRunner:
     Uses plain RDDs: a unit is a small pickled value that returns a small value, and no row passes through Spark.
     """
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, tokens: ExecutorTokens | None = None) -> None:
+        """Gives executors ``tokens`` of clusters with Kerberos, which are the caller's to cancel."""
         self._context = session.sparkContext
+        self._tokens = tokens or ExecutorTokens()
 
     @property
     def application(self) -> str:
@@ -69,8 +73,19 @@ class SparkRunner:
         return queue.answers()
 
     def _answers(self, parcels: list[list[TaskInput]]) -> list[TaskResult | Failure]:
-        found = self._context.parallelize(parcels, len(parcels)).map(attempt_tasks).collect()
-        return list(chain.from_iterable(found))
+        ready = [[self._carried(task) for task in parcel] for parcel in parcels]
+        sent = [[task for task in parcel if not isinstance(task, Failure)] for parcel in ready]
+        found = chain.from_iterable(self._context.parallelize(sent, len(sent)).map(attempt_tasks).collect())
+        return [task if isinstance(task, Failure) else next(found) for task in chain.from_iterable(ready)]
+
+    def _carried(self, task: TaskInput) -> TaskInput | Failure:
+        """Returns the task with what an executor needs to reach its table; the driver's own log-in stays here."""
+        unit = unit_of(task)
+        try:
+            stores = self._tokens.standing_in(unit.stores, unit.location)
+        except CompactorError as error:
+            return Failure.of(error)
+        return task if stores is unit.stores else with_stores(task, stores)
 
     def _cancel(self, name: str, begun: Sequence[Future[list[TaskResult | Failure]]]) -> None:
         """Cancels our jobs until none is left: nobody waits for them any longer, and a thread may be about to begin one."""

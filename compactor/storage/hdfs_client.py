@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from compactor.errors import NotSupported, StorageError
+from compactor.storage.hadoop_tokens import token_for
 from compactor.storage.hdfs_options import HTTP_PORT, HdfsOptions
 from compactor.storage.kerberos_errors import UNPROVEN, LogInFailed, NotProven, advised
 from compactor.storage.options import scrub
@@ -32,6 +35,8 @@ class HdfsClient:
 
     def __init__(self, authority: str, options: Mapping[str, Any]) -> None:
         given = HdfsOptions.of(f'"hdfs://{authority}"', options)
+        if (token := given_token(authority, given)) is not None:
+            given = replace(given, kerberos=None, session={**given.session, "token": token})
         self._timeout = given.timeout
         self._verify = given.session.get("session_verify")
         without_secrets()
@@ -86,6 +91,13 @@ class HdfsClient:
     def proxied(self, url: str) -> str:
         """Returns the address at which a data node's ``url`` is reached from here."""
         return str(self._names[0]._apply_proxy(url))
+
+
+def given_token(authority: str, options: HdfsOptions) -> str | None:
+    """Returns the token that this process was given instead of a ticket, as in a container of YARN; a keytab is better."""
+    if options.kerberos is None or options.kerberos.keytab or "proxy_to" in options.session:
+        return None
+    return token_for(authority, os.environ)
 
 
 def _name_node(authority: str, url: str, options: HdfsOptions) -> Any:

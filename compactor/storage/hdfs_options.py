@@ -61,8 +61,13 @@ class HdfsOptions:
 
 def of_cluster(of_all: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options of a cluster that has a table of its own. One that says who logs in says all about that."""
-    replaced = LOG_IN if any(name in own for name in ("user", "kerberos", "token")) else ()
-    return {**{name: value for name, value in of_all.items() if name not in replaced}, **own}
+    says_who = any(name in own for name in ("user", "kerberos", "token"))
+    return {**(without_log_in(of_all) if says_who else of_all), **own}
+
+
+def without_log_in(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options that do not say who one is."""
+    return {name: value for name, value in options.items() if name not in LOG_IN}
 
 
 def _check_names(table: str, options: Mapping[str, Any]) -> None:

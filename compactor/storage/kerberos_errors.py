@@ -133,7 +133,7 @@ _SAID = {
         what="the delegation token is not valid", fix="it was cancelled, or its life is over: fetch a new one"
     ),
     "is expired": Trouble(what="the delegation token has expired", fix="fetch a new one, or use kerberos = true"),
-    "Token has expired": Trouble(
+    "has expired, current time": Trouble(
         what="the delegation token has expired", fix="fetch a new one, or use kerberos = true"
     ),
     "Authentication required": Trouble(

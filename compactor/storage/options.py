@@ -16,7 +16,7 @@ from typing import Any
 
 from compactor.errors import BadSetting, UnnamedPlace
 from compactor.settings.file_limits import FileLimits
-from compactor.storage.hdfs_options import HdfsOptions, of_cluster
+from compactor.storage.hdfs_options import HdfsOptions, of_cluster, without_log_in
 from compactor.storage.places import canonical, chooses_host, goes_elsewhere, is_plain, named_in
 
 SCHEMES: Mapping[str, str] = {
@@ -106,6 +106,19 @@ class StoreOptions:
                 f'own options to [storage."{kind}://{place}"]'
             )
         return found
+
+    def by_token(self, authority: str, token: str) -> StoreOptions:
+        """Returns the options with a delegation token for one cluster, and for no cluster a log-in by Kerberos."""
+        tables: dict[str, dict[str, Any]] = json.loads(self.text)
+        own = without_log_in(self.of_place("hdfs", authority))
+        wanted = canonical("hdfs", authority)
+        kept = {
+            name: without_log_in(table) if name.startswith("hdfs") and table.get("kerberos") else table
+            for name, table in tables.items()
+            if not (name.startswith("hdfs://") and canonical("hdfs", name.removeprefix("hdfs://")) == wanted)
+        }
+        kept[f"hdfs://{authority}"] = {**own, "token": token}
+        return replace(self, text=json.dumps(kept, sort_keys=True))
 
     def _is_admitted(self, kind: str, place: str) -> bool:
         wanted = canonical(kind, place)

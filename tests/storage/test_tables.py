@@ -5,24 +5,18 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, update
+from sqlalchemy import update
 
-from compactor.acid.directory import acid_directory
-from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.states import State
-from compactor.ids import NOTHING_OPEN, TxnId
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.schema.tables import SDS, TXNS
+from compactor.metastore.schema.tables import TXNS
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.publish import quarantine
-from compactor.rows.reader import read_snapshot
 from compactor.service import lost_workers
 from compactor.service.answers.explain import explain
 from compactor.service.quarantine import erase_due
@@ -37,6 +31,7 @@ from compactor.storage.stores import Stores
 from tests.storage.conftest import KINDS, Place
 from tests.support import insert_only
 from tests.support.daemons import Between, Hdfs
+from tests.support.moved_tables import moved, rows
 from tests.support.passes import clean_all, compact, settle
 from tests.support.tables import delete, entity_of, insert, make_table, with_settings
 
@@ -46,32 +41,6 @@ WHOLE = pytest.mark.whole
 @pytest.fixture
 def site(deployment: Site) -> Site:
     return with_settings(deployment, hive_txn_opentxn_timeout="1ms", compactor_lock_wait="300ms")
-
-
-def moved(site: Site, table: Table, place: Place) -> Site:
-    """Moves the table to ``place``."""
-    here = Path(table.location)
-    top = place.stores.resolve(place.location)
-    files = [file for file in here.rglob("*") if file.is_file()]
-    for folder in sorted({file.parent.relative_to(here).as_posix() for file in files}):
-        place.stores.make_directories(f"{top}/{folder}", like=top)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda file: place.stores.upload(str(file), f"{top}/{file.relative_to(here)}"), files))
-    with site.metastore.database.write() as conn:
-        location = func.replace(SDS.c.LOCATION, table.location, place.location)
-        conn.execute(update(SDS).where(SDS.c.LOCATION.startswith(table.location)).values(LOCATION=location))
-    return replace(site, storage=place.stores)
-
-
-def rows(site: Site, table: Table, *, honours_visibility: bool = True) -> list[tuple[Any, ...]]:
-    """Returns every row with its ROW__ID, as Hive 4 or as Trino shows it."""
-    target = site.target(entity_of(table))
-    txns = site.metastore.transactions.snapshot()
-    write_ids = site.write_ids(table, txns)
-    seen = txns if honours_visibility else ValidTxnList(high_watermark=TxnId(NOTHING_OPEN))
-    directory = acid_directory(site.storage.listing(target.location), write_ids, seen)
-    batches = read_snapshot(target.location, directory, write_ids, target.row_type, site.storage)
-    return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
 
 
 def left(site: Site, table: Table) -> tuple[str, ...]:
@@ -99,7 +68,7 @@ def table(site: Site, warehouse: Path) -> Table:
     indirect=["place"],
 )
 def test_a_table_is_compacted_and_cleaned(site: Site, table: Table, place: Place, kind: str) -> None:
-    site = moved(site, table, place)
+    site = moved(site, table, place.stores, place.location)
     before = rows(site, table)
     assert len(before) == 30 - 3
     outcome = compact(site, kind, full=True)
@@ -114,7 +83,7 @@ def test_a_table_is_compacted_and_cleaned(site: Site, table: Table, place: Place
 def test_what_was_replaced_is_kept_where_the_store_renames(site: Site, table: Table, place: Place) -> None:
     """PROTOCOL 11.15: and the compaction can be undone; a store that cannot keep it says so, and nothing is removed."""
     site = with_settings(
-        moved(site, table, place),
+        moved(site, table, place.stores, place.location),
         compactor_quarantine="7d",
         hive_txn_opentxn_timeout="1ms",
         hive_compactor_cleaner_retry_retentionTime="1ms",
@@ -165,7 +134,7 @@ def test_an_insert_only_table_is_compacted_and_cleaned(
     for start in (0, 10, 20):
         insert_only.insert(site, table, file_format, range(start, start + 10))
         insert_only.insert(site, table, file_format, range(1000, 1010), commits=start != 10)
-    site = moved(site, table, place)
+    site = moved(site, table, place.stores, place.location)
     before = insert_only.rows_of(site, table, file_format)
     assert len(before) == 50
     outcome = compact(site, kind)
@@ -177,7 +146,7 @@ def test_an_insert_only_table_is_compacted_and_cleaned(
 
 
 def test_the_initiator_and_explain_see_it(site: Site, table: Table, place: Place) -> None:
-    site = with_settings(moved(site, table, place), hive_compactor_delta_num_threshold="3")
+    site = with_settings(moved(site, table, place.stores, place.location), hive_compactor_delta_num_threshold="3")
     (considered,) = initiate(site).considered
     assert (considered.entity, considered.entry_id) == (entity_of(table), 1)
     (told,) = explain(site, "default.t").partitions
@@ -187,7 +156,7 @@ def test_the_initiator_and_explain_see_it(site: Site, table: Table, place: Place
 def test_a_reader_hinders_only_what_is_named_file_by_file(site: Site, table: Table, place: Place) -> None:
     """PROTOCOL 5: several files on a store without directory rename are named under EXCLUSIVE, tried; 7.3: and removed
     under it."""
-    site = moved(site, table, place)
+    site = moved(site, table, place.stores, place.location)
     before = rows(site, table)
     reader = site.metastore.transactions.open("reader", site.host)[0]
     request = site.target(entity_of(table)).lock(LockType.SHARED_READ)

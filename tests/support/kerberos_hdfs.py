@@ -23,7 +23,8 @@ _DAEMONS = ("nn/localhost", "dn/localhost", "HTTP/localhost")
 _GROUPS = "hdfs=supergroup;compactor=hadoop;hive=hadoop;short=hadoop;stranger=others"
 _SHORT_NAMES = f"RULE:[2:$1@$0](nn@{REALM})s/.*/hdfs/ RULE:[2:$1@$0](dn@{REALM})s/.*/hdfs/ DEFAULT"
 _PORTS = ("rpc", "http", "https", "data", "data_http", "data_https", "data_ipc")
-TOKEN_RENEWAL_S, TOKEN_LIFE_S = 40, 90
+#: A token is renewed for so long, and lives for so long at most.
+TOKEN_RENEWAL_S, TOKEN_LIFE_S = 20, 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,15 @@ class SecureHdfs:
         environment = os.environ | self.kdc.ticket(principal, cache)
         command = ["curl", "-sS", "--negotiate", "-u", ":", "-X", method, f"{self.url}{operation}"]
         return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+
+    def fetch_tokens(self, principal: str, file: Path) -> None:
+        """Has Hadoop's own client fetch a token of ``principal`` for itself into ``file``."""
+        cache = self.folder / f"fetch-{principal}"
+        environment = os.environ | self.kdc.ticket(principal, cache) | {"KRB5CCNAME": str(cache)}
+        fetcher = "org.apache.hadoop.hdfs.tools.DelegationTokenFetcher"
+        java = java_command(f"-Djava.security.krb5.conf={self.kdc.config}")
+        command = [*java, "-cp", f"{self.folder}:{hadoop_jars()}/*", fetcher, "--renewer", principal, file.as_uri()]
+        subprocess.run(command, check=True, capture_output=True, env=environment)
 
 
 @contextmanager

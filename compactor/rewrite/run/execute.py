@@ -50,23 +50,23 @@ def attempt_tasks(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:
     results = [_attempted(task) for task in tasks]
     written: dict[StoreOptions, list[str]] = defaultdict(list)
     for task, result in zip(tasks, results, strict=True):
-        written[_unit_of(task).stores] += [output.path for output in _outputs(result)]
+        written[unit_of(task).stores] += [output.path for output in _outputs(result)]
     failed: dict[str, StorageError] = {}
     for stores, paths in written.items():
         failed |= opened(stores).sync(paths)
     return [
-        next((_failure(failed[output.path]) for output in _outputs(result) if output.path in failed), result)
+        next((Failure.of(failed[output.path]) for output in _outputs(result) if output.path in failed), result)
         for result in results
     ]
 
 
 def _attempted(task: TaskInput) -> TaskResult | Failure:
-    unit = _unit_of(task)
+    unit = unit_of(task)
     try:
         with failing_alone(f"{unit.location}, file number {unit.number}"):
             return perform_task(task)
     except CompactorError as error:
-        return _failure(_explained(error, unit))
+        return Failure.of(_explained(error, unit))
 
 
 def _explained(error: CompactorError, unit: Unit) -> CompactorError:
@@ -82,12 +82,18 @@ def _explained(error: CompactorError, unit: Unit) -> CompactorError:
     )
 
 
-def _unit_of(task: TaskInput) -> Unit:
+def unit_of(task: TaskInput) -> Unit:
+    """Returns the unit that a task belongs to."""
     return task if isinstance(task, Unit) else task.unit
 
 
-def _failure(error: CompactorError) -> Failure:
-    return Failure(kind=type(error).__name__, message=str(error))
+def with_stores(task: TaskInput, stores: StoreOptions) -> TaskInput:
+    """Returns the task as it is carried out with other ``stores``."""
+    return (
+        replace(task, stores=stores)
+        if isinstance(task, Unit)
+        else replace(task, unit=replace(task.unit, stores=stores))
+    )
 
 
 def _outputs(result: TaskResult | Failure) -> tuple[Output, ...]:
@@ -117,7 +123,7 @@ def perform_task(task: TaskInput) -> TaskResult:
 
 
 def _performed(task: TaskInput) -> TaskResult:
-    unit = _unit_of(task)
+    unit = unit_of(task)
     storage = opened(unit.stores)
     home = os.path.join(unit.staging, "attempts", f"{unit.number:05d}-{uuid.uuid4().hex}")
 

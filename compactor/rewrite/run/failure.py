@@ -14,6 +14,10 @@ class Failure:
     kind: str
     message: str
 
+    @classmethod
+    def of(cls, error: errors.CompactorError) -> Failure:
+        return cls(kind=type(error).__name__, message=str(error))
+
 
 def error_of(failure: Failure) -> errors.CompactorError:
     """Returns the error that the executor raised."""

@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
-from compactor.errors import BadFile, LostClaim
+from compactor.errors import BadFile, LostClaim, StorageError
 from compactor.rewrite.plan.unit import Input, Unit
+from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.task_queue import Job
 from compactor.spark.runner import SparkRunner
+from compactor.storage.executor_tokens import ExecutorTokens
+from compactor.storage.options import StoreOptions
 from tests.support.acid_files import FIRST_FILE, dense, write_file
 from tests.support.patience import PATIENCE
 from tests.support.units import run_units, small_unit
@@ -130,3 +133,37 @@ def test_each_encode_task_of_a_skewed_unit_is_a_job(unit: Unit, tmp_path: Path) 
     context = Context(4)
     (result,) = run_units([large], runner(context))
     assert (context.jobs, result.figures.rows_out, result.figures.stripes_encoded) == ([1] * 5, 6, 3)
+
+
+class Tokens(ExecutorTokens):
+    """Stands in for what would ask a NameNode."""
+
+    def standing_in(self, options: StoreOptions, location: str) -> StoreOptions:
+        if location == "hdfs://nn/gives-none":
+            raise StorageError("cannot get a delegation token")
+        return options.by_token("nn", "t1") if location.startswith("hdfs:") else options
+
+
+def test_executors_get_tokens_and_a_unit_without_one_fails_alone(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def attempt(tasks: Sequence[Unit]) -> list[Failure]:
+        seen.extend(task.stores.of_place("hdfs", "nn") for task in tasks)
+        return [Failure(kind="BadFile", message=task.location) for task in tasks]
+
+    monkeypatch.setattr("compactor.spark.runner.attempt_tasks", attempt)
+    given = StoreOptions.of({"hdfs": {"url": "http://nn:9870", "kerberos": True, "keytab": "/k"}})
+    context = Context(1)
+    monkeypatch.setattr(context, "done", lambda work, value: work(value))
+    spark = SparkRunner(SimpleNamespace(sparkContext=context), Tokens())  # type: ignore[arg-type]
+    units = [
+        replace(unit, location=location, stores=given)
+        for location in ("hdfs://nn/a", "hdfs://nn/gives-none", "hdfs://nn/b")
+    ]
+    answers = spark._answers([units[:2], units[2:]])
+    assert [answer.message for answer in answers if isinstance(answer, Failure)] == [
+        "hdfs://nn/a",
+        "cannot get a delegation token",
+        "hdfs://nn/b",
+    ]
+    assert seen == [{"url": "http://nn:9870", "token": "t1"}] * 2

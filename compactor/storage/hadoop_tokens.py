@@ -1,0 +1,124 @@
+"""The file in which Hadoop gives a process its delegation tokens (``HADOOP_TOKEN_FILE_LOCATION``), as YARN does with every
+container: there an application has no ticket, and these tokens alone say who it is.
+
+The format is that of ``Credentials.writeTokenStorageToOutputStream`` with ``Token.write``; a token's text is that of
+``Token.encodeToUrlString``.
+"""
+
+from __future__ import annotations
+
+import base64
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from compactor.errors import BadSetting
+
+VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
+_MAGIC = b"HDTS\x00"  #: with the version that Java writes; 1 is protobuf's
+_KINDS = (b"HDFS_DELEGATION_TOKEN", b"WEBHDFS delegation", b"SWEBHDFS delegation")
+_HIGH_AVAILABILITY = "ha-hdfs:"  #: before the name of a name service
+_PORT = ":8020"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class HadoopToken:
+    """A token of the service ``service``, such as ``10.0.0.1:8020``. It is secret: whoever has it is its user."""
+
+    identifier: bytes
+    password: bytes
+    kind: bytes
+    service: str
+
+    @property
+    def text(self) -> str:
+        """The token as WebHDFS takes it."""
+        parts = (self.identifier, self.password, self.kind, self.service.encode())
+        return base64.urlsafe_b64encode(b"".join(map(_written, parts))).decode().rstrip("=")
+
+
+def token_for(authority: str, environment: Mapping[str, str]) -> str | None:
+    """Returns the text of the token that this process was given for a cluster, if it was given one.
+
+    Raises:
+        BadSetting: the file cannot be read.
+    """
+    file = environment.get(VARIABLE)
+    if not file:
+        return None
+    try:
+        tokens = tokens_in(Path(file).read_bytes())
+    except (OSError, ValueError, IndexError) as error:
+        raise BadSetting(f"{VARIABLE}={file}: is no file with tokens of Hadoop ({error})") from error
+    names = _names(authority)
+    return next((token.text for token in tokens if token.kind in _KINDS and token.service.lower() in names), None)
+
+
+def tokens_in(content: bytes) -> list[HadoopToken]:
+    """Returns the tokens in a file's content.
+
+    Raises:
+        ValueError: it is of another format, or ends too early.
+        IndexError: it ends too early.
+    """
+    if not content.startswith(_MAGIC):
+        raise ValueError(f"expected {_MAGIC!r} at its beginning, found {content[: len(_MAGIC)]!r}")
+    rest = _Reader(content, len(_MAGIC))
+    found = []
+    for _ in range(rest.number()):
+        rest.bytes()  # the name under which the application keeps it
+        identifier, password, kind, service = (rest.bytes() for _ in range(4))
+        found.append(HadoopToken(identifier=identifier, password=password, kind=kind, service=service.decode()))
+    return found
+
+
+def _names(authority: str) -> set[str]:
+    """Returns what a token for the cluster may call it: by name, by address (``use_ip``), or as a name service."""
+    place = authority.rpartition("@")[2].lower()
+    host, _, port = place.removesuffix(_PORT).partition(":")
+    port = f":{port}" if port else _PORT
+    return {place, f"{host}{port}", f"{_HIGH_AVAILABILITY}{host}", *(f"{one}{port}" for one in _addresses(host))}
+
+
+def _addresses(host: str) -> Iterable[str]:
+    try:
+        return {str(found[4][0]) for found in socket.getaddrinfo(host, None, socket.AF_INET)}
+    except OSError:  # a name service is no host
+        return ()
+
+
+class _Reader:
+    """Reads Hadoop's numbers and byte strings one after the other."""
+
+    def __init__(self, content: bytes, at: int) -> None:
+        self._content, self._at = content, at
+
+    def number(self) -> int:
+        """Reads what ``WritableUtils.writeVInt`` wrote, which is no negative number here."""
+        first = int.from_bytes(self._content[self._at : self._at + 1], signed=True)
+        length = 0 if first >= -112 else -112 - first
+        if first < -120:
+            raise ValueError("a length below zero")
+        found = self._content[self._at : self._at + 1 + length]
+        if len(found) != 1 + length:
+            raise ValueError("it ends too early")
+        self._at += 1 + length
+        return int.from_bytes(found[1:]) if length else first
+
+    def bytes(self) -> bytes:
+        length = self.number()
+        found = self._content[self._at : self._at + length]
+        if length < 0 or len(found) != length:
+            raise ValueError("it ends too early")
+        self._at += length
+        return found
+
+
+def _written(value: bytes) -> bytes:
+    """Returns a byte string behind its length."""
+    length = len(value)
+    if length <= 127:
+        return bytes([length]) + value
+    number = length.to_bytes((length.bit_length() + 7) // 8)
+    return bytes([256 - 112 - len(number)]) + number + value

@@ -1,0 +1,72 @@
+"""The file in which Hadoop gives a process its tokens."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import BadSetting
+from compactor.storage.hadoop_tokens import HadoopToken, token_for, tokens_in
+
+
+def field(value: bytes) -> bytes:
+    """As ``WritableUtils`` writes it."""
+    length = len(value)
+    if length < 128:
+        return bytes([length]) + value
+    return (bytes([0x8F, length]) if length < 256 else bytes([0x8E]) + length.to_bytes(2)) + value
+
+
+def stored(*services: str, kind: str = "HDFS_DELEGATION_TOKEN", identifier: bytes = b"who") -> bytes:
+    tokens = b"".join(
+        b"".join(map(field, (b"alias", identifier, b"hush", kind.encode(), service.encode()))) for service in services
+    )
+    return b"HDTS\x00" + bytes([len(services)]) + tokens + b"\x00"  # no secret keys
+
+
+@pytest.mark.parametrize("length", [0, 127, 128, 200, 256, 300])
+def test_a_token_is_read_and_written_as_hadoop_does(length: int) -> None:
+    (found,) = tokens_in(stored("nn:8020", identifier=b"x" * length))
+    assert found == HadoopToken(
+        identifier=b"x" * length, password=b"hush", kind=b"HDFS_DELEGATION_TOKEN", service="nn:8020"
+    )
+    text = base64.urlsafe_b64decode(found.text + "=" * (-len(found.text) % 4))
+    assert text == b"".join(map(field, (b"x" * length, b"hush", b"HDFS_DELEGATION_TOKEN", b"nn:8020")))
+    assert "hush" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("authority", "service"),
+    [
+        ("nn", "nn:8020"),
+        ("NN:8020", "nn:8020"),
+        ("ann@nn:9000", "nn:9000"),
+        ("ns1", "ha-hdfs:ns1"),
+        ("localhost", "127.0.0.1:8020"),
+        ("localhost:9000", "127.0.0.1:9000"),
+    ],
+)
+def test_a_cluster_by_any_name_of_its_service(authority: str, service: str, tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_bytes(stored("other:8020", service))
+    environment = {"HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens")}
+    found = token_for(authority, environment)
+    assert found == tokens_in(stored(service))[0].text
+
+
+def test_no_token_of_another_cluster_or_service(tmp_path: Path) -> None:
+    environment = {"HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens")}
+    (tmp_path / "tokens").write_bytes(stored("other.invalid:8020"))
+    assert token_for("nn.invalid", environment) is None
+    assert token_for("other.invalid:9000", environment) is None
+    (tmp_path / "tokens").write_bytes(stored("nn.invalid:8020", kind="YARN_AM_RM_TOKEN"))
+    assert token_for("nn.invalid", environment) is None
+    assert token_for("nn.invalid", {}) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"HDTS\x01", b"PK", stored("nn:8020")[:20], b"HDTS\x00\x88"])
+def test_a_file_that_is_none(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_bytes(content)
+    with pytest.raises(BadSetting, match=r"HADOOP_TOKEN_FILE_LOCATION=.*/tokens: is no file with tokens of Hadoop"):
+        token_for("nn", {"HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens")})
