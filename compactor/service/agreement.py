@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import known_directory
 from compactor.compaction.disagreement import DirectoryDoubt, Numbers, doubts, must_agree
-from compactor.errors import Disagreement, NotFound
+from compactor.errors import CompactorError, Disagreement, NotFound
 from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnRow, TxnType
@@ -30,8 +30,9 @@ class Given:
             {*txns, *visibility_transactions(names).values()}
         )
         self._newest = metastore.transactions.newest()
-        by_id = {table.id: table for table in tables}
-        self._next = {number: metastore.write_ids.next(one.database, one.name) for number, one in by_id.items()}
+        by_id = {table.id: (table.database.lower(), table.name.lower()) for table in tables}
+        following = metastore.write_ids.next_of(set(by_id.values()))
+        self._next = {number: following[name] for number, name in by_id.items()}
 
     def must_explain(self, target: Target, names: Iterable[str], own: TxnId | None = None) -> None:
         """Checks that the metastore can have allocated every number in ``names``, directories of ``target``.
@@ -73,6 +74,23 @@ def must_be_the_same_table(site: Site, target: Target) -> None:
             f"{target.entity}: was dropped, renamed or moved meanwhile, and its name is another table's or place's (table, "
             f"partition and location were {wanted} and are {found}); nothing was removed, the next pass looks again"
         )
+
+
+def no_longer_there(site: Site, targets: Collection[Target]) -> dict[tuple[int, int | None, str], CompactorError]:
+    """Returns the error of ``must_be_the_same_table`` for each of ``targets`` that is no longer there, by its ``place``; all
+    are asked for together."""
+    tables = {target.table.id for target in targets if target.partition is None}
+    partitions = {target.partition.id for target in targets if target.partition is not None}
+    found = site.metastore.catalog.places_by_id(tables, partitions)
+    errors: dict[tuple[int, int | None, str], CompactorError] = {}
+    for target in targets:
+        table_id, partition_id, location = target.stored_place
+        if found.get((table_id, partition_id)) != (target.entity, location):
+            try:
+                must_be_the_same_table(site, target)
+            except CompactorError as error:
+                errors[target.place] = error
+    return errors
 
 
 def must_lose_nothing(site: Site, target: Target, names: Collection[str]) -> None:

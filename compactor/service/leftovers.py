@@ -7,7 +7,7 @@ are left as they are.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from compactor.acid.names import parse_directory, parse_hidden, parse_staging
 from compactor.errors import CompactorError, LockNotGranted, Refused, failing_alone
@@ -15,6 +15,7 @@ from compactor.ids import TxnId
 from compactor.rewrite.publish import naming, removal
 from compactor.service.agreement import Given, files_prove, must_lose_nothing, visibility_transactions
 from compactor.service.exclusive import renames, while_removing
+from compactor.service.side_by_side import SideBySide
 from compactor.service.site import Site, Target, View
 
 log = logging.getLogger(__name__)
@@ -103,24 +104,38 @@ class LeftoverScan:
 
     Args:
         own: by location, the transaction that was opened just now for the compaction there.
+        threads: list the targets; without, one is listed after the other.
     """
 
-    def __init__(self, site: Site, targets: Iterable[Target], own: Mapping[str, TxnId] | None = None) -> None:
+    def __init__(
+        self,
+        site: Site,
+        targets: Iterable[Target],
+        own: Mapping[str, TxnId] | None = None,
+        threads: SideBySide | None = None,
+    ) -> None:
         self._site = site
         self._own = own or {}
         self._children: dict[str, tuple[str, ...]] = {}
         self._errors: dict[str, CompactorError] = {}
         scanned = list(targets)
-        for target in scanned:
-            try:
-                with failing_alone(target.entity):
-                    self._children[target.location] = site.storage.children(target.location)
-            except CompactorError as error:
-                self._errors[target.location] = error
+        (threads or SideBySide(1, "leftovers")).map(self._list, scanned)
         self._named = {place: visibility_transactions(children) for place, children in self._children.items()}
         everything = [child for children in self._children.values() for child in children]
         owners = {owner for child in everything if (owner := parse_staging(child))}
         self._given = Given(site, (target.table for target in scanned), everything, owners)
+
+    def _list(self, target: Target) -> None:
+        try:
+            with failing_alone(target.entity):
+                self._children[target.location] = self._site.storage.children(target.location)
+        except CompactorError as error:
+            self._errors[target.location] = error
+
+    def left(self, target: Target, swept: Collection[str]) -> tuple[str, ...]:
+        """Returns the staged and hidden directories that are still there after those in ``swept`` have gone."""
+        children = self._children[target.location]
+        return tuple(one for one in children if one not in swept and (parse_hidden(one) or parse_staging(one)))
 
     def clear(self, target: Target) -> tuple[str, ...]:
         """Clears the leftovers of one target; see ``clear_leftovers``."""

@@ -409,6 +409,13 @@ _QUEUE = (
 
 _CLEANING = (
     _hive("hive.compactor.cleaner.run.interval", "5000ms", _MS, "Time between two passes of the cleaner."),
+    _hive(
+        "hive.compactor.cleaner.threads.num",
+        "8",
+        _C,
+        "Directories that a cleaner lists, hides or removes at once (Hive: 1). More help where a store answers slowly.",
+        minimum=1,
+    ),
     _table(
         "hive.compactor.delayed.cleanup.enabled",
         "false",
@@ -667,7 +674,6 @@ _FOREIGN = (
     _unused_metastore("hive.compactor.history.reaper.interval", "2min", _M, "Hive 3: time between history purges."),
     _unused("hive.compactor.worker.sleep.time", "10800ms", _MS, "Pause of Hive's idle worker."),
     _unused("hive.compactor.worker.max.sleep.time", "320000ms", _MS, "Longest pause of Hive's worker after errors."),
-    _unused("hive.compactor.cleaner.threads.num", "1", _C, "Threads of Hive's cleaner."),
     _unused("hive.compactor.request.queue", "1", _C, "Threads of Hive's initiator."),
     _unused("hive.compactor.cleaner.duration.update.interval", "60s", _S, "Update of one of Hive's metrics."),
     _unused("hive.compactor.initiator.duration.update.interval", "60s", _S, "Update of one of Hive's metrics."),

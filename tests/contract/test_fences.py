@@ -496,14 +496,15 @@ def test_finish_moves_the_row_once(compaction: Compaction) -> None:
 def test_cleaner_steps_are_only_for_ready_rows(compaction: Compaction) -> None:
     metastore = compaction.metastore
     for step in (
-        lambda: metastore.cleaning.mark_cleaner_start(compaction.entry),
         lambda: metastore.cleaning.back_off(compaction.entry, 1, None),
         lambda: metastore.cleaning.mark_cleaned(compaction.entry, [], all_below=True),
     ):
         with pytest.raises(LostClaim, match="ready for cleaning"):
             step()
+    assert metastore.cleaning.take([compaction.entry], 0) == []
     compaction.commit()
     ready = metastore.entries.get(compaction.entry.id)
+    assert metastore.cleaning.take([ready], 0) == [ready]
     metastore.cleaning.mark_cleaned(ready, [], all_below=True)
     before = everything(metastore)
     with pytest.raises(LostClaim):

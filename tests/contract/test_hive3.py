@@ -74,7 +74,7 @@ ACTS: list[Callable[[Metastore, Entry], Any]] = [
     commit,
     lambda m, e: m.endings.requeue(e.id, "compactor-1"),
     lambda m, e: m.endings.finish(e, State.FAILED, "why"),
-    lambda m, e: m.cleaning.mark_cleaner_start(e),
+    lambda m, e: m.cleaning.take([e], 0),
     lambda m, e: m.cleaning.back_off(e, 1, None),
     lambda m, e: m.cleaning.mark_cleaned(e, [], all_below=True),
 ]

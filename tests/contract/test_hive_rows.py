@@ -246,7 +246,7 @@ class TestMinorCompaction:
 
     def test_cleaned(self, written: Metastore, tu: CatalogTable) -> None:
         entry = self.commit(written, tu)
-        written.cleaning.mark_cleaner_start(entry)
+        assert written.cleaning.take([entry], 0)
         assert rows(written, t.COMPACTION_QUEUE)[0]["CQ_CLEANER_START"] == "T"
         written.cleaning.mark_cleaned(entry, [], all_below=True)
         done = {

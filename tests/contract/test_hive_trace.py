@@ -292,7 +292,7 @@ class Replay:
 
     def clean(self) -> None:
         assert self.entry is not None
-        self.metastore.cleaning.mark_cleaner_start(self.entry)
+        assert self.metastore.cleaning.take([self.entry], 0)
         self.metastore.cleaning.mark_cleaned(self.metastore.entries.get(self.entry.id), [], all_below=True)
 
     # --- the statements -----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from compactor.errors import NotFound, NotSupported, Refused
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
+from compactor.metastore.queue.cleaning import CleanedEntry
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.rows import TxnType
@@ -243,6 +244,85 @@ def test_back_off(metastore: Metastore, unpartitioned: Table) -> None:
     tried = waiting.cleaner_start or 0
     assert metastore.cleaning.ready_for_cleaning(tried + 299_999) == []
     assert [found.id for found in metastore.cleaning.ready_for_cleaning(tried + 300_000)] == [entry.id]
+
+
+def test_an_entry_is_one_cleaners_until_it_lets_it_go_or_is_lost(metastore: Metastore, p: Table) -> None:
+    """Two that begin at the same time share the entries; what one does not end within the lease is the other's."""
+    parts = [part(metastore, p, day) for day in "123"]
+    first, second, gone = (ready(metastore, entity, write(metastore, entity)) for entity in parts)
+    metastore.cleaning.mark_cleaned(gone, [], all_below=True)
+    cleaning = metastore.cleaning
+    assert cleaning.take([first], 60_000) == [first]
+    assert cleaning.take([first, second, gone], 60_000) == [second]
+    assert metastore.entries.get(first.id).cleaner_start is not None
+    assert cleaning.take([first, second], 0) == [first, second]
+    cleaning.let_go([first])
+    assert metastore.entries.get(first.id).cleaner_start is None
+    assert cleaning.take([first, second], 60_000) == [first]
+    cleaning.back_off(first, 0, "something is still there")
+    cleaning.back_off(second, 300_000, "permission denied")
+    assert cleaning.take([first, second], 0) == [first]
+
+
+def test_entries_that_end_together(metastore: Metastore, p: Table, unpartitioned: Table) -> None:
+    """Each takes its own rows along; one that somebody else has ended is named, and holds up no other."""
+    one, two, other = part(metastore, p, "1"), part(metastore, p, "a b=c"), part(metastore, p, "3")
+    entries: dict[Entity, Entry] = {}
+    later: dict[Entity, WriteId] = {}
+    for entity in (one, two, other, T):
+        write(metastore, entity, abort=True)
+        entries[entity] = ready(metastore, entity, write(metastore, entity))
+        later[entity] = write(metastore, entity)
+    metastore.endings.finish(entries[other], State.REFUSED, "no_cleanup")
+    ended = [CleanedEntry(entry=entry, all_below=entity != T) for entity, entry in entries.items()]
+    lost = metastore.cleaning.mark_all_cleaned(ended)
+    assert list(lost) == [entries[other].id]
+    assert sorted(completed(metastore), key=str) == sorted(
+        [
+            *((entity.partition, later[entity]) for entity in (one, two, T)),
+            *((other.partition, later[other] - less) for less in (0, 1)),
+        ],
+        key=str,
+    )
+    assert {name for name, _ in aborted(metastore)} == {other.partition, None}
+    assert metastore.entries.queue() == []
+    states = {entry.entity: entry.state for entry in metastore.entries.history()}
+    assert states == {**dict.fromkeys((one, two, T), State.SUCCEEDED), other: State.REFUSED}
+
+
+def test_aborted_writes_of_many(metastore: Metastore, p: Table, unpartitioned: Table) -> None:
+    """Each entity has its own, under every form of its name; one without any is left out."""
+    one, two, none = part(metastore, p, "1"), part(metastore, p, "a b=c"), part(metastore, p, "3")
+    assert two.partition is not None
+    twice = Entity(database="default", table="p", partition=escaped_again(two.partition))
+    write(metastore, one)
+    first, second = write(metastore, one, abort=True), write(metastore, twice, abort=True)
+    third = write(metastore, T, abort=True)
+    wanted = {one: [first], two: [second], T: [third]}
+    assert metastore.aborts.written_in([one, two, none, T]) == wanted
+    assert metastore.aborts.written_in([none]) == metastore.aborts.written_in([]) == {}
+
+
+def test_a_place_is_the_same_by_ids_as_by_names(metastore: Metastore, p: Table, unpartitioned: Table) -> None:
+    """PROTOCOL 11.8: a cleaner asks by the ids that it read, for many at once."""
+    catalog = metastore.catalog
+    entities = [T, part(metastore, p, "1"), part(metastore, p, "2")]
+    ids = {entity: found[:2] for entity in entities if (found := catalog.place(entity)) is not None}
+    partitions = [number for _, number in ids.values() if number is not None]
+    found = catalog.places_by_id([unpartitioned.id], partitions)
+    assert found == {place[:2]: (entity, place[2]) for entity in entities if (place := catalog.place(entity))}
+    metastore.embedded_catalog.drop_table(p)
+    assert catalog.places_by_id([unpartitioned.id], partitions) == {ids[T]: found[ids[T]]}
+    assert catalog.places_by_id([], []) == {}
+
+
+def test_next_write_ids_of_several_tables(metastore: Metastore, p: Table, unpartitioned: Table) -> None:
+    write(metastore, T)
+    write(metastore, T)
+    write(metastore, part(metastore, p, "1"))
+    names = {("default", "t"), ("default", "p"), ("default", "none")}
+    assert metastore.write_ids.next_of(names) == {name: metastore.write_ids.next(*name) for name in names}
+    assert metastore.write_ids.next_of([]) == {}
 
 
 def test_cleaning_a_partition_touches_no_other(metastore: Metastore, p: Table) -> None:

@@ -37,7 +37,7 @@ from compactor.steps import Step
 from tests.crash.conftest import Kept
 from tests.support import insert_only, roles
 from tests.support.forked import die
-from tests.support.passes import rows_without_visibility
+from tests.support.passes import lose_cleaners, rows_without_visibility
 from tests.support.patience import until
 from tests.support.tables import delete, insert, make_table, rows_of, story, with_settings
 
@@ -190,6 +190,41 @@ def test_a_crash_between_the_members_of_a_group(
         assert_settled(site, Path(table.location))
     ended = [entry.entity.table for entry in site.metastore.entries.history() if entry.state is State.SUCCEEDED]
     assert set(ended) == {"t", "u", "v"}
+
+
+#: Steps at which a cleaner dies, and for which of the three entries that it cleans together.
+CLEANED_TOGETHER = [
+    (Step.CLEANING, 2),
+    (Step.HIDDEN, 1),
+    (Step.HIDDEN, 4),  # each has two directories to hide
+    (Step.REMOVED, 1),
+    (Step.REMOVED, 3),
+    (Step.CLEANED, 1),  # all have ended at once
+]
+
+
+@pytest.mark.parametrize(("step", "nth"), CLEANED_TOGETHER, ids=lambda part: getattr(part, "name", part))
+def test_a_crash_between_the_entries_that_are_cleaned_together(
+    deployment: Site, metastore_url: str, warehouse: Path, step: Step, nth: int
+) -> None:
+    """Entries that share the steps of their cleaning: what is hidden or gone of some changes no row of any."""
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    tables = [make_table(site, warehouse, name) for name in ("t", "u", "v")]
+    for table in tables:
+        insert(site, table, range(2000, 2010))
+        insert(site, table, range(2010, 2020))
+    wanted = [rows_of(site, table) for table in tables]
+    for table in tables:
+        request_compaction(site, table=str(table), type="major")
+    run_entries(site, claimable(site), InProcessRunner())
+    with watched(site, tables[1], wanted[1]):
+        die(roles.cleaner, metastore_url, step, nth)
+        finish(site)
+    assert [rows_of(site, table) for table in tables] == wanted
+    for table in tables:
+        assert_settled(site, Path(table.location))
+    states = [entry.state for entry in site.metastore.entries.history()]
+    assert (states, site.metastore.entries.queue()) == ([State.SUCCEEDED] * 3, [])
 
 
 def values_of(site: Site, table: Table) -> list[Any]:
@@ -394,11 +429,12 @@ def compact(site: Site, table: Table, kind: str) -> None:
 
 
 def age(site: Site) -> None:
-    """Lets hive.txn.timeout pass for what the dead worker held, and for nobody else."""
+    """Lets hive.txn.timeout pass for what the dead worker or cleaner held, and for nobody else."""
     with site.metastore.database.write() as conn:
         compactions = TXNS.c.TXN_AGENT_INFO.like("compactor-%")  # Hive 3.1 has no type for them
         conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o", compactions).values(TXN_LAST_HEARTBEAT=0))
         conn.execute(update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_STATE == "w").values(CQ_START=0))
+    lose_cleaners(site)
 
 
 def finish(site: Site) -> None:

@@ -23,7 +23,7 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
 from compactor.steps import CommandStep, Step
 from tests.support.backups import Backup
-from tests.support.passes import clean_all, compact, time_out_all
+from tests.support.passes import clean_all, compact, lose_cleaners, time_out_all
 from tests.support.patience import PATIENCE, until
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
@@ -149,6 +149,7 @@ def test_a_suspended_cleaner_takes_nothing_away_that_an_undo_put_back(
     done = compact(site)
     settings = ("--set", "compactor.quarantine=7d")
     with suspended(metastore_url, Step.QUARANTINED, *settings, "run", "cleaner", "--once") as go_on:
+        lose_cleaners(site)
         clean_all(site)
         restore(site, str(table), None, done.entry.id, "ann")
         ended = go_on()

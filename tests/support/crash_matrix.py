@@ -82,6 +82,12 @@ def kinds() -> list[Kind]:
             [step for _, step, _ in test_steps.MEMBERS],
             **_EVERY,
         ),
+        _kind(
+            "cleaned group",
+            "crash/test_steps.py::test_a_crash_between_the_entries_that_are_cleaned_together",
+            [step for step, _ in test_steps.CLEANED_TOGETHER],
+            **_EVERY,
+        ),
         _kind("chunks", _CHUNKS, _chunked("embedded", "chunks"), **_EVERY),
         _kind("rest", _CHUNKS, _chunked("embedded", "rest"), **_EVERY),
         _kind("split unit", _PARTS, split_tasks, **_EVERY),

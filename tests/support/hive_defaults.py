@@ -8,8 +8,8 @@ from compactor.settings.catalogue import CATALOGUE, parse
 
 #: Settings of ours whose default is none of Hive 4.1's, with Hive's: its metastore cleans by default, but not every one
 #: belongs to a running Hive. Only an explicit value, and the traces of Hive's threads in the database, show that its
-#: cleaner works beside ours.
-OTHERWISE_4_1 = {"hive.compactor.cleaner.on": {"true"}}
+#: cleaner works beside ours. Its cleaner looks at one entry at a time.
+OTHERWISE_4_1 = {"hive.compactor.cleaner.on": {"true"}, "hive.compactor.cleaner.threads.num": {"1"}}
 #: The same of Hive 4.2; what it has otherwise than 4.1 follows the schema (``Site.goes_by_write_ids``).
 OTHERWISE_4_2 = OTHERWISE_4_1 | {"hive.txn.use.minhistorywriteid": {"true"}}
 

@@ -13,6 +13,7 @@ from sqlalchemy import update
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import parse_hidden
 from compactor.acid.write_ids import ValidTxnList
+from compactor.compaction.states import State
 from compactor.ids import NOTHING_OPEN, TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
@@ -80,6 +81,12 @@ def age(site: Site) -> None:
         compactions = TXNS.c.TXN_TYPE == TxnType.COMPACTION
         conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o", compactions).values(TXN_LAST_HEARTBEAT=0))
         conn.execute(update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_STATE == "w").values(CQ_START=0))
+
+
+def lose_cleaners(site: Site) -> None:
+    """Lets hive.txn.timeout pass for cleaners that died or are suspended, in place of waiting for it."""
+    for entry in site.metastore.entries.queue(states=(State.READY_FOR_CLEANING,)):
+        site.metastore.cleaning.let_go([entry])
 
 
 def time_out_all(site: Site) -> None:

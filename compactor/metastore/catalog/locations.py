@@ -3,6 +3,7 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
@@ -29,6 +30,19 @@ _PARTITION = (
     .where(PARTITIONS.c.PART_NAME == bindparam("of_partition"))
 )
 
+_PLACES_OF_TABLES = (
+    select(TBLS.c.TBL_ID, DBS.c.NAME, TBLS.c.TBL_NAME, SDS.c.LOCATION)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
+)
+_PLACES_OF_PARTITIONS = (
+    select(TBLS.c.TBL_ID, PARTITIONS.c.PART_ID, DBS.c.NAME, TBLS.c.TBL_NAME, PARTITIONS.c.PART_NAME, SDS.c.LOCATION)
+    .select_from(PARTITIONS)
+    .join(TBLS, TBLS.c.TBL_ID == PARTITIONS.c.TBL_ID)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+)
+
 
 def place_of(conn: Connection, entity: Entity) -> tuple[int, int | None, str] | None:
     """Returns TBL_ID, PART_ID and the location, as it is stored, of a partition or table; None if it is not there."""
@@ -38,6 +52,22 @@ def place_of(conn: Connection, entity: Entity) -> tuple[int, int | None, str] | 
     else:
         found = send(conn, _PARTITION, {**names, "of_partition": entity.partition}).mappings()
     return (found[0]["TBL_ID"], found[0].get("PART_ID"), found[0]["LOCATION"] or "") if found else None
+
+
+def places_by_id(
+    conn: Connection, tables: Collection[int], partitions: Collection[int]
+) -> dict[tuple[int, int | None], tuple[Entity, str]]:
+    """Returns the names and the location, as it is stored, of the tables and partitions with these ids that exist, by TBL_ID
+    and PART_ID (None: the table itself)."""
+    found: dict[tuple[int, int | None], tuple[Entity, str]] = {}
+    if tables:
+        for table in conn.execute(_PLACES_OF_TABLES.where(in_catalog(), TBLS.c.TBL_ID.in_(tables))):
+            found[table.TBL_ID, None] = (Entity(database=table.NAME, table=table.TBL_NAME), table.LOCATION or "")
+    if partitions:
+        for row in conn.execute(_PLACES_OF_PARTITIONS.where(in_catalog(), PARTITIONS.c.PART_ID.in_(partitions))):
+            entity = Entity(database=row.NAME, table=row.TBL_NAME, partition=row.PART_NAME)
+            found[row.TBL_ID, row.PART_ID] = (entity, row.LOCATION or "")
+    return found
 
 
 def same_place(

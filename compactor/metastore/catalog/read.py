@@ -15,7 +15,7 @@ from sqlalchemy import Table as SqlTable
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
 from compactor.errors import NotFound, Refused
-from compactor.metastore.catalog.locations import CATALOG, in_catalog, place_of
+from compactor.metastore.catalog.locations import CATALOG, in_catalog, place_of, places_by_id
 from compactor.metastore.catalog.values import VIEW, Column, Partition, StorageFormat, Table
 from compactor.metastore.schema.tables import (
     BUCKETING_COLS,
@@ -108,6 +108,13 @@ class Catalog:
         """Returns TBL_ID, PART_ID and the location, as it is stored, of a table or partition; None if it is not there."""
         with self._database.read() as conn:
             return place_of(conn, entity)
+
+    def places_by_id(
+        self, tables: Collection[int], partitions: Collection[int]
+    ) -> dict[tuple[int, int | None], tuple[Entity, str]]:
+        """Returns the names and the location, as it is stored, of the tables and partitions with these ids that exist."""
+        with self._database.read() as conn:
+            return places_by_id(conn, tables, partitions)
 
     def tables_setting(self, parameters: Collection[str]) -> set[tuple[str, str]]:
         """Returns database and name of the tables that have one of these parameters, or whose database has."""

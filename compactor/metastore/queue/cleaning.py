@@ -1,39 +1,69 @@
-"""Entries ready for cleaning: those that are due, and how they end."""
+"""Entries ready for cleaning: those that are due, the cleaner that takes them, and how they end."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Delete,
+    bindparam,
     delete,
     func,
+    insert,
     or_,
     select,
+    update,
 )
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
+from compactor.database.prepared import send_all
 from compactor.database.retry import retried
 from compactor.errors import LostClaim
 from compactor.ids import WriteId
-from compactor.metastore.queue.rows import CQ, KNOWN_QUEUED
+from compactor.metastore.queue.rows import CQ, KNOWN_QUEUED, history_row
 from compactor.metastore.queue.table import QueueTable
-from compactor.metastore.schema.entity import entity_is
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
+    COMPLETED_COMPACTIONS,
     COMPLETED_TXN_COMPONENTS,
     TXN_COMPONENTS,
     TXN_TO_WRITE_ID,
 )
 from compactor.metastore.transactions import components
 
+_READY = State.READY_FOR_CLEANING.value
+_RETRIES = select(CQ.CQ_ID, CQ.CQ_DATABASE, CQ.CQ_TABLE, CQ.CQ_PARTITION).where(
+    CQ.CQ_TYPE == CompactionType.ABORT_CLEANUP.value, CQ.CQ_STATE == _READY
+)
+_NOBODY = -1  #: CQ_CLEANER_START where no cleaner is at work (Hive's ``clearCleanerStart``)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedEntry:
+    """An entry of which nothing is left to clean.
+
+    Attributes:
+        forgotten: aborted write IDs whose components go, since none of their files is in storage.
+        all_below: those of every write ID up to the entry's highest go.
+        has_aborted: false if its entity is known to have no component of an aborted transaction.
+    """
+
+    entry: Entry
+    forgotten: Collection[WriteId] = ()
+    all_below: bool = False
+    has_aborted: bool = True
+
 
 class Cleaning:
-    """Reads, postpones and ends entries that are ready for cleaning."""
+    """Reads, takes, postpones and ends entries that are ready for cleaning."""
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table
@@ -68,20 +98,42 @@ class Cleaning:
         Raises:
             LostClaim: it is not: another cleaner has ended it.
         """
-        waits = select(CQ.CQ_ID).where(CQ.CQ_ID == entry.id, CQ.CQ_STATE == State.READY_FOR_CLEANING.value)
+        if entry.id not in self.still_ready([entry]):
+            raise no_longer_ready(entry)
+
+    def still_ready(self, entries: Collection[Entry]) -> frozenset[int]:
+        """Returns the ids of those of ``entries`` that are still in the queue, ready for cleaning."""
+        waits = select(CQ.CQ_ID).where(CQ.CQ_ID.in_([entry.id for entry in entries]), CQ.CQ_STATE == _READY)
         with self._table.database.read() as conn:
-            if conn.execute(waits).first() is None:
-                raise LostClaim(f"compaction {entry.id} is no longer ready for cleaning; somebody else has ended it")
+            return frozenset(conn.execute(waits).scalars())
 
     @retried
-    def mark_cleaner_start(self, entry: Entry) -> None:
-        """Records that a cleaner looks at the entry now.
+    def take(self, entries: Sequence[Entry], lease_ms: int) -> list[Entry]:
+        """Records that a cleaner is at work on these entries from now on, and returns those that no other has.
 
-        Raises:
-            LostClaim: the row is no longer ready for cleaning.
+        Nothing depends on it but that several cleaners do not do the same work: one that has not ended or let go an
+        entry within ``lease_ms`` counts as dead.
         """
         with self._table.changing() as conn:
-            self._table.change(conn, _ready(entry), {"CQ_CLEANER_START": now_ms(conn)})
+            rows = self._table.locked_all(conn, [entry.id for entry in entries])
+            now = now_ms(conn)
+            free = [entry for entry in entries if _is_free(rows.get(entry.id), now, lease_ms)]
+            self._set_start(conn, free, now)
+        return free
+
+    @retried
+    def let_go(self, entries: Sequence[Entry]) -> None:
+        """Records that no cleaner is at work on these entries any longer."""
+        if entries:
+            with self._table.changing() as conn:
+                self._set_start(conn, entries, _NOBODY)
+
+    def _set_start(self, conn: Connection, entries: Sequence[Entry], start: int) -> None:
+        values = {"CQ_CLEANER_START": start}
+        ids = [entry.id for entry in entries]
+        if ids and (stored := self._table.rows.stored(COMPACTION_QUEUE, values)):
+            conn.execute(update(COMPACTION_QUEUE).where(CQ.CQ_ID.in_(ids), CQ.CQ_STATE == _READY).values(**stored))
+        self._table.rows.keep(dict.fromkeys(ids, values))
 
     @retried
     def back_off(self, entry: Entry, retention_ms: int, error: str | None) -> None:
@@ -92,41 +144,84 @@ class Cleaning:
         """
         with self._table.changing() as conn:
             values = {
-                "CQ_CLEANER_START": now_ms(conn),
+                "CQ_CLEANER_START": now_ms(conn) if retention_ms else _NOBODY,
                 "CQ_RETRY_RETENTION": retention_ms,
                 "CQ_ERROR_MESSAGE": error,
             }
             self._table.change(conn, _ready(entry), values)
 
-    @retried
     def mark_cleaned(self, entry: Entry, forgotten_write_ids: Collection[WriteId], *, all_below: bool) -> None:
-        """Moves a clean entry to the history; the writes that it covered are no longer a reason to compact.
-
-        Components of aborted transactions go once none of their files is in storage: with ``all_below`` those of every
-        write ID up to the entry's highest, otherwise those of ``forgotten_write_ids``. Only this entity's own rows go:
-        a table without partition name never takes the rows of its partitions along.
+        """Moves a clean entry to the history; see ``mark_all_cleaned``.
 
         Raises:
             LostClaim: the row is no longer ready for cleaning.
         """
-        _ready(entry)
+        lost = self.mark_all_cleaned([CleanedEntry(entry=entry, forgotten=forgotten_write_ids, all_below=all_below)])
+        if lost:
+            raise lost[entry.id]
+
+    @retried
+    def mark_all_cleaned(self, cleaned: Sequence[CleanedEntry]) -> dict[int, LostClaim]:
+        """Moves clean entries to the history; the writes that they covered are no longer a reason to compact.
+
+        Components of aborted transactions go once none of their files is in storage. Only each entity's own rows go: a
+        table without partition name never takes the rows of its partitions along.
+
+        Returns:
+            an error for each entry whose row is no longer ready for cleaning, by its id; nothing is done for it.
+        """
         with self._table.changing() as conn:
-            names = components.recorded_forms(conn, self._table.dialect, entry.entity)
-            retries = entity_is(COMPACTION_QUEUE, "CQ", entry.entity)
-            if entry.type is CompactionType.ABORT_CLEANUP:
-                self._table.delete(conn, entry)
-            else:
-                self._table.end(conn, entry, State.SUCCEEDED, None)
-                leftover = (CQ.CQ_TYPE == CompactionType.ABORT_CLEANUP.value) & (CQ.CQ_STATE == "r")
-                conn.execute(delete(COMPACTION_QUEUE).where(retries, leftover))
-                _forget_completed(conn, entry, names)
-            gone = _aborted(entry, forgotten_write_ids, all_below=all_below)
-            components.forget_aborted(conn, self._table.dialect, entry.entity, gone)
+            rows = self._locked_rows(conn, [one.entry.id for one in cleaned])
+            held = [one for one in cleaned if _is_as_known(one.entry, rows.get(one.entry.id))]
+            ended = [one.entry for one in held if one.entry.type is not CompactionType.ABORT_CLEANUP]
+            self._add_history(conn, [rows[entry.id] for entry in ended])
+            conn.execute(delete(COMPACTION_QUEUE).where(CQ.CQ_ID.in_([one.entry.id for one in held])))
+            self._delete_retries(conn, {entry.entity for entry in ended})
+            names = {entry.id: self._recorded_forms(conn, entry.entity) for entry in ended}
+            _forget_completed(conn, ended, names)
+            for one in held:
+                if one.has_aborted:
+                    components.forget_aborted(conn, self._table.dialect, one.entry.entity, _aborted(one))
+        kept = {one.entry.id for one in held}
+        return {one.entry.id: no_longer_ready(one.entry) for one in cleaned if one.entry.id not in kept}
+
+    def _locked_rows(self, conn: Connection, ids: Collection[int]) -> dict[int, Mapping[str, Any]]:
+        query = self._table.dialect.for_update(select(COMPACTION_QUEUE).where(CQ.CQ_ID.in_(ids)).order_by(CQ.CQ_ID))
+        return {row["CQ_ID"]: dict(row) for row in conn.execute(query).mappings()}
+
+    def _add_history(self, conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        if not rows:
+            return
+        now = now_ms(conn)
+        ended = {row["CQ_ID"]: history_row(row, State.SUCCEEDED, now, None) for row in rows}
+        self._table.rows.keep(
+            {number: {name: value for name, value in one.items() if value is not None} for number, one in ended.items()}
+        )
+        stored = [self._table.rows.stored(COMPLETED_COMPACTIONS, one) for one in ended.values()]
+        conn.execute(insert(COMPLETED_COMPACTIONS), stored)
+
+    def _delete_retries(self, conn: Connection, entities: Collection[Entity]) -> None:
+        """Deletes the rows by which Hive's cleaner waits to remove aborted writes of the same entities once more."""
+        found = {
+            row.CQ_ID: Entity(database=row.CQ_DATABASE, table=row.CQ_TABLE, partition=row.CQ_PARTITION)
+            for row in conn.execute(_RETRIES)
+        }
+        gone = [number for number, entity in found.items() if entity in entities]
+        if gone:
+            conn.execute(delete(COMPACTION_QUEUE).where(CQ.CQ_ID.in_(gone), CQ.CQ_STATE == _READY))
+
+    def _recorded_forms(self, conn: Connection, entity: Entity) -> tuple[str | None, ...]:
+        return components.recorded_forms(conn, self._table.dialect, entity)
 
 
 def next_cleaning(entry: Entry) -> int:
     """Returns the epoch ms at which a cleaner looks at the entry again; 0 if it may do so now."""
     return max(entry.cleaner_start or 0, entry.commit_time or 0) + entry.retry_retention if entry.retry_retention else 0
+
+
+def no_longer_ready(entry: Entry) -> LostClaim:
+    """Returns the error for an entry that another cleaner has ended."""
+    return LostClaim(f"compaction {entry.id} is no longer ready for cleaning; somebody else has ended it")
 
 
 def _ready(entry: Entry) -> Entry:
@@ -135,28 +230,63 @@ def _ready(entry: Entry) -> Entry:
     return entry
 
 
-def _forget_completed(conn: Connection, entry: Entry, names: Sequence[str | None]) -> None:
-    """Deletes COMPLETED_TXN_COMPONENTS up to the entry's highest write ID; rows of Trino have none and go by mapping."""
-    if entry.highest_write_id is None:
-        return
+def _is_free(current: Entry | None, now: int, lease_ms: int) -> bool:
+    """Returns true if the entry waits for a cleaner, by its row as it is now. One that backs off has its own time."""
+    if current is None or current.state is not State.READY_FOR_CLEANING:
+        return False
+    if current.retry_retention:
+        return next_cleaning(current) <= now
+    return current.cleaner_start is None or current.cleaner_start + lease_ms <= now
+
+
+def _is_as_known(entry: Entry, row: Mapping[str, Any] | None) -> bool:
+    known = (State.READY_FOR_CLEANING, _READY, entry.worker_id)
+    return row is not None and known == (entry.state, row["CQ_STATE"], row["CQ_WORKER_ID"])
+
+
+def _forget_completed(conn: Connection, ended: Iterable[Entry], names: Mapping[int, Sequence[str | None]]) -> None:
+    """Deletes COMPLETED_TXN_COMPONENTS up to each entry's highest write ID; rows of Trino have none and go by mapping, or,
+    once that is gone, too, if their transaction is older than the compaction's."""
+    whole: list[dict[str, Any]] = []
+    parts: list[dict[str, Any]] = []
+    for entry in ended:
+        if entry.highest_write_id is None:
+            continue
+        here = {"of_database": entry.entity.database, "of_table": entry.entity.table}
+        limits = {"of_highest": entry.highest_write_id, "of_txn": entry.txn_id or 0}
+        for name in names[entry.id]:
+            if name is None:
+                whole.append(here | limits)
+            else:
+                parts.append(here | limits | {"of_partition": name})
+    send_all(conn, _completed(in_partition=False), whole)
+    send_all(conn, _completed(in_partition=True), parts)
+
+
+@cache
+def _completed(*, in_partition: bool) -> Delete:
     columns, mapping = COMPLETED_TXN_COMPONENTS.c, TXN_TO_WRITE_ID.c
-    here = entity_is(COMPLETED_TXN_COMPONENTS, "CTC", entry.entity, *names)
     mapped = select(mapping.T2W_WRITEID).where(
         mapping.T2W_TXNID == columns.CTC_TXNID,
         mapping.T2W_DATABASE == columns.CTC_DATABASE,
         mapping.T2W_TABLE == columns.CTC_TABLE,
     )
     write_id = func.coalesce(columns.CTC_WRITEID, mapped.scalar_subquery())
-    conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(here, write_id <= entry.highest_write_id))
-    if entry.txn_id is not None:
-        # Neither a write ID nor a mapping: the transaction ended long ago.
-        unknown = write_id.is_(None) & (columns.CTC_TXNID < entry.txn_id)
-        conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(here, unknown))
+    partition = columns.CTC_PARTITION
+    return delete(COMPLETED_TXN_COMPONENTS).where(
+        columns.CTC_DATABASE == bindparam("of_database"),
+        columns.CTC_TABLE == bindparam("of_table"),
+        partition == bindparam("of_partition") if in_partition else partition.is_(None),
+        or_(
+            write_id <= bindparam("of_highest"),
+            write_id.is_(None) & (columns.CTC_TXNID < bindparam("of_txn")),  # it ended long ago
+        ),
+    )
 
 
-def _aborted(entry: Entry, write_ids: Collection[WriteId], *, all_below: bool) -> ColumnElement[bool]:
+def _aborted(one: CleanedEntry) -> ColumnElement[bool]:
     columns = TXN_COMPONENTS.c
-    gone: ColumnElement[bool] = columns.TC_WRITEID.in_(write_ids)
-    if all_below and entry.highest_write_id is not None:
-        gone = or_(gone, columns.TC_WRITEID <= entry.highest_write_id)
+    gone: ColumnElement[bool] = columns.TC_WRITEID.in_(one.forgotten)
+    if one.all_below and one.entry.highest_write_id is not None:
+        gone = or_(gone, columns.TC_WRITEID <= one.entry.highest_write_id)
     return gone

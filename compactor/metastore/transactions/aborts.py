@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, Connection, or_, select
 
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
@@ -51,6 +52,33 @@ class Aborts:
                 for txn, write_id, heard in conn.execute(query)
             ]
 
+    def written_in(self, entities: Collection[Entity]) -> dict[Entity, list[WriteId | None]]:
+        """Returns the write IDs that aborted transactions have written in each of ``entities``, under every form of its
+        name, in one statement; None stands for components without one. Most entities have none, and are left out."""
+        columns = TXN_COMPONENTS.c
+        query = select(columns.TC_DATABASE, columns.TC_TABLE, columns.TC_PARTITION, columns.TC_WRITEID).join(
+            TXNS, TXNS.c.TXN_ID == columns.TC_TXNID
+        )
+        found: defaultdict[Entity, list[WriteId | None]] = defaultdict(list)
+        if not entities:
+            return {}
+        with self._database.read() as conn:
+            meant = self._recorded(conn, entities)
+            for row in conn.execute(query.where(TXNS.c.TXN_STATE == txn_rows.ABORTED, _of_any(meant))):
+                for entity in meant.get((row.TC_DATABASE, row.TC_TABLE), {}).get(row.TC_PARTITION, ()):
+                    found[entity].append(None if row.TC_WRITEID is None else WriteId(row.TC_WRITEID))
+        return dict(found)
+
+    def _recorded(
+        self, conn: Connection, entities: Iterable[Entity]
+    ) -> dict[tuple[str, str], dict[str | None, list[Entity]]]:
+        """Returns, for each table, the names under which writes into ``entities`` are recorded, and whose they may be."""
+        meant: dict[tuple[str, str], dict[str | None, list[Entity]]] = defaultdict(lambda: defaultdict(list))
+        for entity in entities:
+            for name in components.forms_of(conn, self._dialect, entity):
+                meant[entity.database, entity.table][name].append(entity)
+        return meant
+
     def are_shared(self, entity: Entity) -> bool:
         """Returns true if another partition's aborted writes are recorded under a name of ``entity``, so that what is absent
         from its directory may still be somewhere in its table."""
@@ -65,3 +93,17 @@ class Aborts:
         gone = TXN_COMPONENTS.c.TC_WRITEID.in_(sorted(write_ids))
         with self._database.write() as conn:
             return components.forget_aborted(conn, self._dialect, entity, gone)
+
+
+def _of_any(recorded: Mapping[tuple[str, str], Collection[str | None]]) -> ColumnElement[bool]:
+    """Returns the condition for rows of TXN_COMPONENTS that have one of these names of each table."""
+    columns = TXN_COMPONENTS.c
+    conditions: list[ColumnElement[bool]] = []
+    for (database, table), names in recorded.items():
+        here = (columns["TC_DATABASE"] == database) & (columns["TC_TABLE"] == table)
+        named = sorted(name for name in names if name is not None)
+        if named:
+            conditions.append(here & columns.TC_PARTITION.in_(named))
+        if None in names:
+            conditions.append(here & columns.TC_PARTITION.is_(None))
+    return or_(*conditions)

@@ -41,10 +41,15 @@ def are_shared(conn: Connection, dialect: Dialect, entity: Entity) -> bool:
 def of_entity(conn: Connection, dialect: Dialect, entity: Entity) -> ColumnElement[bool]:
     """Returns the condition for rows of TXN_COMPONENTS that refer to ``entity``, under any form of its name; where that is
     shared, to ``entity`` or to those that share it."""
+    return entity_is(TXN_COMPONENTS, "TC", entity, *forms_of(conn, dialect, entity))
+
+
+def forms_of(conn: Connection, dialect: Dialect, entity: Entity) -> tuple[str | None, ...]:
+    """Returns every form of the name of ``entity`` under which its writes may be recorded, shared ones too."""
     forms = dict.fromkeys(recorded_forms(conn, dialect, entity))
     if (lower := _in_lower_case(dialect, entity)) is not None:
         forms[lower] = None
-    return entity_is(TXN_COMPONENTS, "TC", entity, *forms)
+    return tuple(forms)
 
 
 def _in_lower_case(dialect: Dialect, entity: Entity) -> str | None:

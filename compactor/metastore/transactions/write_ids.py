@@ -63,6 +63,16 @@ class WriteIds:
         with self._database.read() as conn:
             return next_write_id(conn, database.lower(), table.lower())
 
+    def next_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], WriteId]:
+        """Returns the same for several tables, each by the names of its database and itself in lower case."""
+        following = dict.fromkeys(names, WriteId(1))
+        if following:
+            counters = select(NEXT_WRITE_ID).where(tuple_(_NWI.NWI_DATABASE, _NWI.NWI_TABLE).in_(following))
+            with self._database.read() as conn:
+                for row in conn.execute(counters):  # MySQL finds rows in any case
+                    following[row.NWI_DATABASE.lower(), row.NWI_TABLE.lower()] = WriteId(row.NWI_NEXT)
+        return following
+
     def valid(self, database: str, table: str, txns: ValidTxnList) -> ValidWriteIdList:
         """Returns the valid write-id list of the table for the snapshot ``txns``.
 

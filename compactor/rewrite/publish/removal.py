@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from compactor.acid.names import Hidden, parse_hidden, parse_staging
-from compactor.errors import CompactorError
 from compactor.ids import TxnId
 from compactor.rewrite.publish.same_directory import must_be_same, rename_same
 from compactor.steps import Step, reach
@@ -25,21 +24,13 @@ def hide(
     names: Iterable[str],
     until: TxnId,
     expected: Mapping[str, str | None] | None = None,
-    still: Callable[[], None] | None = None,
 ) -> tuple[str, ...]:
     """Takes directories (or files) out of every reader's sight, each by one rename, durable for all of them at the end.
-
-    Where the store has no rename they are removed instead, and the caller holds an exclusive lock on the table: hiding
-    would copy every byte, and readers would still see halves (PROTOCOL 7.2).
 
     Args:
         names: relative to ``location``; names that are already gone are skipped.
         until: they may be removed once every transaction up to this one has ended.
-        expected: what each was when the decision to hide it was made. Another one, of a table that was created there
-            since, is left alone, or put back if it was created in the same moment (PROTOCOL 11.8).
-        still: raises once the reason to hide them is gone: the same directories may have become needed again, by an undo
-            (PROTOCOL 11.8.3). It is called before the first rename and after the last, and what was renamed in between is
-            put back.
+        expected: see ``Hiding.hide``.
 
     Returns:
         The hidden names.
@@ -48,50 +39,75 @@ def hide(
         Disagreement: something else has one of the names now.
         StorageError: one cannot be renamed, or the new names cannot be made durable.
     """
-    hidden: dict[str, str] = {}
-    if still is not None:
-        still()
-    try:
-        for final in names:
-            relative = _hide_one(storage, location, final, until, expected)
-            if relative is not None:
-                hidden[final] = relative
-                reach(Step.HIDDEN)
-    finally:
-        if still is not None and hidden:
-            _put_back_unless(still, storage, location, hidden)
-    paths = [f"{location}/{relative}" for relative in hidden.values()]
-    for error in storage.sync_names(paths).values():
+    hiding = Hiding(storage, location)
+    hiding.hide(names, until, expected)
+    for error in storage.sync_names(hiding.paths).values():
         raise error
-    return tuple(hidden.values())
+    return tuple(hiding.hidden.values())
 
 
-def _hide_one(
-    storage: Storage, location: str, final: str, until: TxnId, expected: Mapping[str, str | None] | None
-) -> str | None:
-    """Hides ``final`` and returns its hidden name; None if it was gone, or had to be removed instead."""
-    source = f"{location}/{final}"
-    if not storage.exists(source):
-        return None
-    identity = storage.identity(source) if expected is None else expected.get(final)
-    if not storage.capabilities(source).renames:
-        must_be_same(storage, source, identity)
-        storage.remove(source)
-        reach(Step.HIDDEN)
-        return None
-    relative = Hidden(final_name=final.replace("/", "__"), until=until).name
-    if storage.exists(f"{location}/{relative}"):
-        storage.remove(f"{location}/{relative}")  # left by an earlier removal of the same name that died half-way
-    return relative if rename_same(storage, source, f"{location}/{relative}", identity, durable=False) else None
+class Hiding:
+    """Directories (or files) of one location that are taken out of every reader's sight together: ``hidden`` has the hidden
+    name of each by its final one. Their new names are not durable yet."""
 
+    def __init__(self, storage: Storage, location: str) -> None:
+        self.hidden: dict[str, str] = {}
+        self._storage = storage
+        self._location = location
 
-def _put_back_unless(still: Callable[[], None], storage: Storage, location: str, hidden: Mapping[str, str]) -> None:
-    try:
-        still()
-    except CompactorError:
-        for final, relative in hidden.items():
-            storage.rename(f"{location}/{relative}", f"{location}/{final}")
-        raise
+    @property
+    def paths(self) -> list[str]:
+        """The paths of what is hidden."""
+        return [f"{self._location}/{relative}" for relative in self.hidden.values()]
+
+    def hide(self, names: Iterable[str], until: TxnId, expected: Mapping[str, str | None] | None = None) -> None:
+        """Renames each of ``names``; an error leaves those before it hidden.
+
+        Where the store has no rename they are removed instead, and the caller holds an exclusive lock on the table: hiding
+        would copy every byte, and readers would still see halves (PROTOCOL 7.2).
+
+        Args:
+            names: relative to the location; names that are already gone are skipped.
+            until: they may be removed once every transaction up to this one has ended.
+            expected: what each was when the decision to hide it was made. Another one, of a table that was created there
+                since, is left alone, or put back if it was created in the same moment (PROTOCOL 11.8).
+
+        Raises:
+            Disagreement: something else has one of the names now.
+            StorageError: one cannot be renamed.
+        """
+        for final in names:
+            relative = self._hide_one(final, until, expected)
+            if relative is not None:
+                self.hidden[final] = relative
+                reach(Step.HIDDEN)
+
+    def put_back(self) -> None:
+        """Gives everything its final name back, durably.
+
+        Raises:
+            StorageError: one cannot be renamed.
+        """
+        for final, relative in self.hidden.items():
+            self._storage.rename(f"{self._location}/{relative}", f"{self._location}/{final}")
+        self.hidden.clear()
+
+    def _hide_one(self, final: str, until: TxnId, expected: Mapping[str, str | None] | None) -> str | None:
+        """Hides ``final`` and returns its hidden name; None if it was gone, or had to be removed instead."""
+        storage, source = self._storage, f"{self._location}/{final}"
+        if not storage.exists(source):
+            return None
+        identity = storage.identity(source) if expected is None else expected.get(final)
+        if not storage.capabilities(source).renames:
+            must_be_same(storage, source, identity)
+            storage.remove(source)
+            reach(Step.HIDDEN)
+            return None
+        relative = Hidden(final_name=final.replace("/", "__"), until=until).name
+        target = f"{self._location}/{relative}"
+        if storage.exists(target):
+            storage.remove(target)  # left by an earlier removal of the same name that died half-way
+        return relative if rename_same(storage, source, target, identity, durable=False) else None
 
 
 def remove_leftovers(

@@ -20,6 +20,7 @@ from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may
 from compactor.service.roles.removing import remove_directories
 from compactor.service.roles.surveyed_tables import SurveyedTables
+from compactor.service.side_by_side import SideBySide
 from compactor.service.site import Site, Target, must_have_its_own_ground
 
 GRACE = "compactor.forget.grace"
@@ -32,6 +33,11 @@ class AbortsCleaned:
     removed: tuple[str, ...] = ()
     bytes_freed: int = 0
     held: tuple[str, ...] = ()
+
+
+def within_grace(names: Collection[str]) -> str:
+    """Returns why these directories stay for now."""
+    return f"{', '.join(sorted(names))}: written by transactions that were first seen aborted within {GRACE}"
 
 
 def abort_candidates(site: Site) -> tuple[Entity, ...]:
@@ -52,8 +58,9 @@ def abort_candidates(site: Site) -> tuple[Entity, ...]:
 class AbortedWrites:
     """One pass over the aborted writes of a metastore."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, threads: SideBySide) -> None:
         self._site = site
+        self._threads = threads
         self._absence = Absence(site)
         self._grace = AbortGrace.recorded(site)
 
@@ -87,7 +94,7 @@ class AbortedWrites:
             held += young
             if doomed:
                 self._absence.look(target.location)
-                freed += remove_directories(site, target, listing, doomed)
+                freed += remove_directories(site, target, listing, doomed, self._threads)
                 removed += doomed
         absence = self._absence
         kept = absence.of_table(table, old) if entity.partition is None else self._somewhere(target, old)

@@ -7,7 +7,7 @@ be read once for many entries; what is removed is checked again just before (PRO
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entry
@@ -28,6 +28,7 @@ class Gate:
 
     def __init__(self, site: Site, entries: Sequence[Entry]) -> None:
         self.site = site
+        self.entries = entries
         self._read_at = time.monotonic()
         self.lowest = site.lowest_open()
         snapshot = site.metastore.transactions.snapshot()
@@ -58,8 +59,14 @@ class Gate:
         except NotFound:
             return None
 
+    def read_write_ids(self, tables: Iterable[Table]) -> None:
+        """Reads ``write_ids`` of several tables together."""
+        names = {table.id: (table.database.lower(), table.name.lower()) for table in tables}
+        found = self.site.metastore.write_ids.valid_of(set(names.values()), self.txns)
+        self._write_ids |= {number: found[name] for number, name in names.items()}
+
     def write_ids(self, table: Table) -> ValidWriteIdList:
         """Returns what every snapshot from ``lowest`` on sees of a table."""
         if table.id not in self._write_ids:
-            self._write_ids[table.id] = self.site.write_ids(table, self.txns)
+            self.read_write_ids([table])
         return self._write_ids[table.id]

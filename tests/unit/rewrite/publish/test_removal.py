@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import Disagreement, LostClaim, StorageError
+from compactor.errors import Disagreement, StorageError
 from compactor.ids import TxnId
 from compactor.rewrite.publish import removal
 from compactor.rewrite.publish.same_directory import identities
@@ -140,23 +140,21 @@ def test_what_is_still_itself_is_hidden(tmp_path: Path) -> None:
     assert expected["gone"] is None
 
 
-@pytest.mark.parametrize("calls", [1, 2])
-def test_all_that_became_needed_again_stays_or_is_put_back(tmp_path: Path, calls: int) -> None:
-    """PROTOCOL 11.8.3: before the first rename nothing has happened, after the last one every name comes back."""
+def test_what_was_hidden_together_is_put_back_together(tmp_path: Path) -> None:
+    """PROTOCOL 11.8.3; what was hidden before an error is among it."""
     names = {"base_0000001", "delta_0000002_0000002_0000"}
     for name in names:
         (tmp_path / name).mkdir()
-    seen: list[int] = []
-
-    def still() -> None:
-        seen.append(len(names_in(tmp_path) & names))
-        if len(seen) == calls:
-            raise LostClaim("another cleaner has ended the entry")
-
-    with pytest.raises(LostClaim):
-        removal.hide(STORAGE, str(tmp_path), sorted(names), TxnId(0), still=still)
+    hiding = removal.Hiding(STORAGE, str(tmp_path))
+    hiding.hide(sorted(names), TxnId(0))
+    assert names_in(tmp_path) == {Path(path).name for path in hiding.paths}
+    hiding.put_back()
+    assert (names_in(tmp_path), hiding.paths) == (names, [])
+    with pytest.raises(Disagreement):
+        hiding.hide(sorted(names), TxnId(0), {"base_0000001": STORAGE.identity(str(tmp_path / "base_0000001"))})
+    assert (set(hiding.hidden), len(names_in(tmp_path) & names)) == ({"base_0000001"}, 1)
+    hiding.put_back()
     assert names_in(tmp_path) == names
-    assert seen == [2, 0][:calls]
 
 
 def test_names_are_made_durable_together(tmp_path: Path) -> None:

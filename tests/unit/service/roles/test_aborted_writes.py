@@ -144,7 +144,7 @@ def test_a_directory_that_committed_and_aborted_writes_share_keeps_its_request(s
     end_the_grace(site)
     hasty = keen(site, compactor_forget_grace="0s")
     with site.metastore.database.write() as conn:
-        conn.exec_driver_sql("UPDATE COMPACTION_QUEUE SET CQ_RETRY_RETENTION = 0")
+        conn.exec_driver_sql("UPDATE COMPACTION_QUEUE SET CQ_RETRY_RETENTION = 0, CQ_CLEANER_START = -1")
     clean(hasty)
     assert (names_in(location), rows_of(site, table)) == ({base}, wanted)
 

@@ -23,7 +23,7 @@ from compactor.service.roles.cleaner import CleanerPass, clean
 from compactor.service.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.backups import Backup, without_memory
-from tests.support.passes import clean_all, compact, settle, with_storage
+from tests.support.passes import clean_all, compact, lose_cleaners, settle, with_storage
 from tests.support.patience import until
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
@@ -230,13 +230,17 @@ class _Meanwhile(LocalStorage):
 
 
 def test_a_faster_cleaner_is_not_a_failure(site: Site, table: Table) -> None:
-    """Hive's cleaner, or a second one of ours, may remove the row and its directories meanwhile."""
+    """Hive's cleaner, or one of ours that takes this one for dead, may remove the row and its directories meanwhile."""
     compact(site)
     wanted = rows_of(site, table)
     settle()
     others: list[CleanerPass] = []
-    slow = replace(site, storage=_Meanwhile(lambda: others.append(clean(site))))
-    passed = clean(slow)
+
+    def another() -> None:
+        lose_cleaners(site)
+        others.append(clean(site))
+
+    passed = clean(replace(site, storage=_Meanwhile(another)))
     assert [len(other.cleaned) for other in others] == [1]
     assert (passed.cleaned, passed.waiting, passed.failed) == ((), (), ())
     assert [entry.state for entry in site.metastore.entries.history()] == [State.SUCCEEDED]

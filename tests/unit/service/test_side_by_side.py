@@ -1,0 +1,29 @@
+"""Steps side by side: all are done, in order, and an error is raised at the end."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from compactor.service.side_by_side import SideBySide
+from tests.support.patience import PATIENCE
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_results_come_in_the_order_of_the_things(count: int) -> None:
+    with SideBySide(count, "test") as threads:
+        assert threads.map(lambda number: number * number, range(100)) == [number * number for number in range(100)]
+        assert threads.map(str, []) == []
+
+
+def test_as_many_at_once_as_there_are_threads() -> None:
+    meeting = threading.Barrier(3, timeout=PATIENCE)
+    with SideBySide(3, "test") as threads:
+        assert threads.map(lambda _: meeting.wait() >= 0, range(6)) == [True] * 6
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_error_is_raised(count: int) -> None:
+    with SideBySide(count, "test") as threads, pytest.raises(ZeroDivisionError):
+        threads.map(lambda number: 1 // number, [1, 0, 2])
