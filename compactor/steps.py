@@ -11,6 +11,7 @@ import enum
 import os
 import signal
 import threading
+from typing import TypeAlias
 
 
 class Step(enum.Enum):
@@ -54,11 +55,23 @@ class CommandStep(enum.Enum):
     OUTPUT_TAKEN = "the outputs of an undone compaction are in quarantine, the table is still locked"
 
 
+class WriteStep(enum.Enum):
+    """The points at which a program that writes rows may die."""
+
+    WRITE_STAGED = "a statement's rows are staged"
+    WRITE_DURABLE = "all that is staged is durable, nothing is named"
+    WRITE_COMMITTING = "the transaction's row is locked, nothing is named"
+    WRITE_NAMED_FIRST = "the first location's directories have their final names, the database is not committed"
+    WRITE_NAMED = "all directories have their final names, the database is not committed"
+    WRITE_COMMITTED = "the transaction is committed, the staging directories are still there"
+
+
+AnyStep: TypeAlias = Step | CommandStep | WriteStep
 _SIGNALS = {"COMPACTOR_DIE_AT": signal.SIGKILL, "COMPACTOR_STOP_AT": signal.SIGSTOP}
-_reached: dict[Step | CommandStep, int] = {}
+_reached: dict[AnyStep, int] = {}
 
 
-def reach(step: Step | CommandStep) -> None:
+def reach(step: AnyStep) -> None:
     """Records that ``step`` is reached; kills or suspends the process here if a crash test asks for it."""
     for variable, sent in _SIGNALS.items():
         wanted = os.environ.get(variable)

@@ -23,6 +23,7 @@ FLUSH_LENGTH_SUFFIX = "_flush_length"  #: side file of a streaming ``bucket_N``:
 #: (``AcidUtils.filterFilesForAcidState``, and ``ignored_dir_prefix_list`` of its catalogd). This is the working directory,
 #: followed by the compaction transaction's id and letters that nobody can foretell.
 STAGING_PREFIX = ".compactor_v"
+WRITING_PREFIX = ".compactor_w"
 HIDDEN_PREFIX = ".compactor_obsolete_"  #: followed by a transaction and the final name of what is being removed
 QUARANTINE_PREFIX = ".compactor_quarantine_"  #: followed by an entry's id
 SET_ASIDE_PREFIX = ".compactor_in_doubt_"  #: followed by a time and the former name of what a person has set aside
@@ -136,7 +137,7 @@ _SKIPPED_BELOW = re.compile("/(?:" + "|".join(map(re.escape, _SKIPPED)) + ")")
 _NUMBERS = re.compile(r"(?<!-)[0-9]+")
 _NAMES_KEPT = 8192  #: worthwhile since the partitions of a table repeat each other's names
 _ACID_PREFIXES = (BASE_PREFIX, "delta_", "delete_delta_")
-_STAGING = re.compile(re.escape(STAGING_PREFIX) + r"([0-9]+)(?:_[0-9a-f]+)?")
+_STAGING = re.compile(f"(?:{re.escape(STAGING_PREFIX)}|{re.escape(WRITING_PREFIX)})" + r"([0-9]+)(?:_[0-9a-f]+)?")
 _HIDDEN = re.compile(re.escape(HIDDEN_PREFIX) + r"([0-9]+)_(.+)")
 _QUARANTINE = re.compile(re.escape(QUARANTINE_PREFIX) + r"([0-9]+)(_erased)?")
 
@@ -210,8 +211,17 @@ def staging_name(txn: TxnId, token: str = "") -> str:
     return f"{STAGING_PREFIX}{txn}_{token}" if token else f"{STAGING_PREFIX}{txn}"
 
 
+def writing_name(txn: TxnId, token: str) -> str:
+    """Returns the name of the hidden directory in which transaction ``txn`` stages the rows that it writes.
+
+    Args:
+        token: random hexadecimal digits, so that nobody can take the name first.
+    """
+    return f"{WRITING_PREFIX}{txn}_{token}"
+
+
 def parse_staging(name: str) -> TxnId | None:
-    """Returns the transaction of a staging directory; None for any other name."""
+    """Returns the transaction of a staging directory, of a compaction or a writer; None for any other name."""
     match = _STAGING.fullmatch(name)
     txn = _number(match.group(1)) if match else None
     return None if txn is None else TxnId(txn)

@@ -137,7 +137,7 @@ class _Flights:
 def _insert(statement: WriteStatement, rows: pa.Table) -> None:
     write_rows(
         statement.location,
-        statement.target.row_type,
+        statement.table.row_type,
         rows,
         write_id=statement.write_id,
         statement_id=statement.statement_id,
@@ -147,7 +147,7 @@ def _insert(statement: WriteStatement, rows: pa.Table) -> None:
 def _delete(statement: WriteStatement, rows: pa.Table) -> None:
     write_deletes(
         statement.location,
-        statement.target.row_type,
+        statement.table.row_type,
         rows,
         write_id=statement.write_id,
         statement_id=statement.statement_id,

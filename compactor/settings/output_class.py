@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -34,6 +35,17 @@ class OutputClass:
         found = {key.lower(): text.strip() for key, text in table_overrides.items()}
         wanted = {name: read(found[key]) for key, (name, read) in _PROPERTIES.items() if key in found}
         return cls(**wanted) if wanted else None
+
+    @classmethod
+    def of_table(cls, parameters: Mapping[str, str]) -> OutputClass:
+        """Returns the class of new files of a table with these properties; a value that is none of ours counts as not
+        given."""
+        wanted: dict[str, Any] = {}
+        for key, text in parameters.items():
+            if (property_ := _PROPERTIES.get(key.lower())) is not None:
+                with suppress(BadSetting):
+                    wanted[property_[0]] = property_[1](text.strip())
+        return cls(**wanted)
 
     @property
     def is_of_every_stripe(self) -> bool:

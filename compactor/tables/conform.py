@@ -34,7 +34,8 @@ class Door:
     time_zone: str | None = None  #: in which a timestamp with a zone becomes wall-clock time; None refuses those
 
     def conform(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
-        """Returns ``rows`` with exactly the table's columns in their order, in the Arrow types of their Hive types.
+        """Returns ``rows`` with exactly the table's columns in their order, in the Arrow types of their Hive types;
+        timestamps keep their unit.
 
         Raises:
             NotConforming: a column is unknown, is given twice, or holds what its type cannot.
@@ -63,7 +64,7 @@ class Door:
     def _column(self, path: str, column: Array, types: Types) -> pa.ChunkedArray:
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         made = [_Conforming(types, self.time_zone).made(path, chunk, 0) for chunk in chunks]
-        return pa.chunked_array(made, arrow_type(types))
+        return pa.chunked_array(made, made[0].type if made else arrow_type(types))
 
 
 def _must_be_writable(path: str, text: str, types: Types) -> None:
@@ -91,19 +92,19 @@ class _Conforming:
         if item.kind is TypeKind.LIST:
             return self._list(path, array, item.children[0])
         if item.kind is TypeKind.MAP:
-            return self._map(path, array, wanted, item.children)
+            return self._map(path, array, item.children)
         if item.kind is TypeKind.STRUCT:
-            return self._struct(path, array, wanted, item.field_names, item.children)
-        if item.kind is TypeKind.TIMESTAMP:
-            array = self._wall_clock(path, array)
+            return self._struct(path, array, item.field_names, item.children)
         if not _is_one_of(array.type, _ACCEPTED[item.kind]):
             raise NotConforming(f"{path}: is given as {array.type}; wanted: {wanted}")
         if item.kind in (TypeKind.CHAR, TypeKind.VARCHAR):
             return _cut(array.cast(pa.string()), item.maximum_length, fills=item.kind is TypeKind.CHAR)
+        if item.kind is TypeKind.TIMESTAMP:
+            return self._wall_clock(path, array)
         return _cast(path, array, wanted)
 
     def _wall_clock(self, path: str, array: Array) -> Array:
-        if not pa.types.is_timestamp(array.type) or array.type.tz is None:
+        if array.type.tz is None:
             return array
         if self.time_zone is None:
             raise NotConforming(
@@ -118,7 +119,7 @@ class _Conforming:
         values = self.made(f"{path}.element", array.flatten(), child)
         return pa.ListArray.from_arrays(_offsets(array), values, mask=_mask(array))
 
-    def _map(self, path: str, array: Array, wanted: ArrowType, children: Sequence[int]) -> Array:
+    def _map(self, path: str, array: Array, children: Sequence[int]) -> Array:
         if not pa.types.is_map(array.type):
             raise NotConforming(f"{path}: is given as {array.type}; wanted: a map")
         pair = pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])
@@ -128,15 +129,12 @@ class _Conforming:
             _offsets(pairs),
             self.made(f"{path}.key", keys, children[0]),
             self.made(f"{path}.value", values, children[1]),
-            type=wanted,
             mask=_mask(array),
         )
 
-    def _struct(
-        self, path: str, array: Array, wanted: ArrowType, names: Sequence[str], children: Sequence[int]
-    ) -> Array:
+    def _struct(self, path: str, array: Array, names: Sequence[str], children: Sequence[int]) -> Array:
         if not pa.types.is_struct(array.type):
-            raise NotConforming(f"{path}: is given as {array.type}; wanted: {wanted}")
+            raise NotConforming(f"{path}: is given as {array.type}; wanted: a struct of {', '.join(names)}")
         given = [field.name.lower() for field in array.type]
         if unknown := sorted(set(given).difference(name.lower() for name in names)):
             raise NotConforming(f"{path}: has no field {unknown[0]!r}; its fields are {', '.join(names)}")
@@ -147,7 +145,7 @@ class _Conforming:
                 raise NotConforming(f"{path}: field {name} is given twice; names are the same in any case")
             inner = array.field(places[0]) if places else pa.nulls(len(array))
             fields.append(self.made(f"{path}.{name}", inner, child))
-        return pa.StructArray.from_arrays(fields, fields=list(wanted), mask=_mask(array))
+        return pa.StructArray.from_arrays(fields, names=list(names), mask=_mask(array))
 
 
 def _plain(array: Array) -> Array:

@@ -11,6 +11,7 @@ from compactor.errors import NotEnoughHistory, NotSupported, SnapshotExpired, St
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
 from compactor.service.site import path_of
+from compactor.tables.pending import overlay
 from compactor.tables.schema import arrow_schema, select
 from compactor.tables.tasks import ScanPlan, ScanTask
 from compactor.tables.transaction import Transaction
@@ -62,6 +63,7 @@ def _tasks(txn: Transaction, table: Table, partition: Partition | None) -> Itera
     location = path_of(txn.site.storage, table, partition)
     directory = _directory(txn, table, location)
     inserts, deletes = _by_number(directory)
+    overlay(inserts, deletes, txn.pending.at(location))
     for number in sorted(inserts):
         yield ScanTask(
             location=location,

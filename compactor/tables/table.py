@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 
 from compactor.metastore.catalog import values
 from compactor.service.site import Site
+from compactor.tables.append import Rows, append, overwrite
 from compactor.tables.scan import Scan
 from compactor.tables.schema import NANOSECONDS, arrow_schema
-from compactor.tables.transaction import Transaction
+from compactor.tables.transaction import Transaction, transaction
 from compactor.tables.wanted import Wanted
 
 
@@ -73,3 +75,42 @@ class Table:
         fields = None if selected_fields is None else tuple(selected_fields)
         wanted = Wanted(selected_fields=fields, row_ids=row_ids, timestamps=timestamps)
         return Scan(self._site, self._found, wanted, self._txn)
+
+    def append(self, rows: Rows, *, time_zone: str | None = None) -> int:
+        """Appends rows and returns how many they are.
+
+        Args:
+            rows: a table, batch or reader of pyarrow, or a data frame of pandas or polars. Columns are matched by name in
+                any case, partition columns are among them, and one that is left out is NULL.
+            time_zone: in which a timestamp with a zone becomes wall-clock time; without one it is refused.
+
+        Raises:
+            NotConforming: a column or value is not the table's; the message names it.
+            NotSupported: the table, or the type of a column, is not written here.
+            NotFound: rows belong to a partition that does not exist.
+            LockNotGranted: somebody holds a conflicting lock for longer than compactor.lock.wait.
+            TransactionAborted: the transaction timed out.
+        """
+        with self._writing() as txn:
+            return append(txn, self._found, rows, time_zone=time_zone)
+
+    def overwrite(self, rows: Rows, *, time_zone: str | None = None) -> int:
+        """Puts rows in place of all rows; in a partitioned table, of those in the partitions that ``rows`` belong to.
+
+        Returns how many they are. Arguments and errors as with ``append``.
+
+        Raises:
+            WriteConflict: another transaction updated or deleted in the same place and committed first.
+        """
+        with self._writing() as txn:
+            return overwrite(txn, self._found, rows, time_zone=time_zone)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Transaction]:
+        """Yields the transaction that loaded the table, or one for a single statement."""
+        if self._txn is not None:
+            self._txn.check()
+            yield self._txn
+            return
+        with transaction(self._site, role="program") as txn:
+            yield txn

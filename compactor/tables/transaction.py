@@ -8,12 +8,14 @@ aborted transaction stays known as long as its files exist (PROTOCOL 8).
 from __future__ import annotations
 
 import enum
+import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from compactor.acid.bucket import MAX_STATEMENT
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.compaction.forgetting_aborts import reaching
@@ -25,6 +27,8 @@ from compactor.errors import (
     SnapshotExpired,
     StorageError,
     TransactionAborted,
+    WriteConflict,
+    failing_alone,
 )
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
@@ -35,8 +39,12 @@ from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.locks.manager import wait_for
 from compactor.service.heartbeat import Heartbeat
-from compactor.service.site import Site, Target
+from compactor.service.site import Site, Target, path_of
+from compactor.steps import WriteStep, reach
 from compactor.tables.age import Age
+from compactor.tables.pending import Pending
+
+log = logging.getLogger(__name__)
 
 
 class WriteOperation(enum.Enum):
@@ -59,12 +67,12 @@ _WHAT = {
 class WriteStatement:
     """One statement; it writes to ``delta_<write ID>_<write ID>_<statement ID>`` below ``location``."""
 
+    table: Table
     entity: Entity
     operation: WriteOperation
     write_id: WriteId
     statement_id: int
-    location: str
-    target: Target
+    location: str  #: of the table, where partitions show only in the rows
 
 
 class Transaction:
@@ -83,6 +91,7 @@ class Transaction:
         self._is_over = False
         self.site = site
         self.id = txn
+        self.pending = Pending(site.storage, txn)
 
     @property
     def txns(self) -> ValidTxnList:
@@ -150,45 +159,109 @@ class Transaction:
         self._heart.check()
         self._age.is_waived = True
         target = self.site.target(entity)
-        if not target.table.is_transactional:
-            raise Refused(f"{entity}: the table is not transactional; set transactional=true when it is created")
         kind = write_lock(_WHAT[operation], self.site.settings)
-        if kind is not None and (target.entity, kind) not in self._locked:
-            self._acquire([target.entity], kind)
-        write_id = self.site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
-        self._write_ids.pop((entity.database, entity.table), None)  # the new one belongs to it
-        self._must_be_unused(target, write_id)
-        if (entity, operation) not in self._components:
-            self.site.metastore.write_ids.add_component(self.id, entity, operation.value, write_id)
-            self._components.add((entity, operation))
-        table = (entity.database, entity.table)
-        number = self._statements[table]
-        self._statements[table] += 1
+        self._lock_for_writing(target.table, entity, kind)
+        return self._begin(target, entity, operation)
+
+    def lock_for_changes(self, table: Table, partitions: Iterable[str | None], kind: LockType | None = None) -> None:
+        """Takes the lock of an UPDATE or DELETE on each of ``partitions`` (None: the table), or ``kind``, before they are
+        looked at.
+
+        Raises:
+            WriteConflict: another transaction wrote into the table and committed while this one waited; this one cannot see
+                that, and would lose at its end.
+            LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
+        """
+        self._heart.check()
+        wanted = kind or write_lock(AccessKind.DELETE, self.site.settings)
+        for name in partitions:
+            self._lock_for_writing(table, Entity(database=table.database, table=table.name, partition=name), wanted)
+        later = self.site.metastore.write_ids.later_writer(self.id, table.database, table.name)
+        if later is not None:
+            raise WriteConflict(
+                f"{table}: transaction {later} wrote into it while transaction {self.id} waited for its lock; begin again",
+                later,
+            )
+
+    def dynamic_statement(self, table: Table, operation: WriteOperation) -> WriteStatement:
+        """Begins a statement on a partitioned table whose partitions show only in its rows.
+
+        A provisional component stands for all of its partitions until ``record_partitions`` (Hive's dynamic partitions).
+        """
+        self._heart.check()
+        self._age.is_waived = True
+        entity = Entity(database=table.database, table=table.name)
+        self._lock_for_writing(table, entity, write_lock(_WHAT[operation], self.site.settings))
+        write_id = self.site.metastore.write_ids.allocate(self.id, table.database, table.name)
+        self._write_ids.pop((table.database, table.name), None)  # the new one belongs to it
+        self.site.metastore.write_ids.add_component(self.id, entity, operation.value, write_id)
         return WriteStatement(
+            table=table,
             entity=entity,
             operation=operation,
             write_id=write_id,
-            statement_id=number,
-            location=target.location,
-            target=target,
+            statement_id=self._next_statement(entity),
+            location=path_of(self.site.storage, table, None),
         )
 
-    def snapshot(self, target: Target) -> ValidWriteIdList:
-        """Returns the write IDs of a table that this transaction sees, including its own."""
-        return self.write_ids(target.table)
+    def record_partitions(self, statement: WriteStatement, partitions: Mapping[str, str]) -> None:
+        """Records the partitions of a dynamic statement, with their locations, in place of its provisional component."""
+        for name, location in partitions.items():
+            self._must_be_unused(f"{statement.entity} {name}", location, statement.write_id)
+        entities = {name: replace(statement.entity, partition=name) for name in partitions}
+        new = [name for name in partitions if (entities[name], statement.operation) not in self._components]
+        self.site.metastore.write_ids.add_partitions(
+            self.id, statement.entity, new, statement.operation.value, statement.write_id
+        )
+        self._components.update((entities[name], statement.operation) for name in new)
 
-    def _must_be_unused(self, target: Target, write_id: WriteId) -> None:
+    def _lock_for_writing(self, table: Table, entity: Entity, kind: LockType | None) -> None:
+        if not table.is_transactional:
+            raise Refused(f"{entity}: the table is not transactional; set transactional=true when it is created")
+        if kind is not None and (entity, kind) not in self._locked:
+            self._acquire([entity], kind)
+
+    def _begin(self, target: Target, entity: Entity, operation: WriteOperation) -> WriteStatement:
+        write_id = self.site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
+        self._write_ids.pop((entity.database, entity.table), None)  # the new one belongs to it
+        self._must_be_unused(str(target.entity), target.location, write_id)
+        if (entity, operation) not in self._components:
+            self.site.metastore.write_ids.add_component(self.id, entity, operation.value, write_id)
+            self._components.add((entity, operation))
+        return WriteStatement(
+            table=target.table,
+            entity=entity,
+            operation=operation,
+            write_id=write_id,
+            statement_id=self._next_statement(entity),
+            location=target.location,
+        )
+
+    def _next_statement(self, entity: Entity) -> int:
+        """Returns the next statement ID within a table.
+
+        Raises:
+            Refused: there are no more.
+        """
+        table = (entity.database, entity.table)
+        number = self._statements[table]
+        if number > MAX_STATEMENT:
+            raise Refused(f"{entity}: a transaction has {MAX_STATEMENT + 1} statements on a table at most; commit it")
+        self._statements[table] += 1
+        return number
+
+    def _must_be_unused(self, what: str, location: str, write_id: WriteId) -> None:
         """Refuses a write ID whose directory exists before this transaction has made one (PROTOCOL 11.12)."""
-        if target.location in self._entered:
+        if location in self._entered:
             return
-        name = reaching(self.site.storage.listing(target.location), write_id)
+        name = reaching(self.site.storage.listing(location), write_id)
         if name is not None:
             raise StorageError(
-                f"{target.entity}: the metastore allocated write ID {write_id}, and {name} reaches it already; its database "
-                "is older than the table's files (restored from a backup?); nothing was written, compare both before "
-                "anybody writes again"
+                f"{what}: the metastore allocated write ID {write_id}, and {name} reaches it already; its database is older "
+                "than the table's files (restored from a backup?); nothing was written, compare both before anybody writes "
+                "again"
             )
-        self._entered.add(target.location)
+        self._entered.add(location)
 
     def _acquire(self, entities: Iterable[Entity], kind: LockType) -> None:
         wanted = list(entities)
@@ -230,7 +303,10 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
             opened = Transaction(site, txn, owner, heart, age)
             yield opened
             heart.check()
-        transactions.commit(txn)
+            if opened.pending:
+                opened.pending.make_durable()
+                heart.let_go(txn)
+        _commit(site, opened)
     except (CommitUnknown, TransactionAborted):
         raise
     except BaseException:
@@ -240,6 +316,28 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
     finally:
         if opened is not None:
             opened.end()
+            _tidy(opened)
+
+
+def _commit(site: Site, opened: Transaction) -> None:
+    """Commits; what is staged gets its names in the same critical section."""
+    if not opened.pending:
+        site.metastore.transactions.commit(opened.id)
+        return
+    limit = site.settings.milliseconds("hive.txn.timeout") / 2000
+    with site.metastore.transactions.committing(opened.id):
+        reach(WriteStep.WRITE_COMMITTING)
+        opened.pending.name(limit)
+    reach(WriteStep.WRITE_COMMITTED)
+
+
+def _tidy(ended: Transaction) -> None:
+    """Removes the staging directories; the roles sweep those that stay, as they sweep a compaction's."""
+    try:
+        with failing_alone(f"transaction {ended.id}"):
+            ended.pending.remove_staging()
+    except CompactorError as error:
+        log.warning("transaction %d: what it staged stays until the next compaction or cleaning: %s", ended.id, error)
 
 
 writing = transaction

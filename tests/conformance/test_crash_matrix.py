@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compactor.steps import CommandStep
+from compactor.steps import CommandStep, WriteStep
 from tests.crash.test_steps import ALWAYS
-from tests.support.crash_matrix import COMMANDS, PAGE, kinds, missing, page
+from tests.support.crash_matrix import COMMANDS, PAGE, WRITES, kinds, missing, page
 from tests.support.hive_tests import exists
 
 
@@ -31,6 +31,11 @@ def test_the_tests_that_are_named_exist() -> None:
 def test_every_step_of_a_command_has_its_test() -> None:
     assert set(COMMANDS) == set(CommandStep)
     assert [test for test in COMMANDS.values() if not exists(test)] == []
+
+
+def test_every_step_of_a_writer_has_its_tests() -> None:
+    assert set(WRITES) == set(WriteStep)
+    assert [test for tests in WRITES.values() for test in tests if not exists(test)] == []
 
 
 def test_every_test_that_kills_has_its_column() -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compactor.steps import CommandStep, Step
+from compactor.steps import CommandStep, Step, WriteStep
 from tests.contract import test_restored
-from tests.crash import test_hive2, test_quarantine, test_steps
+from tests.crash import test_hive2, test_quarantine, test_steps, test_writers
 from tests.storage import test_crash
 
 PAGE = Path(__file__).parents[2] / "docs/crash-matrix.md"
@@ -144,6 +144,15 @@ COMMANDS = {
 }
 
 
+_KILLED_WRITER = "crash/test_writers.py::test_a_killed_writer_wrote_everything_or_nothing"
+_PAUSED_WRITER = "crash/test_writers.py::test_a_writer_that_was_paused_until_it_was_forgotten_names_nothing"
+#: The tests that kill or suspend a program that writes, at each of its points.
+WRITES = {
+    step: (_KILLED_WRITER, _PAUSED_WRITER) if step in test_writers.BEFORE_THE_LOCK else (_KILLED_WRITER,)
+    for step in WriteStep
+}
+
+
 def missing() -> list[str]:
     """Returns the cells that have neither a test nor a reason."""
     return [
@@ -185,6 +194,11 @@ def page() -> str:
     ]
     parts += ["| step | test |", "|---|---|"]
     parts += [f"| `{step.name}` {step.value} | `{COMMANDS[step]}` |" for step in CommandStep]
+    parts += ["", "Programs that write rows into tables are killed, and paused until they are forgotten:", ""]
+    parts += ["| step | tests |", "|---|---|"]
+    parts += [
+        f"| `{step.name}` {step.value} | {', '.join(f'`{test}`' for test in WRITES[step])} |" for step in WriteStep
+    ]
     return "\n".join([*parts, *_restored()]) + "\n"
 
 

@@ -93,7 +93,7 @@ def insert_within(txn: Transaction, table: Table, values: Iterable[int]) -> None
         if part:
             write_rows(
                 statement.location,
-                statement.target.row_type,
+                statement.table.row_type,
                 pa.table({"a": pa.array(part, pa.int32()), "b": [f"row {v}" for v in part]}),
                 write_id=statement.write_id,
                 statement_id=statement.statement_id,
@@ -109,7 +109,7 @@ def delete(site: Site, table: Table, values: Iterable[int]) -> None:
         txns = site.metastore.transactions.snapshot(txn.id)
         write_ids = site.write_ids(table, txns)
         directory = acid_directory(site.storage.listing(statement.location), write_ids, txns)
-        batches = list(read_snapshot(statement.location, directory, write_ids, statement.target.row_type))
+        batches = list(read_snapshot(statement.location, directory, write_ids, statement.table.row_type))
         seen = pa.Table.from_batches(batches)
         for number in NUMBERS:
             wanted = [v in gone and v % len(NUMBERS) == number for v in seen["a"].to_pylist()]
@@ -117,7 +117,7 @@ def delete(site: Site, table: Table, values: Iterable[int]) -> None:
             if part.num_rows:
                 write_deletes(
                     statement.location,
-                    statement.target.row_type,
+                    statement.table.row_type,
                     part,
                     write_id=statement.write_id,
                     statement_id=statement.statement_id,

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, and_, func, insert, literal, or_, select, update
 
-from compactor.errors import Refused
+from compactor.database.clock import now_ms
+from compactor.errors import Refused, WriteConflict
 from compactor.ids import TxnId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
+    COMPACTION_QUEUE,
     COMPLETED_TXN_COMPONENTS,
     TABLE_PARAMS,
     TXN_COMPONENTS,
     WRITE_SET,
 )
+from compactor.metastore.transactions import rows
+from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.values import KeyValue
 
 KEY_PREFIX = "_meta"  #: of what may be committed with a transaction (Hive's ``TxnStore.TXN_KEY_START``)
@@ -43,6 +47,42 @@ def conflict(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnId | None:
         .limit(1)
     )
     return conn.execute(query).scalar()
+
+
+def lost(txn: TxnId, winner: TxnId) -> WriteConflict:
+    """Returns the error of a transaction that lost to ``winner``."""
+    return WriteConflict(
+        f"transaction {txn} is aborted: transaction {winner} updated or deleted in the same place and committed first; run "
+        "the statement again",
+        winner,
+    )
+
+
+def later_writer(conn: Connection, txn: TxnId, database: str, table: str) -> TxnId | None:
+    """Returns a transaction above ``txn`` that wrote into a table and has committed: ``txn`` does not see it."""
+    theirs = COMPLETED_TXN_COMPONENTS.c
+    query = select(theirs.CTC_TXNID).where(
+        theirs.CTC_DATABASE == database, theirs.CTC_TABLE == table, theirs.CTC_TXNID > txn
+    )
+    return conn.execute(query.order_by(theirs.CTC_TXNID).limit(1)).scalar()
+
+
+def complete(
+    conn: Connection, dialect: Dialect, txn: TxnId, type: TxnType, commit_id: TxnId, *, everything: bool
+) -> None:
+    """Writes what Hive's commit writes: the write set, completed components, a compaction's stamps, the state.
+
+    Args:
+        commit_id: the newest transaction.
+        everything: record inserts in WRITE_SET, too.
+    """
+    rows.write_set(conn, txn, commit_id, everything=everything)
+    if type is not TxnType.READ_ONLY and not type.compacts:
+        complete_components(conn, txn)
+    if type in (TxnType.COMPACTION, TxnType.SOFT_DELETE):
+        stamped = update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_TXN_ID == txn)
+        conn.execute(stamped.values(CQ_NEXT_TXN_ID=commit_id, CQ_COMMIT_TIME=now_ms(conn)))
+    rows.mark_committed(conn, dialect, [txn])
 
 
 def complete_components(conn: Connection, txn: TxnId) -> None:

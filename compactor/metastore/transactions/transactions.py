@@ -13,15 +13,10 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.errors import NotFound, Refused, TransactionAborted, TryAgain
+from compactor.errors import NotFound, Refused, TryAgain
 from compactor.ids import TxnId
 from compactor.metastore.schema.dialect import Dialect
-from compactor.metastore.schema.tables import (
-    COMPACTION_QUEUE,
-    HIVE_LOCKS,
-    MIN_HISTORY_LEVEL,
-    TXNS,
-)
+from compactor.metastore.schema.tables import HIVE_LOCKS, MIN_HISTORY_LEVEL, TXNS
 from compactor.metastore.transactions import commits
 from compactor.metastore.transactions import rows as txn_rows
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS, OpenLimit, TxnLimits
@@ -137,7 +132,6 @@ class Transactions:
             NotFound: there is no such transaction.
             Refused: ``key_value`` names a property that does not exist; the transaction stays open.
         """
-        lost_to: TxnId | None = None
         with self._database.write() as conn:
             row = txn_rows.locked_row(conn, self._dialect, txn)
             if row is None and self._dialect.is_remembered(conn, txn):
@@ -148,20 +142,34 @@ class Transactions:
                 return
             if row.state == ABORTED:
                 raise aborted_error(txn)
-            self._dialect.lock_transactions(conn, exclusive=True)
-            commit_id = self._dialect.newest(conn)
-            lost_to = commits.conflict(conn, self._dialect, txn)
-            if lost_to is not None:
-                txn_rows.mark_aborted(conn, self._dialect, txn, "write conflicts")
+            winner = self._commit_unless_lost(conn, txn, row.type)
+            if winner is None and key_value is not None:
+                commits.set_property(conn, key_value)
+        if winner is not None:
+            raise commits.lost(txn, winner)
+
+    @contextmanager
+    def committing(self, txn: TxnId) -> Iterator[None]:
+        """Commits ``txn`` at the end of the block, whose body gives its files their final names.
+
+        The row of ``txn`` is locked and ``o`` meanwhile, so nobody can abort, time out or forget it, and whoever was
+        paused before can name nothing (TABLES 4). The body must not touch a database.
+
+        Raises:
+            TransactionAborted: it is aborted, or loses (WriteConflict), mostly before the body runs.
+            NotFound: it is committed or unknown.
+            CommitUnknown: the answer to the commit was lost.
+        """
+        with self._database.write() as conn:
+            row = must_be_open(conn, self._dialect, txn)
+            winner = commits.conflict(conn, self._dialect, txn)
+            if winner is None:
+                yield
+                winner = self._commit_unless_lost(conn, txn, row.type)
             else:
-                self._commit(conn, txn, row.type, commit_id)
-                if key_value is not None:
-                    commits.set_property(conn, key_value)
-        if lost_to is not None:
-            raise TransactionAborted(
-                f"transaction {txn} is aborted: transaction {lost_to} updated or deleted in the same place and "
-                "committed first; run the statement again"
-            )
+                txn_rows.mark_aborted(conn, self._dialect, txn, "write conflicts")
+        if winner is not None:
+            raise commits.lost(txn, winner)
 
     @retried
     def abort(self, txn: TxnId, reason: str, first: Callable[[TxnId], object] | None = None) -> bool:
@@ -382,17 +390,19 @@ class Transactions:
             silent = [TxnId(txn) for txn in ids if txn not in spared and (among is None or txn in among)]
             return [txn for txn in silent if txn_rows.mark_aborted(conn, self._dialect, txn, TIMED_OUT)]
 
-    def _commit(self, conn: Connection, txn: TxnId, type: TxnType, commit_id: TxnId) -> None:
+    def _commit_unless_lost(self, conn: Connection, txn: TxnId, type: TxnType) -> TxnId | None:
+        """Commits ``txn``, or aborts it and returns the transaction that it loses to."""
+        self._dialect.lock_transactions(conn, exclusive=True)
+        commit_id = self._dialect.newest(conn)
+        winner = commits.conflict(conn, self._dialect, txn)
+        if winner is not None:
+            txn_rows.mark_aborted(conn, self._dialect, txn, "write conflicts")
+            return winner
         # Without MIN_HISTORY_LEVEL Hive uses WRITE_SET to find every transaction that wrote.
         by_write_ids = self._limits.min_history_write_id is True
         everything = by_write_ids or not self._limits.min_history_level
-        txn_rows.write_set(conn, txn, commit_id, everything=everything)
-        if type is not TxnType.READ_ONLY and not type.compacts:
-            commits.complete_components(conn, txn)
-        if type in (TxnType.COMPACTION, TxnType.SOFT_DELETE):
-            stamped = update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_TXN_ID == txn)
-            conn.execute(stamped.values(CQ_NEXT_TXN_ID=commit_id, CQ_COMMIT_TIME=now_ms(conn)))
-        txn_rows.mark_committed(conn, self._dialect, [txn])
+        commits.complete(conn, self._dialect, txn, type, commit_id, everything=everything)
+        return None
 
     def _must_exist(self, conn: Connection, txn: TxnId) -> TxnRow:
         row = txn_rows.locked_row(conn, self._dialect, txn)

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, tuple_, update
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
@@ -24,6 +25,7 @@ from compactor.metastore.schema.tables import (
     TXN_TO_WRITE_ID,
     TXNS,
 )
+from compactor.metastore.transactions import commits
 from compactor.metastore.transactions.rows import ABORTED, OPEN, TxnType, must_be_open
 
 _AT_ONCE = 500  #: transactions in one statement
@@ -136,6 +138,34 @@ class WriteIds:
         with self._database.write() as conn:
             must_be_open(conn, self._dialect, txn)
             insert_component(conn, txn, entity, operation, write_id)
+
+    @retried
+    def add_partitions(
+        self, txn: TxnId, entity: Entity, partitions: Collection[str], operation: str, write_id: WriteId
+    ) -> None:
+        """Records the partitions that a statement wrote into, in place of its provisional component on the table.
+
+        As Hive's ``AddDynamicPartitionsFunction`` does; before any of their files has a name that readers see.
+
+        Raises:
+            TransactionAborted: the transaction is aborted.
+            NotFound: it is committed or unknown.
+        """
+        components = TXN_COMPONENTS.c
+        of_table = (components.TC_DATABASE == entity.database, components.TC_TABLE == entity.table)
+        with self._database.write() as conn:
+            must_be_open(conn, self._dialect, txn)
+            insert_components(
+                conn, [(txn, replace(entity, partition=name), operation, write_id) for name in sorted(partitions)]
+            )
+            provisional = (components.TC_PARTITION.is_(None), components.TC_OPERATION_TYPE == operation)
+            conn.execute(delete(TXN_COMPONENTS).where(components.TC_TXNID == txn, *of_table, *provisional))
+
+    def later_writer(self, txn: TxnId, database: str, table: str) -> TxnId | None:
+        """Returns a transaction above ``txn`` that wrote into a table and has committed, which ``txn`` does not see; None
+        without one."""
+        with self._database.read() as conn:
+            return commits.later_writer(conn, txn, database, table)
 
     @retried
     def hold(self, txn: TxnId, valid: ValidWriteIdList) -> None:

@@ -68,7 +68,7 @@ def _insert(site: Site, rows: pa.Table) -> None:
         statement = txn.statement(PARTITION, WriteOperation.INSERT)
         write_rows(
             statement.location,
-            statement.target.row_type,
+            statement.table.row_type,
             rows,
             write_id=statement.write_id,
             statement_id=statement.statement_id,

@@ -91,10 +91,10 @@ def test_an_error_aborts_and_the_component_stays_known(site: Site) -> None:
 def test_a_transaction_sees_its_own_writes_and_no_other_open_one(site: Site) -> None:
     with writing(site) as txn:
         mine = txn.statement(T, WriteOperation.INSERT)
-        assert txn.snapshot(mine.target).is_valid(mine.write_id)
+        assert txn.write_ids(mine.table).is_valid(mine.write_id)
         with writing(site) as other:
             theirs = other.statement(T, WriteOperation.INSERT)
-            assert not other.snapshot(theirs.target).is_valid(mine.write_id)
+            assert not other.write_ids(theirs.table).is_valid(mine.write_id)
 
 
 def configured(site: Site, **values: str) -> Site:

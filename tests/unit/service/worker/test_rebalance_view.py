@@ -72,7 +72,7 @@ def delete_where(site: Site, table: Table, gone: set[int]) -> None:
         write_ids = site.write_ids(table, txns)
         directory = acid_directory(site.storage.listing(statement.location), write_ids, txns)
         seen = pa.Table.from_batches(
-            list(read_snapshot(statement.location, directory, write_ids, statement.target.row_type))
+            list(read_snapshot(statement.location, directory, write_ids, statement.table.row_type))
         )
         numbers = [bucket.decode(b).number for b in seen["bucketid"].to_pylist()]
         for number in set(numbers):
@@ -81,7 +81,7 @@ def delete_where(site: Site, table: Table, gone: set[int]) -> None:
             if part.num_rows:
                 write_deletes(
                     statement.location,
-                    statement.target.row_type,
+                    statement.table.row_type,
                     part,
                     write_id=statement.write_id,
                     statement_id=statement.statement_id,
@@ -299,7 +299,7 @@ def test_an_insert_under_a_smaller_write_id_lets_it_wait(site: Site, table: Tabl
         assert f"write ID {statement.write_id} of the table is open" in outcome.message
         write_rows(
             statement.location,
-            statement.target.row_type,
+            statement.table.row_type,
             pa.table({"a": pa.array([700], pa.int32()), "b": ["row 700"]}),
             write_id=statement.write_id,
             statement_id=0,
@@ -382,7 +382,7 @@ def test_who_saw_the_old_row_ids_loses(site: Site, table: Table) -> None:
             old = {"writeid": [before[0][0]], "bucketid": [before[0][1]], "rowid": [before[0][2]]}
             write_deletes(
                 statement.location,
-                statement.target.row_type,
+                statement.table.row_type,
                 pa.table(old),
                 write_id=statement.write_id,
                 statement_id=0,

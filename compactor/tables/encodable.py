@@ -1,0 +1,53 @@
+"""Conformed rows in the types that a codec writes: only timestamps differ, in unit or in form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.orc.codecs.arrow_types import Array, ArrowType
+from compactor.orc.codecs.codec import Unfit
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def encodable(array: Array, kind: ArrowType) -> Array:
+    """Returns ``array`` as ``kind``, the type of a codec's batches.
+
+    Raises:
+        Unfit: a timestamp is not in the range of nanoseconds; the codec that has seconds and nanoseconds may write it.
+    """
+    if array.type.equals(kind):
+        return array
+    if pa.types.is_timestamp(array.type):
+        return _in_parts(array, kind) if pa.types.is_struct(kind) else _in_nanoseconds(array, kind)
+    if pa.types.is_struct(kind):
+        children = [encodable(array.field(place), kind.field(place).type) for place in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    if pa.types.is_list(kind):
+        return _around(array, kind, encodable(array.values, kind.value_type))
+    if pa.types.is_map(kind):
+        pairs = [encodable(array.keys, kind.key_type), encodable(array.items, kind.item_type)]
+        return _around(array, kind, pa.StructArray.from_arrays(pairs, fields=[kind.key_field, kind.item_field]))
+    return array.cast(kind)
+
+
+def _around(array: Array, kind: ArrowType, values: Array) -> Array:
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [values])
+
+
+def _in_nanoseconds(array: Array, kind: ArrowType) -> Array:
+    try:
+        return array.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise Unfit(str(error)) from error
+
+
+def _in_parts(array: Array, kind: ArrowType) -> Array:
+    """Returns timestamps as ``struct<seconds,nanos>``, seconds rounded down."""
+    per_second = _PER_SECOND[array.type.unit]
+    values = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    seconds = values // per_second
+    nanos = (values - seconds * per_second) * (10**9 // per_second)
+    parts = [pa.array(seconds, pa.int64()), pa.array(nanos.astype(np.int32), pa.int32())]
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())

@@ -1,0 +1,48 @@
+"""Rows divided by the partitions that their values name, as Hive names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.acid.partition_names import DEFAULT_PARTITION, part_name
+from compactor.errors import NotSupported
+from compactor.metastore.catalog.values import Table
+
+#: Hive's types whose values as texts are the same in all writers.
+_NAMED = ("tinyint", "smallint", "int", "bigint", "string", "varchar", "char", "date", "boolean")
+
+
+def partition_of_rows(table: Table, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yields the name of each partition among conformed rows, with its rows without the partition columns.
+
+    A table without partitions has one, without a name. NULL and the empty text are in the default partition.
+
+    Raises:
+        NotSupported: a partition column has a type whose values different writers name differently.
+    """
+    count = len(table.columns)
+    plain = rows.select(range(count))
+    if not table.is_partitioned:
+        yield "", plain
+        return
+    texts = [_texts(table, place, rows.column(count + place)) for place in range(len(table.partition_keys))]
+    keys = [key.name for key in table.partition_keys]
+    named = pa.table([*texts, pa.array(range(rows.num_rows), pa.int64())], names=[*keys, "__row"])
+    for group in named.group_by(keys, use_threads=False).aggregate([("__row", "list")]).to_pylist():
+        yield part_name(keys, [group[key] for key in keys]), plain.take(pa.array(group["__row_list"], pa.int64()))
+
+
+def _texts(table: Table, place: int, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    key = table.partition_keys[place]
+    if key.type.partition("(")[0].strip().lower() not in _NAMED:
+        raise NotSupported(
+            f"{table}: partition column {key.name} is a {key.type}, whose values writers name differently; rows are not "
+            "written into such partitions here"
+        )
+    texts = values.cast(pa.string())
+    if key.type.lower().startswith("char"):
+        texts = pc.utf8_rtrim(texts, " ")
+    return pc.if_else(pc.equal(pc.fill_null(texts, ""), ""), DEFAULT_PARTITION, texts)

@@ -1,0 +1,131 @@
+"""What a transaction has written and not yet named (TABLES 4).
+
+Files are written below a hidden directory of their table or partition, ``.compactor_w<txn>_<token>``, private to this user,
+and get their final names inside the committing database transaction. A writer that was paused until its transaction was
+forgotten names nothing: rows under the name of a forgotten write ID would count as committed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, Base, Delta, DeltaKind, writing_name
+from compactor.errors import StorageError
+from compactor.ids import TxnId
+from compactor.rewrite.plan.unit import Figures, Output
+from compactor.rewrite.publish import naming
+from compactor.rewrite.publish.stage import ATTEMPTS, OUT, Staged, StagedDirectory, StagedFile, token
+from compactor.rewrite.run.attempt_files import hand_over
+from compactor.rows.inputs import Input
+from compactor.steps import WriteStep, reach
+from compactor.storage.protocol import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingDirectory:
+    """A staged directory of one statement, complete, with the files in it as the transaction itself reads them."""
+
+    acid: Base | Delta
+    staged: StagedDirectory
+    inputs: tuple[tuple[int, Input], ...]  #: by file number
+
+
+class Pending:
+    """The staged directories of one transaction, by location."""
+
+    def __init__(self, storage: Storage, txn: TxnId) -> None:
+        self._storage, self._txn = storage, txn
+        self._staging: dict[str, str] = {}
+        self._directories: dict[str, list[PendingDirectory]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._staging)
+
+    def at(self, location: str) -> Sequence[PendingDirectory]:
+        """Returns what is staged at ``location``, in the order of the statements."""
+        return self._directories.get(location, ())
+
+    def attempt(self, location: str) -> str:
+        """Returns the path of a directory for an attempt to write files for ``location``; it does not exist yet."""
+        if location not in self._staging:
+            staging = f"{location}/{writing_name(self._txn, token())}"
+            self._storage.make_private(staging, (ATTEMPTS, OUT))
+            self._staging[location] = staging
+        return f"{self._staging[location]}/{ATTEMPTS}/{secrets.token_hex(8)}"
+
+    def accept(self, location: str, acid: Base | Delta, outputs: Sequence[Output], home: str) -> None:
+        """Takes an attempt's files, by this process at ``home``, as the statement's directory ``acid``."""
+        storage = self._storage
+        path = f"{self._staging[location]}/{OUT}/{acid.name}"
+        storage.make_inside(path)
+        files = []
+        for output in hand_over(storage, outputs, home, full=False):
+            storage.rename(output.path, f"{path}/{output.name}", durable=False)
+            files.append(StagedFile(name=output.name, length=output.length, crc32=output.crc32, rows=output.rows))
+        storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
+        staged = StagedDirectory(name=acid.name, staged=path, files=tuple(files))
+        below = os.path.relpath(path, location)
+        inputs = tuple((output.number, _input(acid, f"{below}/{output.name}", output)) for output in outputs)
+        found = self._directories.setdefault(location, [])
+        found.append(PendingDirectory(acid=acid, staged=staged, inputs=inputs))
+        reach(WriteStep.WRITE_STAGED)
+
+    def make_durable(self) -> None:
+        """Gives what is staged the owner and mode of its location, and makes it durable.
+
+        Raises:
+            StorageError: something could not be made durable; the transaction must not commit.
+        """
+        places = [f"{staging}/{OUT}" for staging in self._staging.values()]
+        for location, staging in self._staging.items():
+            self._storage.adopt(f"{staging}/{OUT}", like=location)
+        for error in self._storage.sync(places).values():
+            raise error
+        reach(WriteStep.WRITE_DURABLE)
+
+    def name(self, limit_s: float) -> None:
+        """Gives every staged directory its final name. Readers skip those of an open write ID, so one may come after the
+        other.
+
+        Raises:
+            StorageError: a name is taken, or ``limit_s`` is over: the transaction may have been timed out meanwhile.
+        """
+        begun = time.monotonic()
+        for location, directories in self._directories.items():
+            if time.monotonic() - begun > limit_s:
+                raise StorageError(f"{location}: naming took longer than {limit_s:.0f} s, half of hive.txn.timeout")
+            staged = tuple(one.staged for one in directories)
+            staging = self._staging[location]
+            naming.name_directories(
+                self._storage, Staged(location=location, staging=staging, directories=staged, figures=Figures())
+            )
+            reach(WriteStep.WRITE_NAMED_FIRST)
+        reach(WriteStep.WRITE_NAMED)
+
+    def remove_staging(self) -> None:
+        """Removes the staging directories."""
+        for staging in self._staging.values():
+            self._storage.remove(staging, durable=False)
+        self._staging.clear()
+
+
+def overlay(
+    inserts: dict[int, list[Input]], deletes: dict[int, list[Input]], pending: Sequence[PendingDirectory]
+) -> None:
+    """Adds to the files of a directory, by file number, what the reading transaction itself has staged there."""
+    for one in pending:
+        if isinstance(one.acid, Base):
+            inserts.clear()
+            deletes.clear()
+        is_delete = isinstance(one.acid, Delta) and one.acid.kind is DeltaKind.DELETE
+        for number, source in one.inputs:
+            (deletes if is_delete else inserts).setdefault(number, []).append(source)
+
+
+def _input(acid: Base | Delta, path: str, output: Output) -> Input:
+    write_id, statement_id = (acid.write_id, None) if isinstance(acid, Base) else (acid.min_write_id, acid.statement_id)
+    return Input(path=path, length=output.length, write_id=write_id, statement_id=statement_id, group=path)

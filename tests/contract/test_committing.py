@@ -1,0 +1,84 @@
+"""The critical section in which a writer names its files and commits."""
+
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.compaction.entry import Entity
+from compactor.errors import NotFound, TransactionAborted, WriteConflict
+from compactor.ids import TxnId
+from compactor.metastore.schema import tables as t
+from compactor.metastore.store import Metastore
+
+T = Entity(database="default", table="t")
+
+
+def writer(metastore: Metastore, operation: str = "i") -> TxnId:
+    [txn] = metastore.transactions.open("u", "h")
+    write_id = metastore.write_ids.allocate(txn, T.database, T.table)
+    metastore.write_ids.add_component(txn, T, operation, write_id)
+    return txn
+
+
+def commit(metastore: Metastore, txn: TxnId, named: list[TxnId]) -> None:
+    with metastore.transactions.committing(txn):
+        named.append(txn)
+
+
+def components(metastore: Metastore) -> list[tuple[object, ...]]:
+    with metastore.database.read() as conn:
+        rows = conn.execute(t.TXN_COMPONENTS.select()).all()
+    return sorted((row.TC_TXNID, row.TC_PARTITION, row.TC_OPERATION_TYPE, row.TC_WRITEID) for row in rows)
+
+
+def test_what_is_named_within_is_committed_with_it(metastore: Metastore) -> None:
+    named: list[TxnId] = []
+    txn = writer(metastore)
+    commit(metastore, txn, named)
+    assert named == [txn]
+    assert metastore.transactions.snapshot().is_valid(txn)
+    assert components(metastore) == []
+
+
+def test_a_body_that_fails_leaves_the_transaction_open(metastore: Metastore) -> None:
+    txn = writer(metastore)
+    with pytest.raises(RuntimeError), metastore.transactions.committing(txn):
+        raise RuntimeError
+    assert metastore.transactions.state(txn) == "o"
+
+
+def test_whoever_has_ended_or_loses_names_nothing(metastore: Metastore) -> None:
+    """TABLES 4: what it would name could not be told from what is committed once it is forgotten."""
+    named: list[TxnId] = []
+    aborted, loser, winner = writer(metastore), writer(metastore, "u"), writer(metastore, "u")
+    metastore.transactions.abort(aborted, "timed out")
+    with pytest.raises(TransactionAborted):
+        commit(metastore, aborted, named)
+    with pytest.raises(NotFound):
+        commit(metastore, TxnId(999), named)
+    metastore.transactions.commit(winner)
+    with pytest.raises(WriteConflict) as lost:
+        commit(metastore, loser, named)
+    assert lost.value.winner == winner
+    assert metastore.transactions.state(loser) == "a"
+    assert named == []
+
+
+def test_partitions_take_the_place_of_the_provisional_component(metastore: Metastore) -> None:
+    """As Hive's dynamic partitions do (trace tx15 to tx17)."""
+    txn = writer(metastore)
+    [(_, _, _, write_id)] = components(metastore)
+    assert isinstance(write_id, int)
+    number = metastore.write_ids.of(txn)[0][2]
+    metastore.write_ids.add_partitions(txn, T, ["p=2", "p=1"], "i", number)
+    assert components(metastore) == [(txn, "p=1", "i", write_id), (txn, "p=2", "i", write_id)]
+
+
+def test_a_later_writer_is_seen_once_it_has_committed(metastore: Metastore) -> None:
+    first, second = writer(metastore), writer(metastore)
+    assert metastore.write_ids.later_writer(first, "default", "t") is None
+    metastore.transactions.commit(second)
+    assert metastore.write_ids.later_writer(first, "default", "t") == second
+    assert metastore.write_ids.later_writer(second, "default", "t") is None
+    assert metastore.write_ids.later_writer(first, "default", "other") is None

@@ -1,0 +1,117 @@
+"""Programs that write rows, killed at every step, or paused until everybody has forgotten them (TABLES 4)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import delete
+
+from compactor.metastore.catalog.values import Table
+from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
+from compactor.service.site import Site
+from compactor.steps import WriteStep
+from compactor.tables.store import Store
+from tests.support.passes import clean_all, compact, time_out_all
+from tests.support.patience import PATIENCE, until
+from tests.support.tables import make_table, with_settings
+
+_PROGRAM = """
+import pyarrow as pa
+from compactor.tables import open_metastore
+with open_metastore() as store, store.transaction() as txn:
+    table, other = txn.load_table("default.t"), txn.load_table("default.u")
+    table.append(pa.table({"a": [3, 4]}))
+    other.append(pa.table({"a": [3, 4]}))
+    table.append(pa.table({"a": [5]}))
+"""
+BEFORE, AFTER = ({1, 2}, set()), ({1, 2, 3, 4, 5}, {3, 4})
+BEFORE_THE_LOCK = (WriteStep.WRITE_STAGED, WriteStep.WRITE_DURABLE)
+
+
+@pytest.fixture
+def site(deployment: Site, warehouse: Path) -> Site:
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms", hive_compactor_abortedtxn_threshold="0")
+    for name in ("t", "u"):
+        make_table(site, warehouse, name)
+    Store(site).load_table("default.t").append(pa.table({"a": [1, 2]}))
+    return site
+
+
+def rows(site: Site) -> tuple[set[int], set[int]]:
+    found: list[set[int]] = []
+    for name in ("t", "u"):
+        values = Store(site).load_table(f"default.{name}").scan().to_arrow().column("a").to_pylist()
+        assert len(values) == len(set(values)), "a row is there twice"
+        found.append(set(values))
+    return found[0], found[1]
+
+
+def tables(site: Site) -> list[Table]:
+    return [site.metastore.catalog.table("default", name) for name in ("t", "u")]
+
+
+def program(url: str, **how: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "COMPACTOR_METASTORE_URL": url, **how}
+    return subprocess.Popen([sys.executable, "-c", _PROGRAM], env=environment, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("step", WriteStep, ids=lambda step: step.name)
+def test_a_killed_writer_wrote_everything_or_nothing(site: Site, metastore_url: str, step: WriteStep) -> None:
+    with program(metastore_url, COMPACTOR_DIE_AT=step.name) as process:
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == -signal.SIGKILL, err
+    wanted = AFTER if step is WriteStep.WRITE_COMMITTED else BEFORE
+    assert rows(site) == wanted
+    time_out_all(site)
+    assert rows(site) == wanted
+    for table in tables(site):
+        Store(site).load_table(str(table)).append(pa.table({"a": [9]}))
+        compact(site, table=str(table))
+    clean_all(site)
+    assert rows(site) == (wanted[0] | {9}, wanted[1] | {9})
+    names = [path.name for table in tables(site) for path in Path(table.location).iterdir()]
+    assert [name for name in names if name.startswith(".")] == []
+    assert len(names) == 2, "what the dead one named is gone, too"
+
+
+@pytest.mark.parametrize("step", BEFORE_THE_LOCK, ids=lambda step: step.name)
+def test_a_writer_that_was_paused_until_it_was_forgotten_names_nothing(
+    site: Site, metastore_url: str, step: WriteStep
+) -> None:
+    """TABLES 4: with a name, its rows would be everybody's, since a forgotten write ID counts as committed."""
+    with program(metastore_url, COMPACTOR_STOP_AT=step.name) as process:
+        try:
+            until(f"the program is suspended at {step.name}", lambda: _state(process) == "T")
+            time_out_all(site)
+            _forget(site)
+            process.send_signal(signal.SIGCONT)
+            _, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode == 1, err
+    assert "transaction" in err
+    assert rows(site) == BEFORE
+    names = [path.name for table in tables(site) for path in Path(table.location).iterdir()]
+    assert names == ["delta_0000001_0000001_0000"]
+
+
+def _forget(site: Site) -> None:
+    """Forgets the aborted transactions, as Hive's housekeeping does that knows nothing of staging directories."""
+    aborted = list(site.metastore.transactions.aborted())
+    assert aborted
+    with site.metastore.database.write() as conn:
+        columns: list[Any] = [TXN_COMPONENTS.c.TC_TXNID, TXN_TO_WRITE_ID.c.T2W_TXNID, MIN_HISTORY_LEVEL.c.MHL_TXNID]
+        for column in (*columns, TXNS.c.TXN_ID):
+            conn.execute(delete(column.table).where(column.in_(aborted)))
+
+
+def _state(process: subprocess.Popen[str]) -> str:
+    assert process.poll() is None, process.communicate()
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
