@@ -1,6 +1,5 @@
 """The critical section in which a writer names its files and commits."""
 
-
 from __future__ import annotations
 
 import pytest

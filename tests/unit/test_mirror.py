@@ -60,6 +60,8 @@ ELSEWHERE: dict[str, str] = {
     "storage/s3.py": "storage/test_contract.py",
     "service/roles/removing.py": "unit/service/roles/test_cleaner.py",
     "tables/age.py": "unit/tables/test_transaction.py",
+    "tables/insert_files.py": "unit/tables/test_append.py",
+    "tables/pending.py": "unit/tables/test_append.py",
     "tables/planning.py": "unit/tables/test_scan.py",
     "tables/store.py": "unit/tables/test_scan.py",
     "tables/table.py": "unit/tables/test_scan.py",
