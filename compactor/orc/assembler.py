@@ -141,7 +141,7 @@ class Assembler:
             start = self._position
             self._copy(run.source, run.offset, run.length)
         else:
-            self._position = start + run.length
+            self._position = self._sink.tell()  # padding may follow
             self._taken_over += run.length
             if self._checksum is not None:
                 self._checksum.close()

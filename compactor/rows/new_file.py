@@ -17,6 +17,8 @@ from compactor.settings.file_limits import UNLIMITED
 from compactor.storage.protocol import Storage
 from compactor.storage.taking_over import TakenRange, TakingOver, pieces
 
+_HEAD = 16  #: bytes at the start of a file that a range may bring along if its source starts with the same: ORC's magic
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -55,19 +57,27 @@ class NewFile(LocalSink):
     ) -> None:
         super().__init__(path, stays=True, shares=shares)
         self.ranges: list[TakenRange] = []
+        self._head = b""
         self._terms, self._place = terms, place
 
     def take_over(self, source: Source, offset: int, length: int, *, whole: bool = False) -> int | None:
         terms, tag = self._terms, source.tag
         if terms is None or tag is None or _place(source.name) != self._place:
             return super().take_over(source, offset, length, whole=whole)
-        start, size = (0, source.length) if terms.whole else (offset, length)
         if length < terms.smallest or (terms.whole and not whole):
             return None
-        position = self.tell()
-        self.ranges.append(TakenRange(position=position, length=size, source=source.name, offset=start, tag=tag))
-        self.skip(size)
+        position, start = self.tell(), 0 if terms.whole else offset
+        end = source.length if terms.whole else offset + length
+        if not self.ranges and start <= position <= min(offset, _HEAD) and source.read(0, position) == self._head:
+            position = start = 0  # for what was written alone some stores would need a request, or megabytes more
+        self.skip(position + end - start - self.tell())
+        self.ranges.append(TakenRange(position=position, length=end - start, source=source.name, offset=start, tag=tag))
         return position + offset - start
+
+    def write(self, data: bytes) -> None:
+        if self.tell() < _HEAD:
+            self._head += data
+        super().write(data)
 
     def __enter__(self) -> NewFile:
         return self

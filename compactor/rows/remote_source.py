@@ -11,11 +11,16 @@ from compactor.storage.local import LocalStorage
 from compactor.storage.protocol import Storage
 
 LOCAL: Storage = LocalStorage()
-_BLOCKS = 4  #: blocks of CHUNK bytes kept per file, since decoders switch between the streams of a stripe
+_KEPT = 4 * CHUNK  #: bytes kept per file, since decoders switch between the streams of a stripe
+_BLOCKS = 32  #: in which they are, at most
+#: Bytes of the first block of a large file of which stripes may be taken over: then only footers and indexes are read. Where
+#: one block after the other is read, each is larger than the one before.
+_FIRST = 64 * 1024
+_GROWTH = 8
 
 
 class RemoteSource:
-    """A file that is read by ranges, in blocks that are kept for a while. Its length is requested once.
+    """A file that is read by ranges, in blocks that are kept for a while. Its length and tag are requested once.
 
     Raises:
         BadFile: the file is gone, or shorter than it was.
@@ -36,6 +41,7 @@ class RemoteSource:
                 raise
             raise FileGone(f"file {path}: it is gone; list the directory again") from error
         self.length, self.tag = status.length, status.tag
+        self._first = CHUNK if self.tag is None or self.length <= CHUNK else _FIRST
 
     def read(self, offset: int, length: int) -> bytes:
         if offset + length > self.length:
@@ -47,22 +53,27 @@ class RemoteSource:
             return self._fetched(offset, length)
         parts = []
         while length > 0:
-            number, start = divmod(offset, CHUNK)
-            part = self._block(number)[start : start + length]
+            start, block = self._block(offset, length)
+            part = block[offset - start : offset - start + length]
             parts.append(part)
             offset, length = offset + len(part), length - len(part)
         return b"".join(parts)
 
-    def _block(self, number: int) -> bytes:
-        if number in self._blocks:
-            self._blocks.move_to_end(number)
-            return self._blocks[number]
-        start = number * CHUNK
-        block = self._fetched(start, min(CHUNK, self.length - start))
-        self._blocks[number] = block
-        if len(self._blocks) > _BLOCKS:
+    def _block(self, offset: int, wanted: int) -> tuple[int, bytes]:
+        """Returns the block that holds ``offset``, and where it starts. It has ``wanted`` bytes from there on if it is new,
+        and more after a block that was read to its end."""
+        for start, block in self._blocks.items():
+            if start <= offset < start + len(block):
+                self._blocks.move_to_end(start)
+                return start, block
+        start = offset // self._first * self._first
+        before = next((len(block) for at, block in self._blocks.items() if at + len(block) == start), 0)
+        size = max(self._first, min(CHUNK, _GROWTH * before), offset - start + wanted)
+        block = self._fetched(start, min(size, self.length - start))
+        self._blocks[start] = block
+        while len(self._blocks) > _BLOCKS or sum(map(len, self._blocks.values())) > _KEPT:
             self._blocks.popitem(last=False)
-        return block
+        return start, block
 
     def _fetched(self, offset: int, length: int) -> bytes:
         data = self._storage.read_range(self.name, offset, length)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from compactor.errors import StorageError
 from compactor.storage.capabilities import ABFS, Capabilities
 from compactor.storage.object_store import ObjectStorage, RefusedKey, errors, side_files_and_data
+from compactor.storage.taking_over import TakenRange
 
 _T = TypeVar("_T")
 BULK = 256  #: keys in one request for removal; Azure takes no more
@@ -100,7 +101,7 @@ class AbfsStorage(ObjectStorage):
         with errors("write", path):
             self._upload(path, content)
 
-    def _put(self, local: str, path: str) -> None:
+    def _put(self, local: str, path: str, ranges: Sequence[TakenRange]) -> None:
         """Uploads a file. Its key exists only after its last block; the store drops blocks of a failed upload in time."""
         with open(local, "rb") as file:
             self._upload(path, file)

@@ -11,23 +11,31 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from compactor.ids import TxnId
+from compactor.storage.taking_over import KnownBytes, TakenRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """All ``length`` bytes of the file that will be ``path``; ``parts`` are the store's answers for the parts."""
+    """All ``length`` bytes of the file that will be ``path``; ``parts`` are the store's answers for the parts, and ``ends``
+    are looked at once the file can be read."""
 
     path: str
     id: str
     parts: tuple[str, ...]
     length: int
+    ends: tuple[KnownBytes, ...] = ()
 
 
 class Deferring(Protocol):
     """The additional methods of a store that completes uploads on request. Every method raises ``StorageError``."""
 
-    def begin(self, local: str, path: str) -> Upload:
-        """Uploads a local file, each part under a checksum that the store verifies. After a failure nothing is kept."""
+    def begin(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> Upload:
+        """Uploads a local file, each part under a checksum that the store verifies, and has the store copy its ``ranges``.
+        After a failure nothing is kept.
+
+        Raises:
+            BadFile: a file that a range is taken from was replaced.
+        """
 
     def held(self, upload: Upload) -> int:
         """Returns the number of bytes that the store holds of it; 0 when it no longer knows it."""
@@ -35,7 +43,8 @@ class Deferring(Protocol):
     def complete(self, staged: str, target: str, uploads: Sequence[Upload]) -> None:
         """Gives ``uploads`` their names in the directory ``target``, and then the other files in ``staged``.
 
-        Refuses a target that exists. After a failure all of ``target`` is removed.
+        Refuses a target that exists. After a failure, or if an end of a range is not what was read in its source, all of
+        ``target`` is removed.
         """
 
     def abandon(self, location: str, is_gone: Callable[[TxnId], bool]) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
@@ -16,17 +17,19 @@ from typing import Any, ClassVar, TypeVar
 from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
-from compactor.errors import CompactorError, NotSupported, StorageError
+from compactor.errors import BadFile, CompactorError, NotSupported, StorageError, VerificationFailed
 from compactor.storage.build_listing import listing_of, tree_of
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.file_status import FileStatus
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import SCHEMES, StoreOptions, scrub
-from compactor.storage.taking_over import TakenRange, TakingOver
+from compactor.storage.taking_over import KnownBytes, TakenRange, TakingOver, pieces
 
 _T = TypeVar("_T")
+_R = TypeVar("_R")
 PARALLEL = 8  #: requests at a time when files are copied or removed one by one
+END_BYTES = 1024  #: of a range that are looked at again: those of an ORC stripe are its footer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,13 +139,60 @@ class ObjectStorage:
     def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
         """Uploads in one request, or in parts; the client aborts the upload when a part fails."""
         with errors("write", path):
-            self._put(local, path)
+            self._put(local, path, ranges)
         length, wanted = self.length(path), os.stat(local).st_size
         if length != wanted:
             raise StorageError(f"cannot write {path}: {length} bytes arrived of {wanted}")
 
-    def _put(self, local: str, path: str) -> None:
+    def _put(self, local: str, path: str, ranges: Sequence[TakenRange]) -> None:
+        assert not ranges  # see taking_over
         self._system(path).put_file(local, path)
+
+    def _content(self, local: str, ranges: Sequence[TakenRange], start: int, end: int) -> bytes:
+        """Returns bytes of a new file, those of its ranges from their sources."""
+        found: list[bytes] = []
+        with open(local, "rb") as file:
+            for begin, stop, taken in pieces(ranges, start, end):
+                file.seek(begin)
+                found.append(
+                    file.read(stop - begin)
+                    if taken is None
+                    else self.read_range(taken.source, taken.offset, taken.length)
+                )
+        data = b"".join(found)
+        if len(data) != end - start:
+            raise StorageError(f"{local}: {len(data)} bytes at {start} with those of its sources, wanted {end - start}")
+        return data
+
+    def _ends(self, taken: Iterable[TakenRange | None]) -> tuple[KnownBytes, ...]:
+        """Returns the last bytes of each range: if they are at their place, so are those before."""
+        return tuple(self._each(self._end, [one for one in taken if one is not None]))
+
+    def _end(self, taken: TakenRange) -> KnownBytes:
+        last = taken.part(max(taken.position, taken.end - END_BYTES), taken.end)
+        content = self.read_range(last.source, last.offset, last.length)
+        return KnownBytes(start=last.position, length=last.length, crc32=zlib.crc32(content))
+
+    def _check_ends(self, path: str, ends: Sequence[KnownBytes]) -> None:
+        def check(end: KnownBytes) -> None:
+            if zlib.crc32(self.read_range(path, end.start, end.length)) != end.crc32:
+                raise VerificationFailed(
+                    f"{path}: the store copied other bytes than were asked for, those before {end.start + end.length} are "
+                    "not those of their file; nothing was changed; set compactor.copy.within.store to false there, and "
+                    "report it to whoever runs the store"
+                )
+
+        self._each(check, ends)
+
+    def _check_tags(self, ranges: Sequence[TakenRange]) -> None:
+        """Checks that nothing was replaced meanwhile: not every store compares the tag that a copy names."""
+
+        def check(source: tuple[str, str]) -> None:
+            path, tag = source
+            if self.status(path).tag != tag:
+                raise replaced(path)
+
+        self._each(check, sorted({(one.source, one.tag) for one in ranges}))
 
     def make_directories(self, path: str, *, like: str) -> None:
         """Does nothing: there are no directories."""
@@ -244,13 +294,11 @@ class ObjectStorage:
         self._system(key).rm_file(key)
 
     @staticmethod
-    def _each(act: Callable[[_T], None], many: Sequence[_T]) -> None:
+    def _each(act: Callable[[_T], _R], many: Sequence[_T]) -> list[_R]:
         if len(many) < 2:
-            for one in many:
-                act(one)
-            return
+            return [act(one) for one in many]
         with ThreadPoolExecutor(PARALLEL, thread_name_prefix="storage") as pool:
-            list(pool.map(act, many))
+            return list(pool.map(act, many))
 
     def identity(self, path: str) -> str | None:
         return None
@@ -290,6 +338,11 @@ class ObjectStorage:
 
     def _with_place(self, options: dict[str, Any], place: str) -> dict[str, Any]:
         return options
+
+
+def replaced(path: str) -> BadFile:
+    """Returns the error for a file that is no longer the one that was read."""
+    return BadFile(f"file {path}: it was replaced while it was read; list the directory again")
 
 
 def side_files_and_data(many: Sequence[_T], key: Callable[[_T], str]) -> tuple[list[_T], list[_T]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -19,13 +20,18 @@ from compactor.errors import StorageError
 from compactor.ids import TxnId
 from compactor.storage.capabilities import S3, Capabilities
 from compactor.storage.deferred_uploads import Deferring, Upload
-from compactor.storage.object_store import ObjectStorage, RefusedKey, errors
+from compactor.storage.file_status import FileStatus
+from compactor.storage.object_store import ObjectStorage, RefusedKey, errors, replaced
+from compactor.storage.part_plan import Part, PartLimits, plan_parts
+from compactor.storage.taking_over import TakenRange, TakingOver
 
 BULK = 1000  #: keys in one request for removal
 WHOLE_COPY_BYTES = 5 << 30  #: up to this size one request copies an object; larger ones are copied in parts
 UPLOAD_PART_BYTES = 64 << 20  #: files of twice this size and more are uploaded in parts, several at a time
 UPLOADS = 4  #: parts of one file under way at once, each in memory
 COPY_PART_BYTES = 512 << 20
+PARTS = PartLimits(smallest=5 << 20, sent=UPLOAD_PART_BYTES, copied=COPY_PART_BYTES)
+_NO_SUCH_CALL = (errno.ENOSYS, errno.EPERM)  #: the client's numbers for 501 and 405
 
 
 class S3Storage(ObjectStorage):
@@ -80,11 +86,21 @@ class S3Storage(ObjectStorage):
         return True
 
     def length(self, path: str) -> int:
-        with errors("measure", path):
-            return int(self._call(path, "head_object", Key=_split(path)[1])["ContentLength"])
+        return self.status(path).length
 
-    def _put(self, local: str, path: str) -> None:
-        self._system(path).put_file(local, path, chunksize=UPLOAD_PART_BYTES)
+    def status(self, path: str) -> FileStatus:
+        with errors("measure", path):
+            found = self._call(path, "head_object", Key=_split(path)[1])
+            return FileStatus(length=int(found["ContentLength"]), tag=found.get("ETag"))
+
+    def taking_over(self, path: str) -> TakingOver | None:
+        return TakingOver(smallest=PARTS.smallest)
+
+    def _put(self, local: str, path: str, ranges: Sequence[TakenRange]) -> None:
+        if ranges:
+            self._complete(self.begin(local, path, ranges))
+        else:
+            self._system(path).put_file(local, path, chunksize=UPLOAD_PART_BYTES)
 
     def _copy(self, source: str, target: str, length: int) -> None:
         origin = {"Bucket": _split(source)[0], "Key": _split(source)[1]}
@@ -123,31 +139,49 @@ class S3Storage(ObjectStorage):
     def deferring(self, path: str) -> Deferring | None:
         return self
 
-    def begin(self, local: str, path: str) -> Upload:
+    def begin(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> Upload:
         """See ``Deferring``. S3 refuses a part with the wrong MD5; an ETag is not always an MD5 (encryption)."""
         key, length = _split(path)[1], os.stat(local).st_size
         with errors("write", path):
             upload = self._call(path, "create_multipart_upload", Key=key)["UploadId"]
             try:
-                starts = range(0, max(length, 1), UPLOAD_PART_BYTES)
+                numbered = list(enumerate(plan_parts(length, ranges, PARTS), 1))
+                ends = self._ends(part.taken for _, part in numbered)
                 with ThreadPoolExecutor(UPLOADS, thread_name_prefix="storage") as pool:
-                    parts = list(pool.map(lambda at: self._part(local, path, upload, at), starts))
+                    parts = list(pool.map(lambda one: self._part(local, path, ranges, upload, *one), numbered))
+                self._check_tags(ranges)
             except BaseException:  # also when the process is asked to end: parts cost money until they are aborted
                 self._abort(path, key, upload)
                 raise
-        return Upload(path=path, id=upload, parts=tuple(parts), length=length)
+        return Upload(path=path, id=upload, parts=tuple(parts), length=length, ends=ends)
 
-    def _part(self, local: str, path: str, upload: str, start: int) -> str:
-        with open(local, "rb") as file:
-            file.seek(start)
-            data = file.read(UPLOAD_PART_BYTES)
+    def _part(self, local: str, path: str, ranges: Sequence[TakenRange], upload: str, number: int, part: Part) -> str:
+        named = {"Key": _split(path)[1], "UploadId": upload, "PartNumber": number}
+        if part.taken is not None:
+            with contextlib.suppress(_CannotCopy):
+                return self._copied(path, part.taken, named)
+        data = self._content(local, ranges, part.start, part.end)
         digest = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode("ascii")
-        number = start // UPLOAD_PART_BYTES + 1
-        key = _split(path)[1]
-        part = self._call(
-            path, "upload_part", Key=key, UploadId=upload, PartNumber=number, Body=data, ContentMD5=digest
-        )
-        return str(part["ETag"])
+        return str(self._call(path, "upload_part", Body=data, ContentMD5=digest, **named)["ETag"])
+
+    def _copied(self, path: str, taken: TakenRange, named: dict[str, Any]) -> str:
+        bucket, key = _split(taken.source)
+        try:
+            answer = self._call(
+                path,
+                "upload_part_copy",
+                CopySource={"Bucket": bucket, "Key": key},
+                CopySourceRange=f"bytes={taken.offset}-{taken.offset + taken.length - 1}",
+                CopySourceIfMatch=taken.tag,
+                **named,
+            )
+        except OSError as error:
+            if error.errno in _NO_SUCH_CALL:
+                raise _CannotCopy from error
+            if isinstance(error, FileNotFoundError) or "precondition" in str(error).lower():
+                raise replaced(taken.source) from error
+            raise
+        return str(answer["CopyPartResult"]["ETag"])
 
     def held(self, upload: Upload) -> int:
         held = 0
@@ -198,6 +232,7 @@ class S3Storage(ObjectStorage):
         found = self.length(upload.path)
         if found != upload.length:
             raise StorageError(f"cannot complete {upload.path}: {found} bytes arrived of {upload.length}")
+        self._check_ends(upload.path, upload.ends)
 
     def abandon(self, location: str, is_gone: Callable[[TxnId], bool]) -> None:
         prefix = f"{_split(location)[1]}/"
@@ -246,6 +281,10 @@ class S3Storage(ObjectStorage):
     def _call(self, path: str, method: str, **arguments: Any) -> dict[str, Any]:
         answer: dict[str, Any] = self._system(path).call_s3(method, Bucket=_split(path)[0], **arguments)
         return answer
+
+
+class _CannotCopy(Exception):
+    """The store does not know the call that copies a part."""
 
 
 def _transaction(key: str) -> TxnId | None:

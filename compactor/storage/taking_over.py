@@ -39,6 +39,15 @@ class TakenRange:
         return TakenRange(position=start, length=end - start, source=self.source, offset=offset, tag=self.tag)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBytes:
+    """Bytes of a new file that were read where they come from: they are at ``start`` and have the CRC-32 ``crc32``."""
+
+    start: int
+    length: int
+    crc32: int
+
+
 def pieces(ranges: Sequence[TakenRange], start: int, end: int) -> Iterator[tuple[int, int, TakenRange | None]]:
     """Divides the bytes of a new file from ``start`` to before ``end`` into those of ``ranges``, which are in the order of
     their positions, and those in between: start, end, and the part of a range."""

@@ -215,7 +215,8 @@ class Between:
     """A proxy in front of a server: answers with ``status`` itself where ``fails`` says so; ``seen`` records everything
     that passed.
 
-    ``body`` may replace a request's body by another of the same length, and ``headers`` a response header.
+    ``body`` may replace a request's body by another of the same length, ``asked`` a request header, and ``headers`` a
+    response header.
     """
 
     def __init__(self, url: str) -> None:
@@ -230,6 +231,7 @@ class Between:
         self.fails: Callable[[str, str], bool] = lambda method, path: False
         self.status = 503
         self.body: Callable[[bytes], bytes] = bytes
+        self.asked: Callable[[str, str], str] = lambda name, value: value
         self.headers: Callable[[str, str, str], str] = lambda method, name, value: value
         self.seen: list[tuple[str, str]] = []
 
@@ -254,7 +256,8 @@ class Between:
                     self._answer(between.status, [], b"")
                     return
                 server = HTTPConnection(between._target.hostname or "", between._target.port)
-                server.request(self.command, self.path, between.body(body), dict(self.headers))
+                asked = {name: between.asked(name.lower(), value) for name, value in self.headers.items()}
+                server.request(self.command, self.path, between.body(body), asked)
                 answer = server.getresponse()
                 content = answer.read()
                 left_out = ("transfer-encoding", "content-length", "connection", "date", "server")

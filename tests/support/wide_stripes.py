@@ -8,8 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.orc as po
 
+from compactor.compaction.entry import Entity
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSource
+from compactor.service.site import Site
+from compactor.tables.transaction import WriteOperation, writing
+from compactor.tables.writer import write_rows
 
 ROW_TYPE = "struct<id:bigint,payload:binary>"
 ROW_BYTES = 8_000  #: of a payload, which no codec makes smaller
@@ -46,3 +52,24 @@ def _events(write_id: int, first: int, rows: int) -> pa.Table:
             "row": row,
         }
     )
+
+
+def wide_table(site: Site, warehouse: Path, *, deltas: int, stripes: int, stripe_bytes: int, name: str = "t") -> Table:
+    """Creates ``<name>(id bigint, payload binary)`` with one file in each of ``deltas`` inserts."""
+    catalog, location = site.metastore.embedded_catalog, warehouse / name
+    if "default" not in site.metastore.catalog.databases():
+        catalog.create_database("default", str(warehouse))
+    location.mkdir()
+    columns = [Column(name="id", type="bigint"), Column(name="payload", type="binary")]
+    parameters = {"transactional": "true", "transactional_properties": "default"}
+    table = catalog.create_table(NewTable("default", name, str(location), columns, parameters=parameters))
+    for number in range(deltas):
+        with writing(site) as txn:
+            statement = txn.statement(Entity(database="default", table=name), WriteOperation.INSERT)
+            rows = pa.table({"id": pa.array([0], pa.int64()), "payload": pa.array([b"0"])})
+            write_id = statement.write_id
+            write_rows(statement.location, statement.target.row_type, rows, write_id=write_id, statement_id=0, number=0)
+        (path,) = location.glob(f"delta_{number + 1:07d}_*/bucket_00000")
+        path.unlink()
+        write_delta(path, number + 1, stripes, stripe_bytes)
+    return table

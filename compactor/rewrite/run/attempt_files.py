@@ -54,23 +54,23 @@ def hand_over(
 
 
 def _begun(store: Deferring, output: Output, path: str) -> Output:
-    return replace(output, path=path, upload=store.begin(output.path, path))
+    return replace(output, path=path, upload=store.begin(output.path, path, output.ranges), ranges=())
 
 
 def _uploaded(storage: Storage, output: Output, home: str, full: bool) -> Output:
     if storage.local_path(home) is not None:
         return output
     path = f"{home}/{os.path.basename(output.path)}"
-    storage.upload(output.path, path)
+    storage.upload(output.path, path, output.ranges)
+    start = max([0, output.length - _TAIL, *(one.end for one in output.ranges)])
     with open(output.path, "rb") as file:
-        start = max(0, output.length - _TAIL)
         file.seek(start)
         same = file.read() == storage.read_range(path, start, output.length - start)
     if not same or (full and _checksum(storage, path, output.length) != output.crc32):
         raise VerificationFailed(
             f"{path}: holds something other than what was uploaded; nothing was changed, ask again"
         )
-    return replace(output, path=path)
+    return replace(output, path=path, ranges=())
 
 
 def _checksum(storage: Storage, path: str, length: int) -> int:

@@ -68,6 +68,20 @@ def test_a_range_is_a_hole_that_is_read_from_its_source(tmp_path: Path) -> None:
         assert source.read(300, 5) == DATA[347:350] + b"ta"
 
 
+def test_a_first_range_brings_along_what_both_files_start_with(tmp_path: Path) -> None:
+    """S3 takes no part of three bytes: it would have to grow by megabytes that are read and sent."""
+    for whole, taken in ((False, DATA[:300]), (True, DATA)):
+        path = str(tmp_path / f"new-{whole}")
+        place = replace(target(tmp_path, Store(TakingOver(smallest=100, whole=whole))), path=path)
+        with place.sink() as sink:
+            sink.write(DATA[:4])
+            assert sink.take_over(Old(), 4, 296, whole=True) == 4
+            sink.write(b"tail")
+        assert sink.ranges == [TakenRange(position=0, length=len(taken), source=OLD, offset=0, tag="first")]
+        with place.source(sink.ranges) as source:
+            assert source.read(0, source.length) == taken + b"tail"
+
+
 def test_a_whole_file_comes_with_what_is_around_its_range(tmp_path: Path) -> None:
     place = target(tmp_path, Store(TakingOver(smallest=100, whole=True)))
     with place.sink() as sink:
@@ -75,6 +89,7 @@ def test_a_whole_file_comes_with_what_is_around_its_range(tmp_path: Path) -> Non
         assert sink.take_over(Old(), 50, 300) is None  # parts of it may hold what must not stay
         assert sink.take_over(Old(), 50, 300, whole=True) == 53
     assert sink.ranges == [TakenRange(position=3, length=len(DATA), source=OLD, offset=0, tag="first")]
+    assert sink.tell() == 3 + len(DATA)
 
 
 @pytest.mark.parametrize("source", [Old(tag=None), Old(name="s3://another/t/f"), Old(name="/local/file")])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from compactor.errors import BadFile, StorageError
 from compactor.orc.io.source import CHUNK, LocalSource
 from compactor.rows.remote_source import LOCAL, RemoteSource, open_source
+from compactor.storage.file_status import FileStatus
 from compactor.storage.local import LocalStorage
 
 
@@ -46,6 +48,36 @@ def test_neighbouring_reads_are_one_request(tmp_path: Path) -> None:
         assert source.read(7, CHUNK) == content[7 : 7 + CHUNK]
         assert far.asked[2:] == [(7, CHUNK)]
         assert (source.is_local, source.descriptor()) == (False, None)
+
+
+class Tagged(Far):
+    """The same in a store whose files may be taken over."""
+
+    def status(self, path: str) -> FileStatus:
+        return replace(super().status(path), tag="x")
+
+
+def test_where_stripes_may_be_taken_over_little_more_is_read_than_is_asked_for(tmp_path: Path) -> None:
+    content = bytes(range(256)) * (3 * CHUNK // 256)
+    (tmp_path / "f").write_bytes(content)
+    far, block = Tagged(), 64 * 1024
+    with RemoteSource(far, str(tmp_path / "f")) as source:
+        assert source.tag == "x"
+        for at in (len(content) - 30, 10 * block + 5, 10 * block + 9):
+            assert source.read(at, 30) == content[at : at + 30]
+        assert far.asked == [(len(content) - block, block), (10 * block, block)]
+        far.asked.clear()
+        found = b"".join(source.read(at, 1000) for at in range(0, 2_000_000, 1000))
+        assert found == content[:2_000_000]
+        assert far.asked == [(0, block), (block, 8 * block), (9 * block, CHUNK)]
+        far.asked.clear()
+        assert source.read(6_000_000, 300_000) == content[6_000_000:6_300_000]
+        assert len(far.asked) == 1
+    (tmp_path / "f").write_bytes(content[:CHUNK])
+    far.asked.clear()
+    with RemoteSource(far, str(tmp_path / "f")) as source:
+        source.read(5, 5)
+    assert far.asked == [(0, CHUNK)]
 
 
 def test_a_file_that_is_too_short_or_gone(tmp_path: Path) -> None:

@@ -1,0 +1,214 @@
+"""Stripes that the store copies by itself: what travels, what is refused, and what a failure leaves."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import BadFile, StorageError, VerificationFailed
+from compactor.service.site import Site
+from compactor.service.worker.outcome import Result
+from compactor.storage.options import StoreOptions
+from compactor.storage.stores import Stores
+from compactor.storage.taking_over import TakenRange
+from tests.storage.conftest import BUCKET, Place
+from tests.storage.test_tables import left, moved, rows, uploads
+from tests.support.daemons import Between
+from tests.support.far import Far
+from tests.support.passes import clean_all, compact
+from tests.support.tables import with_settings
+from tests.support.wide_stripes import wide_table
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms", compactor_lock_wait="300ms")
+
+
+@pytest.fixture
+def far(s3_url: str) -> Iterator[Far]:
+    with Far(s3_url) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def one_between(s3_url: str) -> Iterator[tuple[Between, Stores]]:
+    """A proxy, and a client by it, since new ones cost seconds."""
+    with Between(s3_url) as found:
+        yield found, stores_by(found.url)
+
+
+@pytest.fixture
+def between(one_between: tuple[Between, Stores]) -> Between:
+    one_between[0].reset()
+    return one_between[0]
+
+
+def stores_by(url: str) -> Stores:
+    impatient = {"retries": {"max_attempts": 0}}  # the client's own pauses are not ours to test
+    options = {"endpoint_url": url, "key": "somebody", "secret": "something", "config_kwargs": impatient}
+    return Stores(StoreOptions.of({"s3": options}))
+
+
+@pytest.fixture
+def place(one_between: tuple[Between, Stores], tmp_path: Path) -> Place:
+    return place_in(tmp_path, one_between[1])
+
+
+def place_in(folder: Path, stores: Stores) -> Place:
+    return Place(kind="s3", location=f"s3a://{BUCKET}/taken-{folder.name}/t", stores=stores)
+
+
+@pytest.mark.whole
+def test_few_bytes_of_large_stripes_pass_through_the_worker(
+    site: Site, warehouse: Path, far: Far, tmp_path: Path
+) -> None:
+    """At most one in twenty for stripes of 16 MB and more, by whatever passes: listing, reading, proving, naming."""
+    table = wide_table(site, warehouse, deltas=3, stripes=2, stripe_bytes=16 * MIB)
+    place = place_in(tmp_path, stores_by(far.url))
+    site = moved(site, table, place)
+    before, size = rows(site, table), sum(file.length for file in place.stores.listing(_top(place)).files)
+    far.reset()
+    outcome = compact(site)
+    travelled = far.bytes
+    assert (outcome.result, outcome.message) == (Result.COMPACTED, "")
+    assert outcome.figures is not None
+    assert outcome.figures.bytes_taken_over == outcome.figures.bytes_copied > 0.99 * size
+    assert travelled <= 0.05 * size
+    assert rows(site, table) == before
+    clean_all(site)
+    assert left(site, table) == tuple(sorted(outcome.output))
+    assert rows(site, table) == before
+
+
+def _top(place: Place) -> str:
+    return place.stores.resolve(place.location)
+
+
+class New:
+    """A new file of three ranges of a file in the store, two of which are large enough; ``local`` has holes there."""
+
+    def __init__(self, place: Place, folder: Path) -> None:
+        self.place, self.stores = place, place.stores
+        self.source = f"{_top(place)}/delta_0000001_0000001/bucket_00000"
+        self.target = f"{_top(place)}/base_0000001_v0000007/bucket_00000"
+        self.old = b"".join(hashlib.sha512(b"%d" % n).digest() for n in range(11 * MIB // 64))
+        self.stores.write(self.source, self.old)
+        tag = self.stores.status(self.source).tag
+        assert tag is not None
+        large = 5 * MIB + 77
+        spans = [(0, 0, large), (large, 5 * MIB + 500, large), (2 * large + 10, 1000, 2000)]
+        self.ranges = [
+            TakenRange(position=position, length=length, source=self.source, offset=offset, tag=tag)
+            for position, offset, length in spans
+        ]
+        self.content = bytearray(2 * large + 6000)
+        self.content[-3990:] = bytes(n % 251 for n in range(3990))
+        self.local = folder / "new"
+        self.local.write_bytes(self.content)
+        for taken in self.ranges:
+            self.content[taken.position : taken.end] = self.old[taken.offset : taken.offset + taken.length]
+
+    def upload(self) -> None:
+        self.stores.upload(str(self.local), self.target, self.ranges)
+
+    def name(self) -> None:
+        deferring = self.stores.deferring(self.target)
+        assert deferring is not None
+        begun = deferring.begin(str(self.local), self.target, self.ranges)
+        assert deferring.held(begun) == len(self.content)
+        staged = f"{_top(self.place)}/.compactor_v7/out/base"
+        self.stores.write(f"{staged}/_orc_acid_version", b"2")
+        deferring.complete(staged, self.target.rpartition("/")[0], [begun])
+
+
+WAYS = pytest.mark.parametrize("way", [pytest.param(New.upload, marks=pytest.mark.whole), New.name])
+
+
+@WAYS
+def test_a_file_of_ranges_is_what_was_put_together(place: Place, tmp_path: Path, way: Callable[[New], None]) -> None:
+    new = New(place, tmp_path)
+    way(new)
+    assert new.stores.read(new.target) == new.content
+
+
+@WAYS
+@pytest.mark.parametrize("by_the_store", [False, True])
+def test_a_source_that_was_replaced_is_refused(
+    place: Place, between: Between, tmp_path: Path, way: Callable[[New], None], by_the_store: bool
+) -> None:
+    """PROTOCOL 4: the store compares the tag; one that does not (moto's server) is asked for it again."""
+    new = New(place, tmp_path)
+    new.stores.remove(new.source)
+    new.stores.write(new.source, bytes(reversed(new.old)))
+    if by_the_store:
+        between.fails, between.status = _copies_a_part, 412
+    with pytest.raises(BadFile, match=f"{new.source}: it was replaced while it was read"):
+        way(new)
+    assert nothing_left(new)
+    assert any(_copies_a_part(*one) for one in between.seen)
+
+
+def test_the_tag_is_named_in_each_copy(place: Place, between: Between, tmp_path: Path) -> None:
+    asked: list[tuple[str, str]] = []
+    between.asked = lambda name, value: asked.append((name, value)) or value  # type: ignore[func-returns-value]
+    new = New(place, tmp_path)
+    new.upload()
+    tags = [value for name, value in asked if name == "x-amz-copy-source-if-match"]
+    assert tags == [new.ranges[0].tag] * 2
+
+
+@WAYS
+def test_other_bytes_than_were_asked_for_are_refused(
+    place: Place, between: Between, tmp_path: Path, way: Callable[[New], None]
+) -> None:
+    """PROTOCOL 4: the ends of ranges are read back, and what has a name by then loses it."""
+    new = New(place, tmp_path)
+    between.asked = lambda name, value: _one_later(value) if name == "x-amz-copy-source-range" else value
+    with pytest.raises(VerificationFailed, match="the store copied other bytes than were asked for"):
+        way(new)
+    assert way is New.upload or nothing_left(new)
+
+
+def test_a_store_that_cannot_copy_parts_is_sent_them(place: Place, between: Between, tmp_path: Path) -> None:
+    new, tried = New(place, tmp_path), list[str]()
+
+    def is_first(method: str, path: str) -> bool:
+        tried.append(path)
+        return _copies_a_part(method, path) and tried.count(path) == 1
+
+    between.fails, between.status = is_first, 501
+    new.name()
+    assert new.stores.read(new.target) == new.content
+
+
+@WAYS
+def test_a_copy_that_fails_leaves_nothing(
+    place: Place, between: Between, tmp_path: Path, way: Callable[[New], None]
+) -> None:
+    new = New(place, tmp_path)
+    between.fails, between.status = _copies_a_part, 403
+    with pytest.raises(StorageError, match="cannot write"):
+        way(new)
+    between.reset()
+    assert nothing_left(new)
+
+
+def _copies_a_part(method: str, path: str) -> bool:
+    """Returns true for the parts of a ``New`` that are copied."""
+    return method == "PUT" and any(f"partNumber={number}" in path for number in (1, 2))
+
+
+def _one_later(span: str) -> str:
+    first, last = span.removeprefix("bytes=").split("-")
+    return f"bytes={int(first) + 1}-{int(last) + 1}"
+
+
+def nothing_left(new: New) -> bool:
+    top = new.target.rpartition("/")[0]
+    return not new.stores.exists(top) and uploads(new.place, _top(new.place)) == []
