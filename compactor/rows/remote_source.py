@@ -68,7 +68,8 @@ class RemoteSource:
                 return start, block
         start = offset // self._first * self._first
         before = next((len(block) for at, block in self._blocks.items() if at + len(block) == start), 0)
-        size = max(self._first, min(CHUNK, _GROWTH * before), offset - start + wanted)
+        needed = -(-(offset - start + wanted) // self._first) * self._first
+        size = max(needed, min(CHUNK, _GROWTH * before))
         block = self._fetched(start, min(size, self.length - start))
         self._blocks[start] = block
         while len(self._blocks) > _BLOCKS or sum(map(len, self._blocks.values())) > _KEPT:

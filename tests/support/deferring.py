@@ -10,6 +10,7 @@ from compactor.acid.names import parse_directory
 from compactor.ids import TxnId
 from compactor.storage.deferred_uploads import Upload
 from compactor.storage.local import LocalStorage
+from compactor.storage.taking_over import TakenRange
 
 
 class Deferred(LocalStorage):
@@ -27,11 +28,11 @@ class Deferred(LocalStorage):
     def deferring(self, path: str) -> Deferred:
         return self
 
-    def upload(self, local: str, path: str) -> None:
+    def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(Path(local).read_bytes())
 
-    def begin(self, local: str, path: str) -> Upload:
+    def begin(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> Upload:
         content = Path(local).read_bytes()
         upload = Upload(path=path, id=str(len(self.begun)), parts=("e",), length=len(content))
         self.begun[upload.id] = (path, content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from compactor.rewrite.full_acid.split import EncodeTask, SplitUnit
 from compactor.rewrite.plan.unit import Shape, Unit, UnitResult
 from compactor.rewrite.run.execute import perform_task
 from compactor.storage.local import LocalStorage
+from compactor.storage.taking_over import TakenRange
 from tests.support.acid_files import FIRST_FILE, Key, dense, write_file, write_lying
 from tests.support.split_units import WHOLE, content, done, large_unit, split_of, stripes, travelled
 from tests.support.units import execute
@@ -78,7 +80,7 @@ class Far(LocalStorage):
     def descriptor(self, path: str) -> int | None:
         return None
 
-    def upload(self, local: str, path: str) -> None:
+    def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(local, path)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from compactor.errors import StorageError, VerificationFailed
 from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.storage.local import LocalStorage
+from compactor.storage.taking_over import TakenRange
 from tests.support.deferring import Deferred
 from tests.support.folders import staging_of
 
@@ -28,7 +30,7 @@ class Far(LocalStorage):
     def descriptor(self, path: str) -> int | None:
         return None
 
-    def upload(self, local: str, path: str) -> None:
+    def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(self.change(Path(local).read_bytes()))
 
