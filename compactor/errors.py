@@ -146,6 +146,14 @@ class LocksUnavailable(CompactorError):
     """The ZooKeeper that keeps the locks cannot be reached, or refuses a request."""
 
 
+class LaunchFailed(CompactorError):
+    """An application was refused by its cluster, or ended before it had done its batch; its requests wait again."""
+
+
+class ClusterUnavailable(CompactorError):
+    """The cluster manager cannot be asked about an application, or does not obey."""
+
+
 @contextmanager
 def failing_alone(what: object) -> Iterator[None]:
     """Turns whatever is raised for one candidate, entry or partition into an error of this tree, which the caller records as

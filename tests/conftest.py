@@ -53,6 +53,7 @@ _SCOPES = tuple(
         (r"tests/integration/page/", "page"),
         (r"tests/live/", "live"),
         (r"tests/cluster/kerberos/", "Kerberos"),
+        (r"tests/cluster/yarn/", "YARN"),
         (r"tests/contract/.*\[.*(mariadb|mysql)", "contract: MariaDB"),
         (r"tests/contract/.*\[.*postgres", "contract: PostgreSQL"),
         (r"tests/contract/test_history\.py", "contract: PostgreSQL"),
@@ -121,7 +122,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0" or session.config.option.collectonly:
         return
     folders = {"/".join(item.nodeid.split("/")[:2]) for item in session.items}
-    if folders & {"tests/contract", "tests/crash", "tests/live", "tests/storage"}:
+    if folders & {"tests/cluster", "tests/contract", "tests/crash", "tests/live", "tests/storage"}:
         from tests.support import ahead
 
         session.config.add_cleanup(ahead.begin(folders))

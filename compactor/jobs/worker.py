@@ -11,20 +11,24 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from compactor.deployment import open_deployment
 from compactor.errors import CompactorError
+from compactor.service.batches.control import must_not_have_failed
 from compactor.service.batches.driver import Application, WorkerPass, run_batch
 from compactor.service.batches.resident import linger
 from compactor.service.run_as import must_run_as
 from compactor.service.site import Site, own_state
 from compactor.service.worker.options import Options
 from compactor.spark.runner import SparkRunner
-from compactor.spark.session import is_alive, session
+from compactor.spark.session import attempt, is_alive, session, tracking_url
 from compactor.storage.executor_tokens import ExecutorTokens
+from compactor.yarn.container import log_url
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -77,6 +81,12 @@ def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], 
     try:
         context = spark.sparkContext
         runner = SparkRunner(spark, tokens)
+        application = Application(
+            id=context.applicationId,
+            attempt=attempt(spark),
+            tracking_url=tracking_url(spark),
+            log_url=log_url(os.environ),
+        )
 
         def left() -> float | None:
             return None if given.max_seconds is None else given.max_seconds - (time.monotonic() - started)
@@ -89,10 +99,12 @@ def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], 
                 runner,
                 Options(full_verify=given.verify == "full"),
                 parallel=runner.groups,
-                application=Application(tracking_url=context.uiWebUrl, max_seconds=left()),
+                application=replace(application, max_seconds=left()),
             )
 
         report(run(given.batch))
+        if application.attempt > 1:
+            must_not_have_failed(site, given.batch)  # YARN repeats a driver that said so, and takes the last one's word
         if given.linger > 0 and given.max_seconds is None:
             linger(
                 site, given.batch, context.applicationId, given.linger, run, report, is_alive=lambda: is_alive(spark)

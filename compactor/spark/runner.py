@@ -66,7 +66,14 @@ class SparkRunner:
                 return begun[-1]
 
             try:
-                keep_busy(queue, parcels_under_way, begin, together=width, large=-(-parcels_under_way // _MAX_JOBS))
+                keep_busy(
+                    queue,
+                    parcels_under_way,
+                    begin,
+                    together=width,
+                    large=-(-parcels_under_way // _MAX_JOBS),
+                    abandon=lambda: self._cancel(name, begun),
+                )
             except BaseException:
                 self._cancel(name, begun)
                 raise

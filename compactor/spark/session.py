@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compactor.errors import NotSupported
@@ -12,12 +13,22 @@ from compactor.errors import NotSupported
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: The keys that name files, and what each is called once spark-submit has handed it to YARN.
+_FILES = {
+    "spark.archives": "spark.yarn.dist.archives",
+    "spark.files": "spark.yarn.dist.files",
+    "spark.jars": "spark.yarn.dist.jars",
+    "spark.submit.pyFiles": "spark.yarn.dist.pyFiles",
+}
+
+_PROXY = ".AmIpFilter.param.PROXY_URI_BASES"  #: the end of the key by which YARN's master says it
+
 
 def session(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """Returns a session; under spark-submit the master and the queue are spark-submit's, else ``master`` (local[*]).
 
-    Keys of ``conf`` that spark-submit has set keep its values: it may have changed one, for example to the place where it
-    uploaded an archive.
+    ``conf`` wins over what spark-submit was told, but not where files are named: spark-submit has uploaded those, and
+    changed or renamed the key. The name that its ``--name`` gave wins over ``name``.
 
     Executors on this machine run this interpreter: the first ``python3`` on their PATH has no pyarrow.
 
@@ -25,21 +36,54 @@ def session(name: str, *, master: str | None = None, conf: Mapping[str, str] | N
         NotSupported: pyspark is not installed.
     """
     try:
-        from pyspark import SparkConf
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise NotSupported("Spark is not installed: install hive-compactor[spark], or use --in-process") from error
     if master is not None and master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name)
+    given = _given()
+    builder = SparkSession.builder.appName(_name(given, name))
     if master is not None:
         builder = builder.master(master)
     defaults = {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false"} if master else {}
-    given = SparkConf() if master is None else None
     for key, value in {**defaults, **(conf or {})}.items():
-        if given is None or not given.contains(key):
+        if not _is_shipped(key, given):
             builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _given() -> Mapping[str, str]:
+    """Returns what spark-submit was told; empty without it. Its JVM has it, and Python does not ask by itself."""
+    from pyspark import SparkConf, SparkContext
+
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def _is_shipped(key: str, given: Mapping[str, str]) -> bool:
+    """Returns true for a key that names files of which spark-submit has taken care; on YARN it has a name of its own."""
+    return key in _FILES and any(given.get(name) for name in (key, _FILES[key]))
+
+
+def _name(given: Mapping[str, str], name: str) -> str:
+    """Returns the name that somebody gave to spark-submit, else ``name``; unasked, it names an application by its file."""
+    found = given.get("spark.app.name", "")
+    return name if found in ("", Path(sys.argv[0]).name) else found
+
+
+def attempt(session: SparkSession) -> int:
+    """Returns the number of the attempt that this driver is: YARN starts a driver of its own again that ended badly."""
+    found = session.sparkContext._jsc.sc().applicationAttemptId()
+    return int(found.get()) if found.isDefined() and str(found.get()).isdigit() else 1
+
+
+def tracking_url(session: SparkSession) -> str | None:
+    """Returns where people see the application: YARN's proxy, which they can reach and may pass, else Spark's own page."""
+    proxies = [value for key, value in session.sparkContext.getConf().getAll() if key.endswith(_PROXY)]
+    found: str | None = proxies[0].partition(",")[0] if proxies else session.sparkContext.uiWebUrl
+    return found
 
 
 def is_alive(session: SparkSession) -> bool:

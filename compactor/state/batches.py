@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from sqlalchemy import ColumnElement, Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
@@ -58,6 +58,7 @@ class Batch:
     route: str | None = None
     resident: int | None = None  #: the application that takes it; none needs to be started
     tracking_url: str | None = None  #: of Spark's own page, while the application runs
+    log_url: str | None = None  #: of the driver's output
     started_at: int | None = None
     ended_at: int | None = None
 
@@ -169,10 +170,19 @@ class Batches:
                 raise _unknown(batch_id)
 
     @retried
-    def set_tracking(self, batch_id: int, driver: str, url: str | None) -> None:
-        """Records where Spark shows the application of ``driver``; does nothing if the batch is not its own."""
+    def describe(
+        self, batch_id: int, driver: str, *, application_id: str | None, tracking_url: str | None, log_url: str | None
+    ) -> None:
+        """Records in which application ``driver`` runs and where Spark and the log are shown; does nothing if the batch is
+        not its own. A name by which a launcher finds its application again stays.
+        """
+        values = {
+            "APPLICATION_ID": func.coalesce(_B.APPLICATION_ID, application_id),
+            "TRACKING_URL": tracking_url,
+            "LOG_URL": log_url,
+        }
         with self._database.write() as conn:
-            conn.execute(update(BATCHES).where(*_run_by(batch_id, driver)).values(TRACKING_URL=url))
+            conn.execute(update(BATCHES).where(*_run_by(batch_id, driver)).values(values))
 
     @retried
     def renew(self, batch_id: int, reserved_ms: int) -> bool:
@@ -196,6 +206,7 @@ class Batches:
                 "DRIVER": None,
                 "APPLICATION_ID": None,
                 "TRACKING_URL": None,
+                "LOG_URL": None,
                 "RESIDENT_ID": None,
                 "RESERVED_UNTIL": now + reserved_ms,
                 "STARTED_AT": None,
@@ -284,6 +295,7 @@ def _batch(conn: Connection, batch_id: int) -> Batch:
         route=row.ROUTE,
         resident=row.RESIDENT_ID,
         tracking_url=row.TRACKING_URL,
+        log_url=row.LOG_URL,
         started_at=row.STARTED_AT,
         ended_at=row.ENDED_AT,
     )

@@ -41,6 +41,7 @@ BATCHES = Table(
     Column("DRIVER", String(256)),
     Column("APPLICATION_ID", String(256)),
     Column("TRACKING_URL", String(512)),
+    Column("LOG_URL", String(512)),
     Column("ROUTE", String(64)),
     Column("RESIDENT_ID", BigInteger),
     Column("RESERVED_UNTIL", BigInteger, nullable=False),

@@ -22,26 +22,13 @@ from urllib.request import urlopen
 
 import requests
 
-from tests.support.downloads import MAVEN_CACHE, kept_once
-from tests.support.maven import maven
+from tests.support.hadoop import hadoop_jars, java_command, write_site
 from tests.support.patience import PATIENCE
 from tests.support.ports import free_port
 
-HADOOP = "3.4.1"
 _START_SECONDS = PATIENCE
 _HTTPFS = "org.apache.hadoop.fs.http.server.HttpFSServerWebServer"
 _HTTPFS_PLACES = {"home": "", "config": "conf", "log": "log", "temp": "temp"}
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>tests</groupId><artifactId>hdfs</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
-_DEPENDENCY = (
-    "<dependency><groupId>org.apache.hadoop</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
-)
-_JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "--add-opens=java.base/java.lang=ALL-UNNAMED")
-
-
-def java_command(*options: str) -> list[str]:
-    """Returns the beginning of a command that runs a daemon of Hadoop in little memory."""
-    return ["java", *_JAVA, *options]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,26 +95,6 @@ class Hdfs:
             return False
 
 
-def hadoop_jars() -> Path:
-    """Returns the jars of Hadoop's daemons and their dependencies, downloaded once with Maven."""
-    return kept_once(MAVEN_CACHE, f"hadoop-{HADOOP}-httpfs", _download_jars)
-
-
-def _download_jars(folder: Path) -> Path:
-    artifacts = ("hadoop-hdfs", "hadoop-hdfs-client", "hadoop-common", "hadoop-hdfs-httpfs")
-    pom = _POM.format("".join(_DEPENDENCY.format(artifact, HADOOP) for artifact in artifacts))
-    (folder / "pom.xml").write_text(pom, "utf-8")
-    jars = folder / "jars"
-    maven(["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"], folder)
-    return jars
-
-
-def write_site(path: Path, values: Mapping[str, str]) -> None:
-    """Writes a configuration of Hadoop."""
-    entries = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in values.items())
-    path.write_text(f"<configuration>{entries}</configuration>", "utf-8")
-
-
 @contextmanager
 def hdfs(folder: Path, user: str) -> Iterator[Hdfs]:
     """Yields a cluster whose superuser is ``user``, with its files in ``folder``."""
@@ -153,7 +120,7 @@ def hdfs(folder: Path, user: str) -> Iterator[Hdfs]:
         write_site(folder / name, values)
     for application in ("hdfs", "datanode"):  # the daemons' web pages, which Maven's archives leave out
         (folder / "webapps" / application).mkdir(parents=True)
-    java = ["java", *_JAVA, "-cp", f"{folder}:{hadoop_jars()}/*"]
+    java = [*java_command(), "-cp", f"{folder}:{hadoop_jars()}/*"]
     environment = {"HADOOP_USER_NAME": user}
     server = "org.apache.hadoop.hdfs.server"
     format_it = [*java, f"{server}.namenode.NameNode", "-format", "-nonInteractive"]
@@ -195,7 +162,7 @@ def httpfs(folder: Path, cluster: Hdfs) -> Iterator[str]:
     server = Daemon(
         name="httpfs",
         folder=home,
-        command=["java", *_JAVA, *places, "-cp", f"{home / 'conf'}:{hadoop_jars()}/*", _HTTPFS],
+        command=[*java_command(*places), "-cp", f"{home / 'conf'}:{hadoop_jars()}/*", _HTTPFS],
         environment={"HADOOP_USER_NAME": cluster.user},
     )
     url = f"http://127.0.0.1:{port}"

@@ -12,7 +12,8 @@ from pathlib import Path
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.options import StoreOptions
 from tests.support.certificates import Authority
-from tests.support.daemons import Daemon, hadoop_jars, java_command, write_site
+from tests.support.daemons import Daemon
+from tests.support.hadoop import hadoop_jars, java_command, write_site
 from tests.support.kerberos import REALM, Kdc
 from tests.support.ports import free_port
 

@@ -40,6 +40,7 @@ def keep_busy(
     together: int = 1,
     large: int = 1,
     lost: type[Exception] | tuple[()] = (),
+    abandon: Callable[[], None] | None = None,
 ) -> list[Task]:
     """Keeps up to ``parcels_under_way`` parcels under way, beginning the next ones as others end, until nothing waits.
 
@@ -47,6 +48,8 @@ def keep_busy(
         together: the number of parcels to begin at once.
         large: the same for parcels of large tasks.
         lost: the error that means that parcels ended without a result.
+        abandon: ends what is under way. It is called once no job may go on any longer, although nothing ends: then a cluster
+            may have no room for it, and nobody waits for it.
 
     Returns:
         The tasks that ended without a result.
@@ -61,7 +64,11 @@ def keep_busy(
             under_way[begin([[task.work for task in parcel] for parcel in parcels])] = parcels
         if not under_way:
             return suspects
-        for done in wait(under_way, progress.pause_s, FIRST_COMPLETED).done:
+        ended = wait(under_way, progress.pause_s, FIRST_COMPLETED).done
+        if not ended and abandon is not None and not queue.may_go_on():
+            abandon()
+            return suspects
+        for done in ended:
             tasks = list(chain.from_iterable(under_way.pop(done)))
             try:
                 results = done.result()

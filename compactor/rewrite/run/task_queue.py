@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from compactor.errors import CompactorError, UnforeseenKeys
+from compactor.errors import CompactorError, DatabaseUnavailable, LockNotGranted, UnforeseenKeys
 from compactor.rewrite.full_acid.split import EncodeTask, EncodeTaskResult, SplitUnit
 from compactor.rewrite.plan.unit import Unit, UnitResult, passed_over
 from compactor.rewrite.run.execute import TaskInput, TaskResult
@@ -108,6 +108,24 @@ class TaskQueue:
             wave = self._admitted(found)
         return wave
 
+    def may_go_on(self) -> bool:
+        """Returns true if the ``check`` of any job that is not done yet lets it go on. The others stop, unless only a
+        statement or the database keeps them: then what is under way may end."""
+        for number, job in enumerate(self._jobs):
+            if self._errors[number] is None and len(self._results[number]) < len(job.units):
+                self._check(number, but=(LockNotGranted, DatabaseUnavailable))
+        return any(
+            error is None and len(results) < len(job.units)
+            for job, results, error in zip(self._jobs, self._results, self._errors, strict=True)
+        )
+
+    def _check(self, number: int, *, but: tuple[type[CompactorError], ...] = ()) -> None:
+        """Stops the job if its ``check`` raises an error, ``but`` not if it is one of these."""
+        try:
+            self._jobs[number].check()
+        except CompactorError as error:
+            self._errors[number] = None if isinstance(error, but) else error
+
     def _parcel(self) -> list[Task]:
         parcel = [self._waiting.popleft()]
         size = parcel[0].bytes
@@ -119,10 +137,7 @@ class TaskQueue:
     def _admitted(self, wave: Sequence[Sequence[Task]]) -> list[list[Task]]:
         for number in dict.fromkeys(task.job for parcel in wave for task in parcel):
             if self._errors[number] is None:
-                try:
-                    self._jobs[number].check()
-                except CompactorError as error:
-                    self._errors[number] = error
+                self._check(number)
         kept = ([task for task in parcel if self._begins(task)] for parcel in wave)
         return [parcel for parcel in kept if parcel]
 

@@ -39,6 +39,7 @@ class PlannedBatch:
     job: str = ""  #: the application's name: the host that planned it, and the table or batch
     resident: int | None = None  #: a waiting application that will take the batch, so that none has to be started
     max_seconds: int | None = None  #: when the application has to stop, because its pool's hours end then
+    planned_at: int = 0  #: epoch ms of the database's clock; with the id, it distinguishes the batch everywhere
 
     def to_json(self) -> dict[str, object]:
         """Returns what may be printed: secrets among the site's own keys of Spark are left out."""
@@ -137,6 +138,7 @@ def _register(site: Site, store: OwnState, found: StartableBatch) -> PlannedBatc
         route=r.digest,
         reserved_ms=site.settings.milliseconds("compactor.batch.reserved"),
     )
+    planned = store.batches.get(number)
     return PlannedBatch(
         batch_id=number,
         pool=r.pool,
@@ -146,8 +148,9 @@ def _register(site: Site, store: OwnState, found: StartableBatch) -> PlannedBatc
         entries=len(batch.items),
         bytes=batch.bytes,
         job=_job(site, batch, number),
-        resident=store.batches.get(number).resident,
+        resident=planned.resident,
         max_seconds=found.max_seconds,
+        planned_at=planned.planned_at,
     )
 
 

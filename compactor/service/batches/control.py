@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import NotFound, Refused
+from compactor.errors import CompactorError, NotFound, Refused
 from compactor.service import lost_workers
 from compactor.service.memory import must_be_newest
 from compactor.service.requests.abort import abort_compaction
@@ -125,6 +125,34 @@ def replan_batch(site: Site, batch_id: int) -> bool:
     """Plans the batch again. Returns false if it is reserved, or if none of its entries is waiting any longer."""
     reserved_ms = site.settings.milliseconds("compactor.batch.reserved")
     return own_state(site).batches.renew(batch_id, reserved_ms)
+
+
+def free_for_next_attempt(site: Site, batch_id: int, application_id: str) -> None:
+    """Plans a batch again for the next attempt of the application that has it, whose former driver is gone with its
+    container: what that one was working on can no longer commit. Nothing is done to a batch that is another application's,
+    that is done, or that has no entry left to work on.
+
+    Raises:
+        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
+    """
+    held = read_batch(site, batch_id)
+    is_over = held.batch.state in (BatchState.DONE, BatchState.PLANNED) or not held.open_entries
+    if is_over or held.batch.application_id != application_id:
+        return
+    release_batch(site, batch_id, f"the former driver of {application_id} is gone")
+    if replan_batch(site, batch_id):
+        log.info("batch %d: the next attempt of %s takes it over", batch_id, application_id)
+
+
+def must_not_have_failed(site: Site, batch_id: int) -> None:
+    """Raises if an entry of the batch has failed.
+
+    Raises:
+        CompactorError: one has; the message has the error of each.
+    """
+    failed = read_batch(site, batch_id).failed_entries
+    if failed:
+        raise CompactorError("; ".join(f"compaction {e.id} of {e.entity} failed: {e.error}" for e in failed))
 
 
 def _entries_of_driver(held: BatchWithEntries) -> tuple[Entry, ...]:

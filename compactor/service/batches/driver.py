@@ -13,6 +13,7 @@ from typing import TypedDict, Unpack
 
 from compactor.rewrite.run.runner import Runner
 from compactor.service import lost_workers
+from compactor.service.batches.control import free_for_next_attempt
 from compactor.service.batches.read_cost import ReadCost, Sampler
 from compactor.service.batches.reservation import Reservation
 from compactor.service.memory import must_be_newest
@@ -30,7 +31,10 @@ MAX_GROUP_SIZE = 64  #: the most entries that go through the steps of a compacti
 class Application:
     """The application that a batch's driver runs in."""
 
+    id: str | None = None  #: the cluster's name for it
+    attempt: int = 1  #: YARN starts an application again whose driver is gone, under the same id
     tracking_url: str | None = None  #: where people can watch it
+    log_url: str | None = None  #: where they can read its driver's output
     max_seconds: float | None = None  #: after this time no further entry is begun
 
 
@@ -77,7 +81,8 @@ def run_batch(
     progress: Callable[[Outcome], None] = lambda outcome: None,
     application: Application = Application(),
 ) -> WorkerPass:
-    """Works on a planned batch, if this is its first driver; a second one touches nothing.
+    """Works on a planned batch, if this is its first driver; a second one touches nothing, unless it is the next attempt of
+    the same application.
 
     Args:
         parallel: number of groups of entries that run at once; each entry is published on its own.
@@ -86,10 +91,18 @@ def run_batch(
     store = own_state(site)
     driver = site.identity("driver")
     reserved_ms = site.settings.milliseconds("compactor.batch.reserved")
+    if application.attempt > 1 and application.id is not None:
+        free_for_next_attempt(site, batch_id, application.id)
     if not store.batches.register(batch_id, driver, reserved_ms):
         log.info("batch %d belongs to another driver; nothing is done here", batch_id)
         return WorkerPass(mine=False)
-    store.batches.set_tracking(batch_id, driver, application.tracking_url)
+    store.batches.describe(
+        batch_id,
+        driver,
+        application_id=application.id,
+        tracking_url=application.tracking_url,
+        log_url=application.log_url,
+    )
     until = math.inf if application.max_seconds is None else time.monotonic() + application.max_seconds
     try:
         with Reservation(store.batches, batch_id, driver, reserved_ms) as reservation:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from compactor.cli.context import CliContext
-from compactor.cli.submit import command, spark_submit
+from compactor.cli.spark_line import command, spark_submit
+from compactor.cli.spark_target import target_of
 from compactor.compaction.states import State
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.requests.request import request_compaction
@@ -30,7 +31,8 @@ def test_an_application_of_another_user_takes_no_batch(
     request_compaction(deployment, table="t", type="major")
     site = with_settings(deployment, hive_compactor_run_as_user="somebody")
     (planned,) = plan_batches(site)
-    line = [*command(spark_submit(), CliContext(flags=USER), planned, master="local[1]", deploy_mode=None)]
+    target = target_of(spark_submit(), "local[1]", None, {})
+    line = [*command(spark_submit(), CliContext(flags=USER), planned, target)]
     if is_left_out:
         at = line.index("--proxy-user")
         del line[at : at + 2]

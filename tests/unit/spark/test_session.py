@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from compactor.errors import NotSupported
-from compactor.spark.session import is_alive, session
+from compactor.spark.session import _is_shipped, _name, attempt, is_alive, session, tracking_url
 
 
 def test_without_spark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,3 +19,47 @@ def test_without_spark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch
 def test_a_stopped_context_is_not_alive() -> None:
     stopped = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None))
     assert not is_alive(stopped)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "is_shipped"),
+    [
+        ("spark.archives", {"spark.yarn.dist.archives": "a"}, True),
+        ("spark.archives", {"spark.archives": "a"}, True),
+        ("spark.archives", {}, False),
+        ("spark.executor.memory", {"spark.executor.memory": "1g"}, False),
+    ],
+)
+def test_what_spark_submit_has_uploaded_stays(key: str, given: dict[str, str], is_shipped: bool) -> None:
+    """The batch's own conf wins otherwise, over spark-defaults.conf too."""
+    assert _is_shipped(key, given) is is_shipped
+
+
+def test_the_name_that_spark_submit_was_given_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/opt/worker.py", "--batch", "7"])
+    assert _name({}, "compactor-default-7") == "compactor-default-7"
+    assert _name({"spark.app.name": "worker.py"}, "compactor-default-7") == "compactor-default-7"
+    assert _name({"spark.app.name": "here-compactor-a.t"}, "compactor-default-7") == "here-compactor-a.t"
+
+
+class Context(SimpleNamespace):
+    def getConf(self) -> SimpleNamespace:  # noqa: N802
+        return SimpleNamespace(getAll=lambda: list(self.conf.items()))
+
+
+@pytest.mark.parametrize("package", ["hadoop.yarn.server.webproxy.amfilter", "spark.deploy.yarn"])
+def test_yarn_s_proxy_is_where_people_look(package: str) -> None:
+    """Spark 3.5 has Hadoop's filter, Spark 4 one of its own."""
+    conf = {f"spark.org.apache.{package}.AmIpFilter.param.PROXY_URI_BASES": "http://a/proxy/1,http://b/proxy/1"}
+    one: Any = SimpleNamespace(sparkContext=Context(conf=conf, uiWebUrl="http://node:4040"))
+    assert tracking_url(one) == "http://a/proxy/1"
+    assert (
+        tracking_url(SimpleNamespace(sparkContext=Context(conf={}, uiWebUrl="http://node:4040"))) == "http://node:4040"
+    )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("found", "number"), [(None, 1), ("2", 2), ("local", 1)])
+def test_the_number_of_the_attempt(found: str | None, number: int) -> None:
+    option = SimpleNamespace(isDefined=lambda: found is not None, get=lambda: found)
+    context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: SimpleNamespace(applicationAttemptId=lambda: option)))
+    assert attempt(SimpleNamespace(sparkContext=context)) == number  # type: ignore[arg-type]

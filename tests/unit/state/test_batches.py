@@ -49,23 +49,24 @@ def test_a_batch_whose_driver_is_gone_is_planned_again(fresh: OwnState) -> None:
     assert not fresh.batches.renew(batch, 60_000)
     fresh.batches.set_application(batch, "application_1", 60_000)
     assert fresh.batches.register(batch, "a", 60_000)
-    fresh.batches.set_tracking(batch, "b", "http://elsewhere")
-    fresh.batches.set_tracking(batch, "a", "http://here:4040")
-    assert fresh.batches.get(batch).tracking_url == "http://here:4040"
+    urls = {"tracking_url": "http://here:4040", "log_url": "http://node/log"}
+    fresh.batches.describe(batch, "b", application_id="application_3", tracking_url="http://elsewhere", log_url=None)
+    fresh.batches.describe(batch, "a", application_id="application_2", **urls)
+    found = fresh.batches.get(batch)
+    assert (found.tracking_url, found.log_url) == ("http://here:4040", "http://node/log")
+    assert found.application_id == "application_1"  # its launcher's name for it stays
     assert not fresh.batches.renew(batch, 60_000)
     assert fresh.batches.extend(batch, "a", -1)
     assert fresh.batches.renew(batch, 60_000)
     found = fresh.batches.get(batch)
-    assert (found.state, found.driver, found.application_id, found.tracking_url) == (
-        BatchState.PLANNED,
-        None,
-        None,
-        None,
-    )
+    assert found.state is BatchState.PLANNED
+    assert (found.driver, found.application_id, found.tracking_url, found.log_url) == (None, None, None, None)
     assert found.reserved_until > found.read_at
     assert not fresh.batches.extend(batch, "a", 60_000)
     assert fresh.batches.register(batch, "c", 60_000)
-    assert fresh.batches.get(batch).attempt == 2
+    fresh.batches.describe(batch, "c", application_id="application_2", **urls)
+    found = fresh.batches.get(batch)
+    assert (found.attempt, found.application_id) == (2, "application_2")
 
 
 def test_a_released_batch_is_nobody_s(fresh: OwnState) -> None:

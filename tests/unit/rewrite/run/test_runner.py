@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile, LostClaim
+from compactor.errors import BadFile, LockNotGranted, LostClaim
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.run import progress
 from compactor.rewrite.run.execute import TaskInput, TaskResult, attempt_task
@@ -127,3 +127,24 @@ def test_parcels_without_a_result_are_returned(units: list[Unit]) -> None:
     assert isinstance(answer, list)
     with pytest.raises(EOFError):
         keep_busy(queue_of(units), 2, begin)
+
+
+def test_what_no_cluster_begins_is_abandoned_once_nobody_wants_it(
+    units: list[Unit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor that never comes: only the time between two lines of progress brings the driver to look again."""
+    monkeypatch.setattr(progress, "EVERY_S", 0.01)
+    asked, abandoned = [], []
+
+    def check() -> None:
+        asked.append(1)
+        if len(asked) == 2:
+            raise LockNotGranted("a statement waits")  # what has begun may end
+        if len(asked) > 3:
+            raise LostClaim("cancelled")
+
+    queue = TaskQueue([Job(units=units[:1], check=check)], 1)
+    left = keep_busy(queue, 1, lambda parcels: Future(), abandon=lambda: abandoned.append(1))
+    assert (left, abandoned) == ([], [1])
+    (answer,) = queue.answers()
+    assert isinstance(answer, LostClaim)

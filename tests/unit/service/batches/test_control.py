@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
+from compactor.errors import CompactorError
 from compactor.ids import WriteId
 from compactor.locking.lock_types import LockType
 from compactor.metastore.transactions.rows import TxnType
@@ -13,9 +15,10 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches import control
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.batches.control import BatchStatus, read_batch
-from compactor.service.batches.driver import run_batch
+from compactor.service.batches.driver import Application, run_batch
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, own_state
+from compactor.service.worker.outcome import Result
 from tests.support.passes import Hides, with_storage
 from tests.support.tables import insert, make_table, rows_of, with_settings
 
@@ -122,3 +125,43 @@ def test_an_entry_that_the_history_dropped_is_left_out(site: Site, batch: int) -
     site.metastore.endings.abort_request(ids[0])
     site.metastore.housekeeping.purge_history([ids[0]])
     assert set(read_batch(site, batch).entries) == {ids[1]}
+
+
+def test_the_next_attempt_of_an_application_goes_on_with_its_batch(site: Site, batch: int) -> None:
+    """YARN starts a master again that died; what the first one had begun can no longer commit, and is done once."""
+    entry = begin(site, batch)
+    own_state(site).batches.describe(batch, DRIVER, application_id="application_17_1", tracking_url=None, log_url=None)
+    other = run_batch(site, batch, InProcessRunner(), application=Application(id="application_18_1", attempt=2))
+    first = run_batch(site, batch, InProcessRunner(), application=Application(id="application_17_1"))
+    assert not other.mine
+    assert not first.mine
+    done = run_batch(site, batch, InProcessRunner(), application=Application(id="application_17_1", attempt=2))
+    assert [o.result for o in done.outcomes] == [Result.COMPACTED] * 2
+    assert entry.txn_id is not None
+    assert site.metastore.transactions.state(entry.txn_id) == "a"
+    assert read_batch(site, batch).status is BatchStatus.ENDED
+
+
+def test_also_if_the_first_driver_gave_it_back_but_not_if_a_person_did(site: Site, batch: int) -> None:
+    own_state(site).batches.register(batch, DRIVER, 60_000)
+    own_state(site).batches.describe(batch, DRIVER, application_id="application_17_1", tracking_url=None, log_url=None)
+    own_state(site).batches.release(batch, DRIVER)
+    control.free_for_next_attempt(site, batch, "application_17_1")
+    assert read_batch(site, batch).status is BatchStatus.WAITS
+    control.abort_batch(site, batch)
+    control.free_for_next_attempt(site, batch, "application_17_1")
+    assert read_batch(site, batch).status is BatchStatus.RELEASED
+
+
+def test_a_batch_that_is_done_stays_done_for_the_next_attempt(site: Site, batch: int) -> None:
+    application = Application(id="application_17_1")
+    run_batch(site, batch, InProcessRunner(), application=application)
+    assert not run_batch(site, batch, InProcessRunner(), application=replace(application, attempt=2)).mine
+    control.must_not_have_failed(site, batch)
+
+
+def test_an_earlier_attempt_s_failure_is_told_again(site: Site, batch: int) -> None:
+    entry = begin(site, batch)
+    site.metastore.endings.finish(entry, State.FAILED, "no room")
+    with pytest.raises(CompactorError, match=rf"compaction {entry.id} of default.a failed: no room"):
+        control.must_not_have_failed(site, batch)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from compactor.cli import submit
+from compactor.cli import spark_line
 from compactor.cli.context import CliContext
+from compactor.cli.spark_target import SparkTarget, target_of
 from compactor.errors import NotSupported
 from compactor.service.batches.assembly import PlannedBatch
 
@@ -19,13 +21,17 @@ BATCH = PlannedBatch(
     entries=3,
     bytes=10,
     job="here-compactor-west-7",
+    planned_at=1_700_000_000_000,
 )
 
 
-def line(batch: PlannedBatch = BATCH, **changed: object) -> list[str]:
+def target(master: str | None = None, deploy_mode: str | None = None) -> SparkTarget:
+    return target_of("/nowhere/bin/spark-submit", master, deploy_mode, {})
+
+
+def line(batch: PlannedBatch = BATCH, **changed: str) -> list[str]:
     context = CliContext(metastore="west", config="/etc/compactor.toml", flags={"compactor.mode": "clean"})
-    options = {"master": None, "deploy_mode": None, **changed}
-    return list(submit.command("spark-submit", context, batch, **options))  # type: ignore[arg-type]
+    return list(spark_line.command("spark-submit", context, batch, target(**changed)))
 
 
 def test_the_application_is_named_queued_and_run_as() -> None:
@@ -40,6 +46,33 @@ def test_the_application_is_named_queued_and_run_as() -> None:
         "--conf",
         "spark.executor.memory=4g",
     ]
+    assert "spark.yarn.tags=compactor-west-7-1700000000000" in found
+
+
+def test_a_tag_of_the_site_stays() -> None:
+    found = line(replace(BATCH, conf={"spark.yarn.tags": "data"}), master="yarn")
+    assert "spark.yarn.tags=data,compactor-west-7-1700000000000" in found
+
+
+def test_a_driver_here_runs_this_interpreter_whatever_executors_unpack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """YARN, client mode: an archive is unpacked beside executors alone."""
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    packed = replace(BATCH, conf={"spark.pyspark.python": "./environment/bin/python"})
+    here = f"spark.pyspark.driver.python={sys.executable}"
+    assert here in line(packed, master="yarn")
+    assert here not in line(packed, master="yarn", deploy_mode="cluster")
+    assert here not in line(packed, master="local[2]")
+    own = replace(BATCH, conf={"spark.pyspark.driver.python": "/opt/python"})
+    assert here not in line(own, master="yarn")
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/opt/python")
+    assert "spark.pyspark.driver.python=/opt/python" in line(packed, master="yarn")
+
+
+def test_a_driver_elsewhere_opens_the_copy_that_travels() -> None:
+    shipped = replace(BATCH, conf={"spark.files": "/etc/compactor.toml"})
+    assert "/etc/compactor.toml" in line(shipped, master="yarn")
+    found = line(shipped, master="yarn", deploy_mode="cluster")
+    assert found[found.index("--config") + 1] == "compactor.toml"
 
 
 def test_the_job_is_a_file_of_its_own_folder_with_the_batch() -> None:
@@ -62,13 +95,13 @@ def test_no_proxy_and_no_queue_without_one() -> None:
 def test_nothing_of_the_connection_is_on_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPACTOR_METASTORE_URL", "postgresql://u:hunter2@h/m")
     assert "hunter2" not in " ".join(line())
-    assert submit.environment(None)["COMPACTOR_METASTORE_URL"] == "postgresql://u:hunter2@h/m"
+    assert spark_line.environment(target())["COMPACTOR_METASTORE_URL"] == "postgresql://u:hunter2@h/m"
 
 
 def test_local_executors_run_this_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    assert submit.environment("local[2]")["PYSPARK_PYTHON"] == sys.executable
-    assert "PYSPARK_PYTHON" not in submit.environment("yarn")
+    assert spark_line.environment(target(master="local[2]"))["PYSPARK_PYTHON"] == sys.executable
+    assert "PYSPARK_PYTHON" not in spark_line.environment(target(master="yarn"))
 
 
 def test_spark_submit_of_spark_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,12 +110,12 @@ def test_spark_submit_of_spark_home_comes_first(tmp_path: Path, monkeypatch: pyt
     binary.write_text("#!/bin/sh\n")
     binary.chmod(0o755)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert submit.spark_submit() == str(binary)
+    assert spark_line.spark_submit() == str(binary)
 
 
 def test_without_spark_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    monkeypatch.setattr(submit.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(spark_line.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(NotSupported, match="compactor run worker"):
-        submit.spark_submit()
+        spark_line.spark_submit()

@@ -1,0 +1,99 @@
+"""The command line of spark-submit for one batch, and the environment that goes with it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import compactor
+from compactor.cli.context import CliContext
+from compactor.cli.spark_target import SparkTarget
+from compactor.errors import NotSupported
+from compactor.service.batches.driver_config import driver_config
+from compactor.yarn.application import tag_of
+
+if TYPE_CHECKING:
+    from compactor.service.batches.assembly import PlannedBatch
+
+_TAGS = "spark.yarn.tags"
+_PYTHON, _DRIVERS_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
+
+
+def spark_submit() -> str:
+    """Returns the path of spark-submit in SPARK_HOME, on PATH or in the installed pyspark.
+
+    Raises:
+        NotSupported: there is none.
+    """
+    home = os.environ.get("SPARK_HOME")
+    if home and os.access(f"{home}/bin/spark-submit", os.X_OK):
+        return f"{home}/bin/spark-submit"
+    found = shutil.which("spark-submit")
+    if found is not None:
+        return found
+    spec = importlib.util.find_spec("pyspark")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        if os.access(f"{folder}/bin/spark-submit", os.X_OK):
+            return f"{folder}/bin/spark-submit"
+    raise NotSupported("spark-submit is neither in SPARK_HOME nor on PATH: install Spark, or `compactor run worker`")
+
+
+def command(program: str, context: CliContext, batch: PlannedBatch, target: SparkTarget) -> Sequence[str]:
+    """Returns the command line of one batch's application.
+
+    It contains no secret: the driver reads the connection from its environment or from compactor.toml.
+    """
+    line = [program, "--name", batch.job, *target.options]
+    line += ["--queue", batch.queue] if batch.queue else []
+    line += ["--proxy-user", batch.run_as] if batch.run_as else []
+    for key, value in sorted({**batch.conf, **_added(context, batch, target)}.items()):
+        line += ["--conf", f"{key}={value}"]
+    line += [_job(), "--metastore", context.metastore, "--batch", str(batch.batch_id)]
+    line += ["--max-seconds", str(batch.max_seconds)] if batch.max_seconds is not None else []
+    config = driver_config(config_of(context), {**target.defaults, **batch.conf}, is_cluster=target.is_cluster)
+    line += ["--config", config] if config else []
+    for key, value in context.flags.items():
+        line += ["--set", f"{key}={value}"]
+    return line
+
+
+def _added(context: CliContext, batch: PlannedBatch, target: SparkTarget) -> dict[str, str]:
+    """Returns the keys that tell the batch's applications from others on YARN, and that let a driver on this machine run
+    this interpreter, whatever unpacks itself beside executors."""
+    added = {}
+    if target.is_yarn:
+        tags = batch.conf.get(_TAGS, target.defaults.get(_TAGS))
+        own = tag_of(context.metastore, batch.batch_id, batch.planned_at)
+        added[_TAGS] = f"{tags},{own}" if tags else own
+    if not (
+        target.is_local or target.is_cluster or _DRIVERS_PYTHON in batch.conf or _DRIVERS_PYTHON in target.defaults
+    ):
+        added[_DRIVERS_PYTHON] = os.environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable
+    return added
+
+
+def executors_python(target: SparkTarget, batch: PlannedBatch) -> str | None:
+    """Returns the interpreter of executors on a cluster; None if nobody says which."""
+    return batch.conf.get(_PYTHON) or target.defaults.get(_PYTHON) or os.environ.get("PYSPARK_PYTHON")
+
+
+def environment(target: SparkTarget) -> Mapping[str, str]:
+    """Returns our environment; executors of a local master run this interpreter, as the first on PATH may lack pyarrow."""
+    env = dict(os.environ)
+    if target.is_local:
+        env.setdefault("PYSPARK_PYTHON", sys.executable)
+    return env
+
+
+def config_of(context: CliContext) -> str | None:
+    return context.config or os.environ.get("COMPACTOR_CONFIG")
+
+
+def _job() -> str:
+    # by path, as spark-submit expects it: faces do not import each other
+    return str(Path(compactor.__file__).parent / "jobs" / "worker.py")

@@ -1,0 +1,77 @@
+"""An application as a ResourceManager lists it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
+_TAG_LENGTH = 100  #: YARN refuses longer ones
+_ID = re.compile(r"application_\d+_\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YarnApplication:
+    """An application. ``queue`` is the path of the queue, or what was asked for where it was refused."""
+
+    id: str
+    state: str
+    final: str
+    queue: str
+    user: str
+    name: str
+    tags: frozenset[str] = frozenset()
+    diagnostics: str = ""
+    tracking_url: str | None = None  #: the ResourceManager's proxy, or its page of the application
+    log_url: str | None = None  #: of the last master's container
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in _ENDED
+
+    @property
+    def waits(self) -> bool:
+        """True until its master has registered: it waits for its queue, or its first container starts."""
+        return self.state in ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
+
+    @property
+    def verdict(self) -> str:
+        """Its state in YARN's words, such as ``KILLED`` or ``FINISHED, FAILED``."""
+        return self.state if self.final in ("UNDEFINED", self.state) else f"{self.state}, {self.final}"
+
+
+def read_application(row: Mapping[str, Any]) -> YarnApplication:
+    """Returns the application that a ResourceManager's REST interface describes as ``row``."""
+    return YarnApplication(
+        id=row["id"],
+        state=row["state"],
+        final=row.get("finalStatus", "UNDEFINED"),
+        queue=row.get("queue", ""),
+        user=row.get("user", ""),
+        name=row.get("name", ""),
+        tags=frozenset(filter(None, row.get("applicationTags", "").split(","))),
+        diagnostics=row.get("diagnostics") or "",
+        tracking_url=row.get("trackingUrl") or None,
+        log_url=row.get("amContainerLogs") or None,
+    )
+
+
+def is_application(name: str | None) -> bool:
+    """Returns true if ``name`` is the id of an application of YARN."""
+    return name is not None and _ID.fullmatch(name) is not None
+
+
+def application_in(text: str) -> str | None:
+    """Returns the last application id that a text names, such as the output of spark-submit."""
+    found = _ID.findall(text)
+    return found[-1] if found else None
+
+
+def tag_of(metastore: str, batch_id: int, planned_at: int) -> str:
+    """Returns the tag of a batch's applications. YARN keeps tags in lower case; the time at which the batch was planned
+    distinguishes installations that share a cluster."""
+    name = re.sub(r"[^a-z0-9_-]", "-", metastore.lower())
+    suffix = f"-{batch_id}-{planned_at}"
+    return f"compactor-{name}"[: _TAG_LENGTH - len(suffix)] + suffix

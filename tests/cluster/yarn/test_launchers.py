@@ -1,0 +1,99 @@
+"""Each launcher in each deploy mode on a real YARN, from the packed environment, under the queue that somebody named."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from compactor.cli.launch import Fate
+from compactor.compaction.states import State
+from compactor.metastore.catalog.values import Table
+from compactor.service.batches.assembly import plan_batches
+from compactor.service.requests.request import request_compaction
+from compactor.state.batches import Batch, BatchState
+from compactor.yarn.application import tag_of
+from tests.support.yarn import USER
+from tests.support.yarn_site import YarnSite
+
+QUEUE = "hive.compactor.job.queue"
+MODES = ("client", "cluster")
+#: What a table asks for, and what a site lets it have.
+ALLOWED = {"compactor.allowed.spark.conf": "spark.executor.memory,spark.executor.cores"}
+MEMORY = {"compactor.spark.executor.memory": "600m", "compactor.spark.executor.cores": "2"}
+
+
+def compacted(on_yarn: YarnSite, table: Table, rows: list[Any]) -> tuple[Batch, dict[str, Any]]:
+    """Returns the batch and the application that compacted ``table``, as YARN lists it by the batch's tag."""
+    assert on_yarn.entry(table).state is State.READY_FOR_CLEANING
+    assert on_yarn.rows(table) == rows
+    (batch,) = on_yarn.batches()
+    (found,) = on_yarn.yarn.applications(tag=tag_of("default", batch.id, batch.planned_at))
+    assert (batch.state, batch.attempt, batch.application_id) == (BatchState.DONE, 1, found["id"])
+    assert on_yarn.entry(table).job_id == found["id"]
+    assert (found["finalStatus"], found["user"]) == ("SUCCEEDED", USER)
+    return batch, found
+
+
+def shown(on_yarn: YarnSite) -> dict[str, str]:
+    """Returns what the application said of its own configuration."""
+    (log,) = (on_yarn.folder / "events").iterdir()
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    (found,) = [event["Spark Properties"] for event in events if event["Event"] == "SparkListenerEnvironmentUpdate"]
+    return dict(found)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_compactor_submit(on_yarn: YarnSite, metastore_url: str, mode: str) -> None:
+    """The request's queue wins over the table's, the pool's and the site's; name, user, tag and resources arrive."""
+    pool = '[metastore.default.pool.p]\nqueue = "closed"'
+    on_yarn.write_config(metastore_url, {QUEUE: "closed", **ALLOWED}, pool)
+    table = on_yarn.table("t", **{f"compactor.{QUEUE}": "closed", **MEMORY})
+    rows = on_yarn.rows(table)
+    with on_yarn.configured() as site:
+        request_compaction(site, table="t", pool="p", properties={QUEUE: "etl"})
+    done = on_yarn.submit(mode, "--json")
+    assert done.returncode == 0, done.stderr[-6000:]
+    (said,) = json.loads(done.stdout)
+    batch, found = compacted(on_yarn, table, rows)
+    assert (found["queue"], found["name"]) == ("root.etl", f"{on_yarn.site.host}-compactor-default.t")
+    assert (said["state"], said["application"]) == (Fate.DONE.value, found["id"])
+    assert batch.tracking_url == f"{on_yarn.yarn.page}/proxy/{found['id']}"
+    told = shown(on_yarn)
+    assert (told["spark.executor.memory"], told["spark.executor.cores"]) == ("600m", "2")
+    if mode == "cluster":
+        assert said["log_url"] == batch.log_url == found["amContainerLogs"]
+        with urlopen(f"{batch.log_url}/stderr/?start=0") as page:
+            assert "default.t entry 1: " in page.read().decode()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_spark_submit_alone(on_yarn: YarnSite, metastore_url: str, mode: str) -> None:
+    """As docs/spark.md has it, for a batch that anything has planned; the table's queue wins over the site's."""
+    on_yarn.write_config(metastore_url, {QUEUE: "closed", **ALLOWED})
+    table = on_yarn.table("t", **{f"compactor.{QUEUE}": "night", **MEMORY})
+    rows = on_yarn.rows(table)
+    request_compaction(on_yarn.site, table="t")
+    with on_yarn.configured() as site:
+        (planned,) = plan_batches(site)
+    assert planned.queue == "night"
+    done = on_yarn.spark_submit(mode, planned)
+    assert done.returncode == 0, done.stderr[-6000:]
+    _, found = compacted(on_yarn, table, rows)
+    assert found["queue"] == "root.night"
+    assert shown(on_yarn)["spark.executor.memory"] == "600m"  # the batch's own, though nobody passed it on
+
+
+def test_a_pool_s_queue_counts_where_nobody_names_one(on_yarn: YarnSite, metastore_url: str) -> None:
+    """And the site's counts before the pool's, as for every setting of a pool: by the plan, as above by YARN's list."""
+    pool = '[metastore.default.pool.p]\nqueue = "night"'
+    queues = []
+    for name, settings in (("a", {}), ("b", {QUEUE: "etl"})):
+        on_yarn.write_config(metastore_url, settings, pool)
+        on_yarn.table(name)
+        request_compaction(on_yarn.site, table=name, pool="p")
+        with on_yarn.configured() as site:
+            queues += [planned.queue for planned in plan_batches(site)]
+    assert queues == ["night", "etl"]

@@ -1,0 +1,195 @@
+"""A site whose applications run on a YARN of our own: its metastore, its compactor.toml, Spark's configuration, and the
+ways in which a person submits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from compactor.compaction.entry import Entry
+from compactor.deployment import open_deployment
+from compactor.metastore.catalog.values import Table
+from compactor.service.batches.assembly import PlannedBatch
+from compactor.service.site import Site, own_state
+from compactor.state.batches import Batch
+from tests.support.patience import PATIENCE
+from tests.support.spark_cluster import QUICK, Packed
+from tests.support.tables import insert, make_table, rows_of
+from tests.support.yarn import Yarn
+
+SPARK = Path(pyspark.__file__).parent
+#: Small containers, so that several applications fit: a driver, its master in client mode, and one executor.
+DEFAULTS = {
+    "spark.master": "yarn",
+    "spark.yarn.jars": f"local:{SPARK}/jars/*",  # else 400 MB are packed and copied each time
+    "spark.executor.instances": "1",
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "512m",
+    "spark.executor.memoryOverhead": "384m",
+    "spark.driver.memory": "512m",
+    "spark.driver.memoryOverhead": "384m",
+    "spark.yarn.am.memory": "384m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": QUICK,
+    "spark.executor.extraJavaOptions": QUICK,
+    "spark.yarn.am.extraJavaOptions": QUICK,
+    "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
+    "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+    "spark.eventLog.rolling.enabled": "false",
+}
+#: An executor that no node can hold: the driver works, and waits for ever.
+NEVER_FITS = {"spark.executor.memory": "7300m"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YarnSite:
+    """A metastore with tables, and how its batches reach ``yarn``."""
+
+    yarn: Yarn
+    packed: Packed
+    site: Site
+    warehouse: Path
+    folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "compactor.toml"
+
+    def write_config(self, url: str, settings: Mapping[str, str] | None = None, further: str = "") -> None:
+        """Writes compactor.toml, with the packed environment for every application."""
+        packed = {
+            "compactor.spark.archives": f"{self.packed.archive}#environment",
+            "compactor.spark.pyspark.python": "./environment/bin/python",
+            "compactor.spark.scheduler.maxRegisteredResourcesWaitingTime": "2s",
+        }
+        lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in {**packed, **(settings or {})}.items()]
+        self.config.write_text(
+            f'[metastore.default]\nurl = "{url}"\nwarehouse = "{self.warehouse}"\nmode = "clean"\n{further}\n'
+            "[metastore.default.settings]\n" + "\n".join(lines) + "\n"
+        )
+
+    def spark_home(self, **conf: str) -> Mapping[str, str]:
+        """Returns the environment of spark-submit, with ``conf`` (dots as underscores) in spark-defaults.conf."""
+        events = self.folder / "events"
+        events.mkdir(exist_ok=True)
+        given = {
+            **DEFAULTS,
+            "spark.yarn.stagingDir": (self.folder / "staging").as_uri(),
+            "spark.eventLog.dir": events.as_uri(),
+            **{key.replace("_", "."): value for key, value in conf.items()},
+        }
+        home = self.folder / "spark"
+        home.mkdir(exist_ok=True)
+        (home / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in given.items()))
+        return {
+            "SPARK_CONF_DIR": str(home),
+            "SPARK_HOME": str(SPARK),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "HADOOP_CONF_DIR": str(self.yarn.configuration),
+            "PYTHONPATH": "",
+        }
+
+    def table(self, name: str, **parameters: str) -> Table:
+        """Creates a table with two deltas of four rows."""
+        table = make_table(self.site, self.warehouse, name, **parameters)
+        insert(self.site, table, range(4))
+        insert(self.site, table, range(4, 8))
+        return table
+
+    def rows(self, table: Table) -> list[tuple[Any, ...]]:
+        return rows_of(self.site, table)
+
+    def entry(self, table: Table) -> Entry:
+        """Returns the only entry of ``table``, from the queue or the history."""
+        entries = self.site.metastore.entries
+        (found,) = [e for e in (*entries.queue(), *entries.history()) if e.entity.table == table.name]
+        return found
+
+    def batches(self) -> list[Batch]:
+        """Returns the batches, newest first."""
+        return own_state(self.site).batches.find(self.site.name)
+
+    def compactor(self, *arguments: str) -> list[str]:
+        return [str(Path(sys.executable).with_name("compactor")), "--config", str(self.config), *arguments]
+
+    def submit(self, mode: str, *arguments: str, **conf: str) -> subprocess.CompletedProcess[str]:
+        """Runs ``compactor submit`` to its end."""
+        with self.submitting(mode, *arguments, **conf) as process:
+            out, err = process.communicate(timeout=PATIENCE)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    @contextmanager
+    def submitting(self, mode: str, *arguments: str, **conf: str) -> Iterator[subprocess.Popen[str]]:
+        """Starts ``compactor submit``; it and what it started have ended when the block ends."""
+        line = self.compactor("submit", "--master", "yarn", "--deploy-mode", mode, *arguments)
+        with self.started(line, **conf) as process:
+            yield process
+
+    @contextmanager
+    def configured(self) -> Iterator[Site]:
+        """Opens the site as compactor.toml says."""
+        with open_deployment(config_path=str(self.config)) as site:
+            yield site
+
+    def spark_submit(self, mode: str, planned: PlannedBatch, **conf: str) -> subprocess.CompletedProcess[str]:
+        """Submits a planned batch as docs/spark.md says, without any of our launchers."""
+        given = {
+            "spark.archives": f"{self.packed.archive}#environment",
+            "spark.pyspark.python": "./environment/bin/python",
+            **({"spark.pyspark.driver.python": str(self.packed.python)} if mode == "client" else {}),
+        }
+        line = [
+            str(SPARK / "bin" / "spark-submit"),
+            "--master",
+            "yarn",
+            "--deploy-mode",
+            mode,
+            "--queue",
+            str(planned.queue),
+        ]
+        line += [word for key, value in given.items() for word in ("--conf", f"{key}={value}")]
+        line += ["--files", str(self.config)] if mode == "cluster" else []
+        config = "compactor.toml" if mode == "cluster" else str(self.config)
+        line += [
+            str(self.packed.application),
+            "--metastore",
+            "default",
+            "--batch",
+            str(planned.batch_id),
+            "--config",
+            config,
+        ]
+        with self.started(line, **conf) as process:
+            out, err = process.communicate(timeout=PATIENCE)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    @contextmanager
+    def started(self, line: Sequence[str], **conf: str) -> Iterator[subprocess.Popen[str]]:
+        """Starts ``line`` with Spark's environment in a folder where nothing can be imported."""
+        environment = os.environ | self.spark_home(**conf) | dict(self.environment)
+        with subprocess.Popen(
+            ["setpriv", "--pdeathsig=KILL", "--", *line],
+            cwd=self.folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from compactor.yarn.application import application_in, is_application, read_application, tag_of
+
+ROW = {
+    "id": "application_1795511587900_0004",
+    "state": "FINISHED",
+    "finalStatus": "SUCCEEDED",
+    "queue": "root.etl",
+    "user": "hive",
+    "name": "here-compactor-default.t",
+    "applicationTags": "a,compactor-default-7-17",
+    "diagnostics": "",
+    "trackingUrl": "http://rm:8088/proxy/application_1795511587900_0004/",
+    "amContainerLogs": "http://nm:8042/node/containerlogs/container_1/hive",
+}
+
+
+def test_a_row_of_the_list() -> None:
+    found = read_application(ROW)
+    assert (found.queue, found.user, found.name) == ("root.etl", "hive", "here-compactor-default.t")
+    assert found.tags == {"a", "compactor-default-7-17"}
+    assert (found.has_ended, found.waits, found.verdict) == (True, False, "FINISHED, SUCCEEDED")
+    assert found.log_url == ROW["amContainerLogs"]
+
+
+def test_a_row_of_an_application_that_we_may_not_see() -> None:
+    bare = read_application({"id": "application_1_2", "state": "ACCEPTED"})
+    assert (bare.has_ended, bare.waits, bare.verdict, bare.tags) == (False, True, "ACCEPTED", frozenset())
+
+
+def test_ids() -> None:
+    assert is_application("application_1_0002")
+    assert not is_application("process:h:1:2")
+    assert not is_application(None)
+    assert application_in("application_1_0001 … INFO application_1_0002 (state: ACCEPTED)") == "application_1_0002"
+    assert application_in("nothing") is None
+
+
+def test_a_tag_is_what_yarn_keeps() -> None:
+    """In lower case, ASCII, without commas, and at most 100 characters, of which the end distinguishes."""
+    assert tag_of("West", 7, 1_700_000_000_000) == "compactor-west-7-1700000000000"
+    assert tag_of("ä,b", 7, 1) == "compactor---b-7-1"
+    long = tag_of("x" * 200, 7, 1_700_000_000_000)
+    assert (len(long), long.endswith("x-7-1700000000000")) == (100, True)

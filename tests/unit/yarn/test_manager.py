@@ -1,0 +1,106 @@
+"""The questions to a ResourceManager, over a server that answers as one does; a real one is in tests/cluster."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from compactor.errors import ClusterUnavailable
+from compactor.yarn.manager import ResourceManager, resource_manager
+from tests.support.hadoop import write_site
+from tests.support.ports import free_port
+
+ROW = {"id": "application_1_0002", "state": "RUNNING", "applicationTags": "mine"}
+
+
+class Handler(BaseHTTPRequestHandler):
+    asked: ClassVar[list[tuple[str, str, str]]] = []
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        self.asked.append((self.command, self.path, body))
+        known = "application_1_0002" in self.path or "Tags" in self.path
+        rows = {"apps": {"app": [{**ROW, "id": "application_1_0010"}, ROW, {**ROW, "applicationTags": "mine-not"}]}}
+        answer: object = rows if "Tags" in self.path else {"state": "RUNNING"} if body else {"app": ROW}
+        content = json.dumps(answer if known else {}).encode()
+        self.send_response(200 if known else 404)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Logs nothing."""
+
+    do_GET = do_PUT = _answer  # noqa: N815
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    Handler.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_by_id_by_tag_and_its_end(address: str) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    manager = ResourceManager(addresses=(nobody, address), user="hive")  # the first one is down
+    found = manager.application("application_1_0002")
+    assert found is not None
+    assert found.state == "RUNNING"
+    assert manager.application("application_1_0009") is None
+    assert [one.id for one in manager.tagged("mine")] == ["application_1_0002", "application_1_0010"]
+    assert manager.kill("application_1_0002")
+    assert not manager.kill("application_1_0009")
+    method, path, body = Handler.asked[3]
+    assert (method, json.loads(body)) == ("PUT", {"state": "KILLED"})
+    assert path == "/ws/v1/cluster/apps/application_1_0002/state?user.name=hive"
+
+
+def test_nobody_answers() -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(
+        ClusterUnavailable, match=r"ResourceManager cannot be asked: .*yarn-site.xml of HADOOP_CONF_DIR or"
+    ):
+        ResourceManager(addresses=(nobody,)).application("application_1_0002")
+
+
+@pytest.mark.parametrize(
+    ("values", "addresses"),
+    [
+        ({"hostname": "rm"}, ["http://rm:8088"]),
+        ({"webapp.address": "rm:9"}, ["http://rm:9"]),
+        ({"hostname": "rm", "webapp.address": "${yarn.resourcemanager.hostname}:9"}, ["http://rm:9"]),
+        (
+            {"ha.enabled": "true", "ha.rm-ids": "a, b", "hostname.a": "x", "webapp.address.b": "y:9"},
+            ["http://x:8088", "http://y:9"],
+        ),
+    ],
+)
+def test_the_addresses_of_yarn_site(tmp_path: Path, values: dict[str, str], addresses: list[str]) -> None:
+    write_site(tmp_path / "yarn-site.xml", {f"yarn.resourcemanager.{key}": value for key, value in values.items()})
+    found = resource_manager({"YARN_CONF_DIR": str(tmp_path)})
+    assert found is not None
+    assert (list(found.addresses), found.kerberos) == (addresses, False)
+
+
+def test_https_and_kerberos(tmp_path: Path) -> None:
+    write_site(tmp_path / "core-site.xml", {"hadoop.http.authentication.type": "kerberos"})
+    write_site(tmp_path / "yarn-site.xml", {"yarn.resourcemanager.hostname": "rm", "yarn.http.policy": "HTTPS_ONLY"})
+    found = resource_manager({"HADOOP_CONF_DIR": str(tmp_path)})
+    assert found is not None
+    assert (found.addresses, found.kerberos) == (("https://rm:8090",), True)
+
+
+def test_no_yarn_here(tmp_path: Path) -> None:
+    assert resource_manager({}) is None
+    assert resource_manager({"HADOOP_CONF_DIR": str(tmp_path)}) is None
