@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from compactor.airflow import driver_processes
+from compactor.airflow import applications
 from compactor.airflow.hooks import CompactorHook
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
@@ -26,6 +26,9 @@ class BatchProgress:
     status: BatchStatus
     application: str | None = None
     tracking_url: str | None = None
+    log_url: str | None = None  #: of the driver's output
+    has_driver: bool = False  #: its driver has registered
+    end: str | None = None  #: how the application ended that did not end its batch
     entries: Mapping[int, str] = field(default_factory=dict)  #: id -> "demo.flights/month=1: working"
     still_open: tuple[int, ...] = ()
     failed: Mapping[int, str] = field(default_factory=dict)  #: id -> a sentence
@@ -36,9 +39,18 @@ class BatchProgress:
         lines = []
         if self.tracking_url and (before is None or before.tracking_url != self.tracking_url):
             lines.append(f"batch {self.batch_id}: Spark shows it at {self.tracking_url}")
+        if self.log_url and (before is None or before.log_url != self.log_url):
+            lines.append(f"batch {self.batch_id}: its driver's log is at {self.log_url}")
+        if self.end and (before is None or before.end != self.end):
+            lines.append(f"batch {self.batch_id}: {self.application} has ended: {self.end}")
         old = before.entries if before is not None else {}
         lines += [f"compaction {number} of {text}" for number, text in self.entries.items() if old.get(number) != text]
         return lines
+
+    @property
+    def is_pointless(self) -> bool:
+        """True if an application waits for its queue although nobody wants anything of it any longer."""
+        return self.status is BatchStatus.UNDER_WAY and not self.still_open and not self.has_driver
 
 
 class NextStep(enum.Enum):
@@ -68,28 +80,25 @@ def next_step(progress: BatchProgress, launches: int) -> NextStep:
 
 
 def read_progress(metastore: str, batch_id: int) -> BatchProgress:
-    """Reads the batch's progress now.
+    """Reads the batch's progress now, and keeps it reserved while its application waits for its queue.
 
-    A driver that is a dead process of this machine counts as lost at once, any other when its reservation ends.
+    A driver that is a dead process of this machine, or whose application has ended on YARN, counts as lost at once, any
+    other when its reservation ends.
 
     Raises:
         CompactorError: the databases cannot be read, or there is no such batch.
     """
     found = _read_progress(metastore, batch_id)
-    if found.status is BatchStatus.UNDER_WAY and driver_processes.is_gone(found.application):
+    if found.status is not BatchStatus.UNDER_WAY:
+        return found
+    ended = applications.ended(found.application)
+    if ended is not None:
         found = _read_progress(metastore, batch_id)  # it may have ended normally between the two checks
-        if found.status is BatchStatus.UNDER_WAY:
-            return BatchProgress(
-                batch_id=batch_id,
-                status=BatchStatus.LOST,
-                application=found.application,
-                tracking_url=found.tracking_url,
-                entries=found.entries,
-                still_open=found.still_open,
-                failed=found.failed,
-                compacted=found.compacted,
-            )
-    return found
+        return replace(found, status=BatchStatus.LOST, end=ended) if found.status is BatchStatus.UNDER_WAY else found
+    waiting = None if found.has_driver else applications.on_yarn(found.application)
+    if waiting is not None and waiting.waits:
+        record_launch(metastore, batch_id, waiting.id)
+    return replace(found, log_url=waiting.log_url) if waiting is not None else found
 
 
 def _read_progress(metastore: str, batch_id: int) -> BatchProgress:
@@ -100,6 +109,8 @@ def _read_progress(metastore: str, batch_id: int) -> BatchProgress:
         status=found.status,
         application=found.batch.application_id,
         tracking_url=found.batch.tracking_url,
+        log_url=found.batch.log_url,
+        has_driver=found.batch.driver is not None,
         entries={e.id: f"{e.entity}: {e.state.label}" for e in found.entries.values()},
         still_open=tuple(e.id for e in found.open_entries),
         failed={
@@ -125,9 +136,9 @@ def record_launch(metastore: str, batch_id: int, application: str) -> None:
 
 
 def renew(metastore: str, batch_id: int, because: str) -> bool:
-    """Releases the batch and plans it again; returns false if another batch has its entries by now."""
+    """Releases the batch, ends its application and plans it again; returns false if another batch has its entries by now."""
+    release(metastore, batch_id, because)
     with CompactorHook(metastore).get_conn() as site:
-        control.release_batch(site, batch_id, because)
         return control.replan_batch(site, batch_id)
 
 
@@ -136,7 +147,7 @@ def release(metastore: str, batch_id: int, because: str) -> None:
     with CompactorHook(metastore).get_conn() as site:
         application = control.read_batch(site, batch_id).batch.application_id
         control.release_batch(site, batch_id, because)
-    driver_processes.end(application)
+    applications.end(application)
 
 
 def abort(metastore: str, batch_id: int) -> None:
@@ -145,4 +156,4 @@ def abort(metastore: str, batch_id: int) -> None:
         application = control.read_batch(site, batch_id).batch.application_id
         for entry in control.abort_batch(site, batch_id):
             log.info("compaction %s of %s: %s", entry.id, entry.entity, entry.state.label)
-    driver_processes.end(application)
+    applications.end(application)

@@ -16,10 +16,13 @@ from airflow.sdk import AssetAlias, BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 import compactor
-from compactor.airflow import driver_processes
+from compactor.airflow import applications, driver_processes
 from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import one_of, seconds, text
-from compactor.errors import BadSetting, CompactorError
+from compactor.errors import BadSetting, CompactorError, LaunchFailed
+from compactor.settings.driver_config import driver_config, must_know_metastore
+from compactor.yarn.application import tag_of
+from compactor.yarn.refusal import reason_in
 
 #: The file that spark-submit starts; its contract is ``--metastore NAME --batch ID``.
 APPLICATION = Path(compactor.__file__).parent / "jobs" / "worker.py"
@@ -48,6 +51,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         max_seconds: int | None = None,
         queue_name: str | None = None,
         run_as: str | None = None,
+        planned_at: int = 0,
         **kwargs: Any,
     ) -> None:
         self.metastore = metastore
@@ -57,6 +61,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         self.max_seconds = max_seconds
         self.queue_name = queue_name
         self.run_as = run_as
+        self.planned_at = planned_at
         self._attached: Any = None  #: the task instance, while spark-submit is a child of it
         # Our batch row finds a driver again; the provider's own mechanism refuses YARN without an address.
         kwargs.setdefault("durable", False)
@@ -145,7 +150,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         if (detaches(hook) or is_process) and text("linger"):
             hook._application_args = [*(hook._application_args or ()), "--linger", str(seconds("linger"))]
         if detaches(hook):
-            self._remember(submit_to_cluster(hook, self.application))
+            self._remember(applications.running(self.tag) or self._submitted(hook))
         elif is_process:
             log = driver_log(self.metastore, self.batch_id)
             self.log.info("batch %s: its driver's output goes to %s", self.batch_id, log)
@@ -154,6 +159,33 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             self._remember(driver_processes.start(command, environment, log))
         else:
             self._run_attached(context)
+
+    @property
+    def tag(self) -> str:
+        """The tag by which YARN tells the batch's applications from all others."""
+        return tag_of(self.metastore, int(self.batch_id), self.planned_at)
+
+    def _submitted(self, hook: SparkSubmitHook) -> str:
+        """Submits to the cluster; gives the batch back if that fails, so that nothing stays reserved.
+
+        Raises:
+            AirflowException: the cluster refused it; the message has its words.
+        """
+        try:
+            return submit_to_cluster(hook, self.application)
+        except AirflowException as error:
+            raise self._given_back(str(error)) from error
+
+    def _given_back(self, said: str) -> AirflowException:
+        from compactor.airflow import batch_progress
+        from compactor.service.batches.control import BatchStatus
+
+        reason = reason_in(said)
+        because = f"its application could not do it: {reason}" if reason else "its application could not do it"
+        if batch_progress.read_progress(self.metastore, int(self.batch_id)).status is not BatchStatus.ENDED:
+            batch_progress.release(self.metastore, int(self.batch_id), because)
+        error = LaunchFailed(f"batch {self.batch_id}: {because}; the batch is given back, and its requests wait")
+        return AirflowException(f"{error}\n{said}")
 
     def _remember(self, application: str) -> None:
         from compactor.airflow import batch_progress
@@ -173,19 +205,16 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         configuration would show the password to everybody.
         """
         from compactor.airflow import batch_progress
-        from compactor.service.batches.control import BatchStatus
 
         os.environ.update(self._connection())
         self._attached = context["ti"]
         try:
             super().execute(context)
-        except AirflowException:
+        except AirflowException as error:
             progress = batch_progress.read_progress(self.metastore, int(self.batch_id))
             if progress.failed:
                 self._conclude(context, progress)
-            if progress.status is BatchStatus.UNDER_WAY:
-                batch_progress.release(self.metastore, int(self.batch_id), "its driver died")
-            raise
+            raise self._given_back(str(error)) from error
         finally:
             self._attached = None
             _close_pipe(self._hook)
@@ -236,7 +265,25 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             hook._track_driver_via_k8s_api = hook._is_kubernetes
             if hook._is_yarn:
                 hook._conf["spark.yarn.submit.waitAppCompletion"] = "false"
+                self._tell_metastore(hook)
+        elif not hook._connection["master"].startswith("local"):
+            # An archive is unpacked beside executors alone; this interpreter has what the driver needs.
+            hook._conf.setdefault("spark.pyspark.driver.python", sys.executable)
+        if hook._is_yarn:
+            tags = hook._conf.get("spark.yarn.tags")
+            hook._conf["spark.yarn.tags"] = f"{tags},{self.tag}" if tags else self.tag
         return hook
+
+    def _tell_metastore(self, hook: SparkSubmitHook) -> None:
+        """Lets a driver on a node of YARN find compactor.toml: at the same path, or as a copy that travels with it.
+
+        Raises:
+            BadSetting: there is none for it.
+        """
+        config = (self.env_vars or {}).get("COMPACTOR_CONFIG")
+        must_know_metastore(config, hook._conf)
+        if config:
+            hook._env_vars["COMPACTOR_CONFIG"] = driver_config(config, hook._conf, is_cluster=True)
 
 
 def detaches(hook: SparkSubmitHook) -> bool:

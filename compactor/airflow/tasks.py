@@ -90,6 +90,7 @@ def plan(metastore: str) -> list[dict[str, Any]]:
             "max_seconds": batch.max_seconds,
             "queue_name": batch.queue,
             "run_as": batch.run_as,
+            "planned_at": batch.planned_at,
             "conf": dict(batch.conf),
         }
         for batch in batches

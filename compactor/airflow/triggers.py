@@ -132,6 +132,10 @@ class BatchTrigger(BaseTrigger):
             for line in progress.news(before):
                 log.info("%s", line)
             before = progress
+            if progress.is_pointless:
+                log.info("batch %s: its requests were cancelled; ending its application", self.batch_id)
+                await asyncio.to_thread(batch_progress.release, self.metastore, self.batch_id, "they were cancelled")
+                continue
             if progress.status is not BatchStatus.UNDER_WAY:
                 yield TriggerEvent(progress.status.value)
                 return

@@ -14,7 +14,7 @@ import compactor
 from compactor.cli.context import CliContext
 from compactor.cli.spark_target import SparkTarget
 from compactor.errors import NotSupported
-from compactor.service.batches.driver_config import driver_config
+from compactor.settings.driver_config import driver_config
 from compactor.yarn.application import tag_of
 
 if TYPE_CHECKING:

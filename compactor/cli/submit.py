@@ -13,7 +13,7 @@ from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json, size
 from compactor.cli.spark_line import command, config_of, environment, executors_python, spark_submit
 from compactor.cli.spark_target import SparkTarget, target_of
-from compactor.service.batches.driver_config import driver_config
+from compactor.settings.driver_config import must_know_metastore
 from compactor.yarn.application import tag_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def submit(context: CliContext, pools: tuple[str, ...], master: str | None, depl
     program = spark_submit()
     target = target_of(program, master, deploy_mode, os.environ)
     with context.site() as site, stopping() as stop:
-        driver_config(config_of(context), {**target.defaults, **site.settings.spark_conf}, is_cluster=target.is_cluster)
+        if target.is_yarn and target.is_cluster:
+            must_know_metastore(config_of(context), {**target.defaults, **site.settings.spark_conf})
         batches = plan_batches(site, frozenset(pools) or None)
         launched: dict[int, Launched] = {}
         for batch in batches:

@@ -137,6 +137,7 @@ def _batch(site: Site, batch: Batch) -> dict[str, object]:
         "state": batch.state.value,
         "application": batch.application_id,
         "tracking_url": batch.tracking_url,
+        "log_url": batch.log_url,
         "queue": batch.queue,
         "entries": len(batch.entry_ids),
         "done": len(batch.entry_ids) - len(left),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import unescape
 from typing import Any
 from urllib.request import urlopen
 
@@ -26,12 +27,12 @@ MEMORY = {"compactor.spark.executor.memory": "600m", "compactor.spark.executor.c
 
 
 def compacted(on_yarn: YarnSite, table: Table, rows: list[Any]) -> tuple[Batch, dict[str, Any]]:
-    """Returns the batch and the application that compacted ``table``, as YARN lists it by the batch's tag."""
+    """Returns the batch and the application that compacted ``table``, as YARN lists it."""
     assert on_yarn.entry(table).state is State.READY_FOR_CLEANING
     assert on_yarn.rows(table) == rows
     (batch,) = on_yarn.batches()
-    (found,) = on_yarn.yarn.applications(tag=tag_of("default", batch.id, batch.planned_at))
-    assert (batch.state, batch.attempt, batch.application_id) == (BatchState.DONE, 1, found["id"])
+    assert (batch.state, batch.attempt) == (BatchState.DONE, 1)
+    found = on_yarn.yarn.application(str(batch.application_id))
     assert on_yarn.entry(table).job_id == found["id"]
     assert (found["finalStatus"], found["user"]) == ("SUCCEEDED", USER)
     return batch, found
@@ -58,6 +59,7 @@ def test_compactor_submit(on_yarn: YarnSite, metastore_url: str, mode: str) -> N
     assert done.returncode == 0, done.stderr[-6000:]
     (said,) = json.loads(done.stdout)
     batch, found = compacted(on_yarn, table, rows)
+    assert found["applicationTags"] == tag_of("default", batch.id, batch.planned_at)
     assert (found["queue"], found["name"]) == ("root.etl", f"{on_yarn.site.host}-compactor-default.t")
     assert (said["state"], said["application"]) == (Fate.DONE.value, found["id"])
     assert batch.tracking_url == f"{on_yarn.yarn.page}/proxy/{found['id']}"
@@ -65,8 +67,8 @@ def test_compactor_submit(on_yarn: YarnSite, metastore_url: str, mode: str) -> N
     assert (told["spark.executor.memory"], told["spark.executor.cores"]) == ("600m", "2")
     if mode == "cluster":
         assert said["log_url"] == batch.log_url == found["amContainerLogs"]
-        with urlopen(f"{batch.log_url}/stderr/?start=0") as page:
-            assert "default.t entry 1: " in page.read().decode()
+        with urlopen(f"{batch.log_url}/stdout/?start=0") as page:
+            assert '"fate": "compacted"' in unescape(page.read().decode())
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -105,7 +105,11 @@ def test_an_absolute_path_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> 
     assert spark_binary() == "/opt/spark/bin/spark-submit"
 
 
+CONFIG = "/etc/c.toml"
+
+
 def resolved(monkeypatch: pytest.MonkeyPatch, connection: str, **more: Any) -> list[str]:
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
     return command(submit(**more))
 
@@ -118,20 +122,40 @@ KUBERNETES = (
 
 
 def test_on_yarn_spark_submit_ends_once_the_application_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = resolved(monkeypatch, YARN, job="here-compactor-a.b")
+    line = resolved(monkeypatch, YARN, job="here-compactor-a.b", planned_at=17)
     assert line[line.index("--master") + 1] == "yarn"
     assert line[line.index("--deploy-mode") + 1] == "cluster"
     assert line[line.index("--queue") + 1] == "etl"
     assert line[line.index("--name") + 1] == "here-compactor-a.b"
     assert "spark.yarn.submit.waitAppCompletion=false" in line
+    assert "spark.yarn.tags=compactor-archive-41-17" in line
+    assert not [word for word in line if "driver.python" in word]
     assert not [word for word in line if "PYSPARK_PYTHON" in word]  # this machine's is not the cluster's
     assert detaches(submit()._get_hook())
 
 
 def test_on_yarn_the_driver_s_configuration_lies_where_the_site_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", "/etc/c.toml")
     line = resolved(monkeypatch, YARN)
-    assert "spark.yarn.appMasterEnv.COMPACTOR_CONFIG=/etc/c.toml" in line
+    assert f"spark.yarn.appMasterEnv.COMPACTOR_CONFIG={CONFIG}" in line
+    travels = resolved(monkeypatch, YARN, conf={"spark.files": CONFIG})
+    assert "spark.yarn.appMasterEnv.COMPACTOR_CONFIG=c.toml" in travels
+
+
+def test_on_yarn_a_driver_must_know_of_a_metastore(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
+    with pytest.raises(BadSetting, match="driver runs on another machine"):
+        command(submit())
+
+
+def test_a_driver_here_runs_this_interpreter(monkeypatch: pytest.MonkeyPatch, no_connection: None) -> None:
+    """Whatever executors unpack: it would not be there."""
+    assert not [word for word in command(submit()) if "driver.python" in word]
+    monkeypatch.undo()
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__DEPLOY_MODE", "client")
+    line = resolved(monkeypatch, YARN, conf={"spark.pyspark.python": "./environment/bin/python"})
+    assert f"spark.pyspark.driver.python={sys.executable}" in line
+    own = resolved(monkeypatch, YARN, conf={"spark.pyspark.driver.python": "/opt/python"})
+    assert "spark.pyspark.driver.python=/opt/python" in own
 
 
 def test_on_kubernetes_likewise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,6 +211,7 @@ def test_the_name_that_spark_submit_reports_is_returned(
 
     monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)
     program = tmp_path / "spark-submit"
     program.write_text(f"#!/bin/sh\necho '{says}'\n", "utf-8")
     program.chmod(0o755)
@@ -196,6 +221,7 @@ def test_the_name_that_spark_submit_reports_is_returned(
 
 def test_without_a_name_the_submit_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)
     operator = submit(spark_binary="/bin/true")
     with pytest.raises(AirflowException, match="did not report an application"):
         submit_to_cluster(operator._get_hook(), operator.application)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -97,7 +98,10 @@ def test_a_batch_is_watched_while_it_is_under_way(
     monkeypatch.setattr(triggers, "TROUBLE_PAUSE", 0.001)
 
     def seen(status: BatchStatus, state: str) -> BatchProgress:
-        return BatchProgress(batch_id=7, status=status, tracking_url="http://h:4040", entries={1: f"a.b: {state}"})
+        entries = {1: f"a.b: {state}"}
+        return BatchProgress(
+            batch_id=7, status=status, tracking_url="http://h:4040", entries=entries, still_open=(1,), has_driver=True
+        )
 
     answers: Iterator[Any] = iter(
         [
@@ -126,6 +130,16 @@ def test_a_batch_is_watched_while_it_is_under_way(
         "compaction 1 of a.b: working",
         "compaction 1 of a.b: ready for cleaning",
     ]
+
+
+def test_an_application_in_its_queue_ends_with_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = BatchProgress(batch_id=7, status=BatchStatus.UNDER_WAY, application="application_1_1")
+    answers = iter([waits, replace(waits, status=BatchStatus.RELEASED)])
+    released: list[int] = []
+    monkeypatch.setattr(batch_progress, "read_progress", lambda metastore, batch_id: next(answers))
+    monkeypatch.setattr(batch_progress, "release", lambda metastore, batch_id, because: released.append(batch_id))
+    assert first(BatchTrigger(metastore="m", batch_id=7, poll_seconds=0.001)).payload == BatchStatus.RELEASED.value
+    assert released == [7]
 
 
 @pytest.mark.parametrize(

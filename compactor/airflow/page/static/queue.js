@@ -55,11 +55,14 @@ function columns() {
   ];
 }
 
+const isWeb = (url) => /^https?:/.test(url || "");
+
 function worker(row) {
   if (!row.workerhost && !row.batch) return h("span", { class: "muted" }, "–");
   const name = row.batch?.application || (row.batch ? `batch ${row.batch.batch}` : null);
-  const link = row.batch?.tracking_url && /^https?:/.test(row.batch.tracking_url) ? external(row.batch.tracking_url, name) : name;
-  return [row.workerhost ? h("span", { class: "name", title: row.workerid }, row.workerhost) : null, link ? h("span", { class: "partition" }, link) : null];
+  const link = isWeb(row.batch?.tracking_url) ? external(row.batch.tracking_url, name) : name;
+  const log = isWeb(row.batch?.log_url) ? [" ", external(row.batch.log_url, "driver's log")] : [];
+  return [row.workerhost ? h("span", { class: "name", title: row.workerid }, row.workerhost) : null, link ? h("span", { class: "partition" }, link, ...log) : null];
 }
 
 function progress(row) {

@@ -8,8 +8,9 @@ from pathlib import PurePath
 from compactor.errors import BadSetting
 
 _SHIPPED = ("spark.files", "spark.yarn.dist.files")
-_IN_ENVIRONMENT = ("spark.yarn.appMasterEnv.", "spark.kubernetes.driverEnv.")
-_OWN = ("COMPACTOR_CONFIG", "COMPACTOR_METASTORE_URL")
+_IN_ENVIRONMENT = frozenset(
+    f"spark.yarn.appMasterEnv.{name}" for name in ("COMPACTOR_CONFIG", "COMPACTOR_METASTORE_URL")
+)
 
 
 def driver_config(config: str | None, conf: Mapping[str, str], *, is_cluster: bool) -> str | None:
@@ -18,24 +19,32 @@ def driver_config(config: str | None, conf: Mapping[str, str], *, is_cluster: bo
     Args:
         conf: of the application; a file that its ``spark.files`` names lies in a cluster driver's own directory.
         is_cluster: true if the driver runs on another machine, with another environment than ours.
+    """
+    if not is_cluster or config is None:
+        return config
+    names = _shipped(conf)
+    return names.get(config) or names.get(f"file:{config}") or names.get(f"file://{config}") or config
+
+
+def must_know_metastore(config: str | None, conf: Mapping[str, str]) -> None:
+    """Refuses to start a driver on a node of YARN that would know nothing of any metastore.
 
     Raises:
-        BadSetting: the driver would know nothing of any metastore.
+        BadSetting: there is no configuration for it.
     """
-    if not is_cluster:
-        return config
-    shipped = [name for key in _SHIPPED for name in conf.get(key, "").split(",") if name.strip()]
-    names = {path.strip().partition("#")[0]: _name_there(path.strip()) for path in shipped}
-    if config is not None:
-        return names.get(config) or names.get(f"file:{config}") or names.get(f"file://{config}") or config
-    told = {f"{prefix}{name}" for prefix in _IN_ENVIRONMENT for name in _OWN}
-    if told & conf.keys() or "compactor.toml" in names.values():
-        return None
+    if config or _IN_ENVIRONMENT & conf.keys() or "compactor.toml" in _shipped(conf).values():
+        return
     raise BadSetting(
         "deploy mode cluster: the driver runs on another machine and sees nothing of this environment, such as "
         "COMPACTOR_METASTORE_URL, and no compactor.toml is named; give --config PATH of one that is on every node, or name "
         "one that travels along by compactor.spark.files = PATH"
     )
+
+
+def _shipped(conf: Mapping[str, str]) -> dict[str, str]:
+    """Returns the names that files which travel have in the driver's directory, by their paths here."""
+    paths = [name.strip() for key in _SHIPPED for name in conf.get(key, "").split(",") if name.strip()]
+    return {path.partition("#")[0]: _name_there(path) for path in paths}
 
 
 def _name_there(path: str) -> str:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.errors import BadSetting
-from compactor.service.batches.driver_config import driver_config
+from compactor.settings.driver_config import driver_config, must_know_metastore
 
 CONFIG = "/etc/compactor.toml"
 
@@ -30,7 +30,8 @@ def test_a_driver_elsewhere_takes_the_same_path_or_its_copy(conf: dict[str, str]
 def test_a_driver_elsewhere_must_know_of_a_metastore() -> None:
     """Our environment is not its own; on YARN it would end with exit code 13 and no word of this."""
     with pytest.raises(BadSetting, match=r"COMPACTOR_METASTORE_URL.*give --config PATH.*compactor.spark.files = PATH"):
-        driver_config(None, {"spark.files": "/a"}, is_cluster=True)
-    for told in ("spark.yarn.appMasterEnv.COMPACTOR_CONFIG", "spark.kubernetes.driverEnv.COMPACTOR_METASTORE_URL"):
-        assert driver_config(None, {told: "x"}, is_cluster=True) is None
-    assert driver_config(None, {"spark.files": CONFIG}, is_cluster=True) is None
+        must_know_metastore(None, {"spark.files": "/a"})
+    must_know_metastore(CONFIG, {})
+    must_know_metastore(None, {"spark.files": CONFIG})
+    for name in ("COMPACTOR_CONFIG", "COMPACTOR_METASTORE_URL"):
+        must_know_metastore(None, {f"spark.yarn.appMasterEnv.{name}": "x"})
