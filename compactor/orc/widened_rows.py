@@ -33,7 +33,7 @@ def widen_rows(batch: pa.RecordBatch, found: Types, wanted: Types, codec: Codec,
         )
     return pa.RecordBatch.from_arrays(
         [
-            _widened(column, found, old, wanted, new, field.type)
+            widened(column, found, old, wanted, new, field.type)
             for column, old, new, field in zip(
                 batch.columns, found[0].children, wanted[0].children, schema, strict=True
             )
@@ -42,11 +42,13 @@ def widen_rows(batch: pa.RecordBatch, found: Types, wanted: Types, codec: Codec,
     )
 
 
-def _widened(array: Array, found: Types, old: int, wanted: Types, new: int, kind: ArrowType) -> Array:
+def widened(array: Array, found: Types, old: int, wanted: Types, new: int, kind: ArrowType) -> Array:
+    """Returns values of column ``old`` of ``found`` as those of column ``new`` of ``wanted``, which is ``kind`` in Arrow; it
+    must widen to it (``column_widens``)."""
     a, b = found[old], wanted[new]
     if b.kind is TypeKind.STRUCT:
         parts = [
-            _widened(array.field(place), found, child, wanted, b.children[place], kind.field(place).type)
+            widened(array.field(place), found, child, wanted, b.children[place], kind.field(place).type)
             for place, child in enumerate(a.children)
         ]
         parts += [pa.nulls(len(array), kind.field(place).type) for place in range(len(parts), kind.num_fields)]
@@ -54,11 +56,11 @@ def _widened(array: Array, found: Types, old: int, wanted: Types, new: int, kind
             return relabelled(array, kind)
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
     if b.kind is TypeKind.LIST:
-        values = _widened(array.values, found, a.children[0], wanted, b.children[0], kind.value_type)
+        values = widened(array.values, found, a.children[0], wanted, b.children[0], kind.value_type)
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [values])
     if b.kind is TypeKind.MAP:
-        keys = _widened(array.keys, found, a.children[0], wanted, b.children[0], kind.key_type)
-        items = _widened(array.items, found, a.children[1], wanted, b.children[1], kind.item_type)
+        keys = widened(array.keys, found, a.children[0], wanted, b.children[0], kind.key_type)
+        items = widened(array.items, found, a.children[1], wanted, b.children[1], kind.item_type)
         pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [pairs])
     if a.kind is TypeKind.CHAR and a.maximum_length < b.maximum_length:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from compactor.acid.directory import AcidDirectory, acid_directory
-from compactor.acid.partition_names import DEFAULT_PARTITION
 from compactor.errors import NotEnoughHistory, NotSupported, SnapshotExpired, StorageError
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
 from compactor.service.site import path_of
+from compactor.tables.conditions import columns_of
+from compactor.tables.partition_constants import constants, may_have
 from compactor.tables.pending import overlay
-from compactor.tables.schema import arrow_schema, select
 from compactor.tables.tasks import ScanPlan, ScanTask
 from compactor.tables.transaction import Transaction
-from compactor.tables.wanted import Wanted
+from compactor.tables.wanted import Wanted, comparable_schema, places_of
 
 
 def plan_scan(txn: Transaction, table: Table, wanted: Wanted) -> ScanPlan:
@@ -28,22 +31,44 @@ def plan_scan(txn: Transaction, table: Table, wanted: Wanted) -> ScanPlan:
         SnapshotExpired: the transaction is over, or its snapshot is older than what is left of the table.
     """
     must_be_readable(table)
-    selection = select(table, wanted.selected_fields)
-    schema = arrow_schema(table, selection, row_ids=wanted.row_ids, timestamps=wanted.timestamps)
-    partitions: Sequence[Partition | None] = [None]
-    if table.is_partitioned:
-        partitions = txn.site.metastore.catalog.partitions(table)
-    txn.lock_for_reading(table, [part.name if part else None for part in partitions] or [None])
+    selection, condition = wanted.selection(table), wanted.condition(table)
+    deciding = {} if condition is None else columns_of(condition)
+    comparable = comparable_schema(table, wanted.timestamps)
+    parts = [_Part()] if not table.is_partitioned else _parts(txn, table, comparable)
+    chosen = [part for part in parts if condition is None or may_have(condition, part.constants, deciding)]
+    txn.lock_for_reading(table, [part.name for part in chosen] or [None])
+    places = places_of(table, list(deciding))
     return ScanPlan(
         table=str(table),
         txn=txn.id,
         write_ids=txn.write_ids(table),
         row_type=table.row_type,
-        schema=schema,
+        names=tuple(column.name for column in table.columns),
+        schema=wanted.schema(table),
+        comparable=comparable,
         columns=selection.columns,
+        filter_columns=tuple(place for place in places if place not in selection.columns),
+        condition=condition,
         row_ids=wanted.row_ids,
-        tasks=tuple(task for part in partitions for task in _tasks(txn, table, part)),
+        tasks=tuple(task for part in chosen for task in _tasks(txn, table, part)),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A partition and the values of its columns, or a whole table."""
+
+    partition: Partition | None = None
+    constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str | None:
+        return None if self.partition is None else self.partition.name
+
+
+def _parts(txn: Transaction, table: Table, types: pa.Schema) -> list[_Part]:
+    found = txn.site.metastore.catalog.partitions(table)
+    return [_Part(partition=part, constants=constants(table, part, types)) for part in found]
 
 
 def must_be_readable(table: Table) -> None:
@@ -59,10 +84,9 @@ def must_be_readable(table: Table) -> None:
         )
 
 
-def _tasks(txn: Transaction, table: Table, partition: Partition | None) -> Iterator[ScanTask]:
-    location = path_of(txn.site.storage, table, partition)
-    directory = _directory(txn, table, location)
-    inserts, deletes = _by_number(directory)
+def _tasks(txn: Transaction, table: Table, part: _Part) -> Iterator[ScanTask]:
+    location = path_of(txn.site.storage, table, part.partition)
+    inserts, deletes = _by_number(_directory(txn, table, location))
     overlay(inserts, deletes, txn.pending.at(location))
     for number in sorted(inserts):
         yield ScanTask(
@@ -70,8 +94,8 @@ def _tasks(txn: Transaction, table: Table, partition: Partition | None) -> Itera
             number=number,
             inserts=tuple(inserts[number]),
             deletes=tuple(deletes.get(number, ())),
-            partition=partition.name if partition else None,
-            values=_values(table, partition) if partition else {},
+            partition=part.name,
+            constants=part.constants,
         )
 
 
@@ -86,13 +110,6 @@ def _directory(txn: Transaction, table: Table, location: str) -> AcidDirectory:
             "while it is there, find out who made it"
         )
     return found
-
-
-def _values(table: Table, partition: Partition) -> dict[str, str | None]:
-    keys = [key.name for key in table.partition_keys]
-    return {
-        key: None if value == DEFAULT_PARTITION else value for key, value in zip(keys, partition.values, strict=True)
-    }
 
 
 def _by_number(directory: AcidDirectory) -> tuple[dict[int, list[Input]], dict[int, list[Input]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,7 +12,6 @@ import pyarrow as pa
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site
 from compactor.tables.planning import plan_scan
-from compactor.tables.schema import arrow_schema, select
 from compactor.tables.task_reader import read_task
 from compactor.tables.tasks import ScanPlan, ScanTask
 from compactor.tables.transaction import Transaction, transaction
@@ -29,9 +29,8 @@ class Scan:
 
     def __init__(self, site: Site, table: Table, wanted: Wanted, txn: Transaction | None) -> None:
         self._site, self._table, self._wanted, self._txn = site, table, wanted, txn
-        self.schema = arrow_schema(
-            table, select(table, wanted.selected_fields), row_ids=wanted.row_ids, timestamps=wanted.timestamps
-        )
+        self.schema = wanted.schema(table)
+        wanted.condition(table)  # so that an error of the filter comes from ``Table.scan``
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
         """Returns a reader of the rows in batches of bounded size. The snapshot is protected until it is read to its end or
@@ -66,17 +65,17 @@ class Scan:
         return opened
 
     def count(self) -> int:
-        """Returns the number of rows."""
-        return sum(batch.num_rows for batch in self._batches())
+        """Returns the number of rows; only columns of the filter are decoded."""
+        return sum(batch.num_rows for batch in self._batches(replace(self._wanted, selected_fields=(), row_ids=False)))
 
     def plan_files(self) -> tuple[ScanTask, ...]:
         """Returns what would be read now: the files with their lengths, by partition and file number."""
         with self._planned() as plan:
             return plan.tasks
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
+    def _batches(self, wanted: Wanted | None = None) -> Iterator[pa.RecordBatch]:
         with self._transaction() as txn:
-            plan = plan_scan(txn, self._table, self._wanted)
+            plan = plan_scan(txn, self._table, wanted or self._wanted)
             for task in plan.tasks:
                 for batch in read_task(plan, task, self._site.storage):
                     txn.check()

@@ -16,7 +16,9 @@ ROW_ID = "row__id"  #: the column of Hive's ROW__ID
 ROW_ID_TYPE = pa.struct(
     [pa.field("writeid", pa.int64()), pa.field("bucketid", pa.int32()), pa.field("rowid", pa.int64())]
 )
-NANOSECONDS, MICROSECONDS = "ns", "us"  #: units of timestamps
+NANOSECONDS = "ns"
+PER_SECOND = {NANOSECONDS: 10**9, "us": 10**6}  #: units of timestamps
+PARTS = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())])  #: a timestamp without any loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +53,10 @@ def arrow_schema(
 
     Raises:
         NotSupported: a column has a type that Arrow has no equal of (a uniontype).
-        BadSetting: ``timestamps`` is neither ``ns`` nor ``us``.
+        BadSetting: ``timestamps`` is none of ``ns``, ``us`` and ``parts``.
     """
-    if timestamps not in (NANOSECONDS, MICROSECONDS):
-        raise BadSetting(f"timestamps={timestamps!r}: wanted 'ns', or 'us' for days before 1678 and after 2261")
+    if timestamps not in (*PER_SECOND, "parts"):
+        raise BadSetting(f"timestamps={timestamps!r}: wanted 'ns', 'us', or 'parts'; see Table.scan")
     chosen = selection or select(table, None)
     columns = [table.columns[place] for place in chosen.columns]
     columns += [table.partition_keys[place] for place in chosen.keys]
@@ -80,7 +82,7 @@ def column_type(table: Table, column: Column) -> ArrowType:
 def _with_unit(kind: ArrowType, unit: str) -> ArrowType:
     """Returns ``kind`` with its timestamps, at any depth, in ``unit``."""
     if pa.types.is_timestamp(kind):
-        return pa.timestamp(unit, kind.tz)
+        return pa.timestamp(unit, kind.tz) if unit in PER_SECOND else PARTS
     if pa.types.is_list(kind):
         return pa.list_(_with_unit(kind.value_type, unit))
     if pa.types.is_map(kind):

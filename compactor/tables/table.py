@@ -54,6 +54,7 @@ class Table:
 
     def scan(
         self,
+        row_filter: str | None = None,
         *,
         selected_fields: Sequence[str] | None = None,
         row_ids: bool = False,
@@ -62,18 +63,22 @@ class Table:
         """Returns a scan of the rows.
 
         Args:
+            row_filter: a condition such as ``amount > 10 and day = '2026-11-01'``; see docs/tables.md for its grammar. Rows
+                for which it is unknown are left out.
             selected_fields: names of the columns to return, in any case and order; None for all. They come in the
                 table's order, partition columns last.
             row_ids: the first column is ``row__id``, a struct of ``writeid``, ``bucketid`` and ``rowid``.
-            timestamps: the unit of timestamps: ``ns`` has every digit and reaches from 1677 to 2262, ``us`` reaches
-                everywhere and cuts off the last three digits.
+            timestamps: the form of timestamps: ``ns`` has every digit and reaches from 1677 to 2262, ``us`` reaches
+                everywhere and cuts off the last three digits, ``parts`` is a struct of ``seconds`` since 1970 and ``nanos``,
+                which loses nothing.
 
         Raises:
+            BadExpression: the filter's text is not of the grammar; the message has the place.
             NotFound: there is no such column.
             NotSupported: a column has a type that Arrow has no equal of.
         """
         fields = None if selected_fields is None else tuple(selected_fields)
-        wanted = Wanted(selected_fields=fields, row_ids=row_ids, timestamps=timestamps)
+        wanted = Wanted(row_filter=row_filter, selected_fields=fields, row_ids=row_ids, timestamps=timestamps)
         return Scan(self._site, self._found, wanted, self._txn)
 
     def append(self, rows: Rows, *, time_zone: str | None = None) -> int:

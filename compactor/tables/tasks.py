@@ -10,14 +10,15 @@ import pyarrow as pa
 
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.rows.inputs import Input
+from compactor.tables.conditions import Condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTask:
     """The files of one file number in one table or partition; delete events of one number apply to its rows only.
 
-    ``number`` need not be the bucket in the rows' ROW__IDs: deletes of these rows go by it. ``values`` are those of the
-    partition by key, None for the default partition.
+    ``number`` need not be the bucket in the rows' ROW__IDs: deletes of these rows go by it. ``constants`` are the values of
+    the partition columns, by name.
     """
 
     location: str
@@ -25,7 +26,7 @@ class ScanTask:
     inserts: tuple[Input, ...]
     deletes: tuple[Input, ...]
     partition: str | None = None
-    values: Mapping[str, str | None] = field(default_factory=dict)
+    constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
 
     @property
     def length(self) -> int:
@@ -42,14 +43,20 @@ class ScanTask:
 class ScanPlan:
     """All that a scan reads, under one snapshot.
 
-    ``columns`` are the positions in the row of the columns that are returned; ``schema`` has them, and partition columns.
+    ``schema`` is that of the rows. ``names`` are those of the table's columns without partition columns; ``columns`` are the
+    positions of those that are returned, ``filter_columns`` of those that ``condition`` needs besides; ``comparable`` has
+    the types of all columns by name.
     """
 
     table: str
     txn: int
     write_ids: ValidWriteIdList
     row_type: str
+    names: tuple[str, ...]
     schema: pa.Schema
+    comparable: pa.Schema
     columns: tuple[int, ...]
-    row_ids: bool
-    tasks: tuple[ScanTask, ...]
+    filter_columns: tuple[int, ...] = ()
+    condition: Condition | None = None
+    row_ids: bool = False
+    tasks: tuple[ScanTask, ...] = ()

@@ -48,6 +48,12 @@ def _schema(types: Types, places: tuple[int, ...]) -> pa.Schema:
     return pa.schema([pa.field(names[place], arrow_type(types, children[place])) for place in places])
 
 
+@cached_with_types
+def inner_schema(types: Types, columns: tuple[int, ...]) -> pa.Schema:
+    """Returns the schema of batches of the columns with these ids."""
+    return pa.schema([pa.field(f"f{place}", arrow_type(types, column)) for place, column in enumerate(columns)])
+
+
 def read_batches(
     source: Source,
     tail: Tail,
@@ -55,8 +61,10 @@ def read_batches(
     columns: Sequence[int] | None = None,
     stripes: Sequence[int] | None = None,
     rows: int | None = None,
+    inner: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of ``stripes`` (default: all), in batches that bound memory by rows × width.
+    """Yields the rows of ``stripes`` (default: all), in batches that bound memory by rows × width; with ``inner``, only
+    these columns (ids) within the row of an ACID file.
 
     Raises:
         Unfit: a timestamp does not fit into 64 bits of nanoseconds, or is so near to 1970 that Arrow may misread it.
@@ -66,12 +74,12 @@ def read_batches(
     chosen = range(len(tail.stripes)) if stripes is None else stripes
     places = range(len(tail.types[0].children)) if columns is None else columns
     with naming_the_file(tail):
-        wanted = _schema(tail.types, tuple(places))
+        wanted = _schema(tail.types, tuple(places)) if inner is None else inner_schema(tail.types, tuple(inner))
     if not any(tail.stripes[number].rows for number in chosen):
         return
-    view = StripeView(source, tail, chosen, columns, rows or batch_rows(tail, chosen, columns))
+    view = StripeView(source, tail, chosen, columns, rows or batch_rows(tail, chosen, columns, inner), inner)
     size = view.rows_at_once
-    names = [f"f{place}" for place in places]
+    names = [f"f{place}" for place in (places if inner is None else range(len(inner)))]
     is_small = sum(tail.stripes[number].rows for number in chosen) <= size and view.size <= SMALL_FILE
     try:
         for batch in _at_once(view, len(chosen), names) if is_small else _in_batches(view, size, names):

@@ -60,8 +60,10 @@ class Codec(Protocol):
         columns: Sequence[int] | None = None,
         stripes: Sequence[int] | None = None,
         rows: int | None = None,
+        inner: Sequence[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yields rows of some stripes in batches of at most ``rows``; ``columns`` are positions in the root struct."""
+        """Yields rows of some stripes in batches of at most ``rows``; ``columns`` are positions in the root struct, or
+        ``inner`` ids of columns within the row of an ACID file, which are read alone."""
 
     def writer(
         self, path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()

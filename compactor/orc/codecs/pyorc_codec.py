@@ -106,8 +106,10 @@ def read_batches(
     columns: Sequence[int] | None = None,
     stripes: Sequence[int] | None = None,
     rows: int | None = None,
+    inner: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of ``stripes`` (default: all), in batches that bound memory by rows × width.
+    """Yields the rows of ``stripes`` (default: all), in batches that bound memory by rows × width; with ``inner``, only
+    these columns (ids) within the row of an ACID file.
 
     Raises:
         NotLossless: a value cannot be represented: of a union, a text that is not UTF-8, a NULL key of a map; also, after
@@ -117,13 +119,15 @@ def read_batches(
     chosen = range(len(tail.stripes)) if stripes is None else stripes
     places = range(len(tail.types[0].children)) if columns is None else columns
     children = [tail.types[0].children[place] for place in places]
+    names = [column_names(tail.types)[place] for place in places]
+    if inner is not None:
+        places, children = range(len(inner)), list(inner)
+        names = [f"f{place}" for place in places]
     with naming_the_file(tail):
         kinds = [raw_type(tail.types, child) for child in children]
-    wanted = pa.schema(
-        [pa.field(column_names(tail.types)[place], kind) for place, kind in zip(places, kinds, strict=True)]
-    )
-    size = max(16, (rows or batch_rows(tail, chosen, columns)) // (1 if rows else 8))
-    view = StripeView(source, tail, chosen, columns, 8 * size)
+    wanted = pa.schema([pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)])
+    size = max(16, (rows or batch_rows(tail, chosen, columns, inner)) // (1 if rows else 8))
+    view = StripeView(source, tail, chosen, columns, 8 * size, inner)
     size = max(1, view.rows_at_once // 8)
     try:
         reader = pyorc.Reader(view, batch_size=min(size, 1024), column_indices=list(places), converters=_CONVERTERS)

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from typing import NamedTuple
 
 from compactor.errors import BadFile, NotLossless
 from compactor.orc.codecs.codec import MOST_BUFFERS, Unfit
@@ -18,7 +19,7 @@ from compactor.orc.format.plain_streams import KEPT_BYTES, PlainPart, PlainStrea
 from compactor.orc.format.stripe_footer import DATA_STREAMS, LENGTH, read_stripe_footer
 from compactor.orc.format.tail import MAGIC, Stripe, Tail
 from compactor.orc.format.tail_writer import tail_bytes
-from compactor.orc.format.types import TypeKind, Types, cached_with_types, subtree
+from compactor.orc.format.types import OrcType, TypeKind, Types, cached_with_types, subtree
 from compactor.orc.io.readable import Readable
 from compactor.orc.io.source import Source
 
@@ -30,7 +31,8 @@ class StripeView(Readable):
     """A file of some ``stripes`` of another one, uncompressed, without indexes and with only the streams of ``columns``
     (positions in the root struct, None for all), which are decompressed as they are read.
 
-    Other columns get a kind that every decoder knows, since they will not be read. ``rows_at_once`` is the most rows, up
+    Other columns get a kind that every decoder knows, since they will not be read. With ``inner``, ids of columns within the
+    row of an ACID file, these are the columns of the root and there are no others. ``rows_at_once`` is the most rows, up
     to ``rows``, that a batch may have whatever the file's statistics say.
 
     Raises:
@@ -45,13 +47,14 @@ class StripeView(Readable):
         stripes: Sequence[int],
         columns: Collection[int] | None,
         rows: int = BATCH_ROWS,
+        inner: Sequence[int] | None = None,
     ) -> None:
         if tail.encrypted:
             raise NotLossless(f"file {tail.name}: it has encrypted columns, which cannot be decoded; exclude the table")
         if tail.types[0].kind is not TypeKind.STRUCT:
             raise BadFile(f"file {tail.name}: its root is {schema_text(tail.types)}, that of Hive's files is a struct")
-        wanted = None if columns is None else tuple(columns)
-        self._parts, self.rows_at_once = _plain_file(source, tail, stripes, wanted, rows)
+        shown = _shown(tail.types, None if columns is None else tuple(columns), None if inner is None else tuple(inner))
+        self._parts, self.rows_at_once = _plain_file(source, tail, stripes, shown, rows)
         self._starts = [0, *accumulate(part.length for part in self._parts)]
         super().__init__(self._starts[-1])
 
@@ -131,29 +134,54 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
     return b"".join((*parts, tail_bytes(end)))
 
 
+class _Shown(NamedTuple):
+    """What a decoder sees of a file: the ids that are ``read``, its ``types``, the ``outer`` ids that are read as columns,
+    and the ids in their new order, None if none is renumbered."""
+
+    read: frozenset[int]
+    outer: tuple[int, ...]
+    types: Types
+    order: tuple[int, ...] | None = None
+
+
+@cached_with_types
+def _shown(types: Types, columns: tuple[int, ...] | None, inner: tuple[int, ...] | None) -> _Shown:
+    if inner is None:
+        read = _column_ids(types, columns) | {0}
+        outer = tuple(column for column in types[0].children if column in read)
+        return _Shown(read=read, outer=outer, types=_view_types(types, columns))
+    order = (0, *(number for column in inner for number in range(column, column + len(subtree(types, column)))))
+    places = {number: place for place, number in enumerate(order)}
+    root = OrcType(
+        kind=TypeKind.STRUCT,
+        children=tuple(places[column] for column in inner),
+        field_names=tuple(f"f{place}" for place in range(len(inner))),
+    )
+    below = [replace(types[n], children=tuple(places[child] for child in types[n].children)) for n in order[1:]]
+    return _Shown(read=frozenset(order), outer=inner, types=Types([root, *below]).for_encoders, order=order)
+
+
 def _plain_file(
-    source: Source, tail: Tail, stripes: Sequence[int], columns: tuple[int, ...] | None, at_once: int
+    source: Source, tail: Tail, stripes: Sequence[int], shown: _Shown, at_once: int
 ) -> tuple[list[PlainPart], int]:
     """Returns the parts of the file, and the number of rows, at most ``at_once``, of a batch that bounds its memory."""
-    read = _column_ids(tail.types, columns) | {0}
-    outer = [column for column in tail.types[0].children if column in read]
     parts, place, room = [_part(MAGIC)], len(MAGIC), KEPT_BYTES
     listed = []
     for number in stripes:
         footer = read_stripe_footer(source, tail, number)
-        streams = plain_streams(source, tail, number, footer, read, room=room)
+        streams = plain_streams(source, tail, number, footer, shown.read, room=room)
         lengths = check_lengths(streams, footer, tail, number)
         widths = RowWidths(types=tail.types, footer=footer, streams=streams, lengths=lengths)
-        row = widths.bytes_of(outer, 1)
+        row = widths.bytes_of(shown.outer, 1)
         if row > MOST_ROW_BYTES:
             raise BadFile(
                 f"file {tail.name}, stripe {number}: one of its rows takes {row} bytes, at most {MOST_ROW_BYTES} can be "
                 "decoded; find out who wrote it, and move it away"
             )
-        at_once = widths.rows_within(outer, at_once)
+        at_once = widths.rows_within(shown.outer, at_once)
         found = [part for stream in streams for part in stream.parts]
         room -= sum(part.kept for part in found)
-        end, size = _footer(streams, footer), sum(stream.length for stream in streams)
+        end, size = _footer(streams, footer, shown.order), sum(stream.length for stream in streams)
         parts += [*found, _part(end)]
         listed.append(
             Stripe(
@@ -167,7 +195,7 @@ def _plain_file(
         place = listed[-1].end
     whole = replace(
         tail,
-        types=_view_types(tail.types, columns),
+        types=shown.types,
         compression=Compression.NONE,
         row_index_stride=0,
         stripes=tuple(listed),
@@ -183,11 +211,15 @@ def _part(data: bytes) -> PlainPart:
     return PlainPart(len(data), data)
 
 
-def _footer(streams: Sequence[PlainStream], footer: messages.Message) -> bytes:
+def _footer(streams: Sequence[PlainStream], footer: messages.Message, order: tuple[int, ...] | None) -> bytes:
     """Returns a stripe's footer that lists only these streams."""
-    made = messages.StripeFooter(columns=footer.columns)
+    columns = footer.columns if order is None else [footer.columns[number] for number in order]
+    places = None if order is None else {number: place for place, number in enumerate(order)}
+    made = messages.StripeFooter(columns=columns)
     for stream in streams:
-        made.streams.add(kind=stream.kind, column=stream.column, length=stream.length)
+        if stream.column or places is None:
+            column = stream.column if places is None else places[stream.column]
+            made.streams.add(kind=stream.kind, column=column, length=stream.length)
     if footer.HasField("writer_timezone"):
         made.writer_timezone = footer.writer_timezone
     return bytes(made.SerializeToString())
@@ -220,10 +252,14 @@ def _view_types(types: Types, columns: tuple[int, ...] | None) -> Types:
     )
 
 
-def batch_rows(tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> int:
+def batch_rows(
+    tail: Tail, stripes: Sequence[int], columns: Collection[int] | None, inner: Sequence[int] | None = None
+) -> int:
     """Returns the number of rows of these stripes to decode at once; bounds memory by rows × width (PROTOCOL 2.4)."""
     wanted = _column_ids(tail.types, None if columns is None else tuple(columns))
-    if columns is not None and all(tail.types[number].kind in _FIXED for number in wanted):
+    if inner is not None:
+        wanted = _shown(tail.types, None, tuple(inner)).read - {0}
+    if (columns is not None or inner is not None) and all(tail.types[number].kind in _FIXED for number in wanted):
         return BATCH_ROWS
     if not tail.complete_statistics or tail.stripe_statistics is None:
         return 1024

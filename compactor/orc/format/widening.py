@@ -30,6 +30,11 @@ def widens(old: Types, new: Types) -> bool:
     return old.is_acid == new.is_acid and _widens(old, 0, new, 0, by_position(old))
 
 
+def column_widens(old: Types, i: int, new: Types, j: int) -> bool:
+    """Returns true if column ``i`` of ``old`` widens to column ``j`` of ``new``; see ``widens``."""
+    return _widens(old, i, new, j, by_position(old))
+
+
 def _widens(old: Types, i: int, new: Types, j: int, outer: frozenset[int]) -> bool:
     a, b = old[i], new[j]
     if a.kind is TypeKind.STRUCT and b.kind is TypeKind.STRUCT:

@@ -120,12 +120,25 @@ def _from_statistics(
 ) -> Choice | None:
     """Returns a copy if statistics prove that every row is a visible insert in dense order and none is deleted; the rows
     that stay if some are deleted; else None.
+    """
+    rows = file.tail.stripes[stripe].rows
+    first = dense_start(s, rows)
+    if first is None:
+        return None
+    last, current = first._replace(row_id=first.row_id + rows - 1), s.current_transaction.minimum
+    if not write_ids.is_valid(WriteId(current)):
+        return None
+    if not deletes.any_between(first, last):
+        return Choice(file=file, stripe=stripe, action=Action.COPY, rows=rows, kept=rows, first=first, last=last)
+    return _without_deleted(file, stripe, first, rows, deletes) if superseded is None else None
+
+
+def dense_start(s: KeyStatistics, rows: int) -> RowId | None:
+    """Returns the first key of a stripe's rows if statistics prove that all are inserts in dense order; else None.
 
     Dense: one write ID, one bucket property, ``max - min + 1`` row numbers whose sum fits, so that none occurs twice;
     their order is then that of the ACID format (PROTOCOL 2.3).
     """
-    rows = file.tail.stripes[stripe].rows
-    write_id, current = s.original_transaction.minimum, s.current_transaction.minimum
     if any(r.minimum != r.maximum for r in (s.operation, s.original_transaction, s.bucket, s.current_transaction)):
         return None
     if s.operation.minimum != INSERT or not bucket_codec.is_known(s.bucket.minimum):
@@ -133,13 +146,7 @@ def _from_statistics(
     low, high = s.row_id.minimum, s.row_id.maximum
     if high - low + 1 != rows or s.row_id.total != (low + high) * rows // 2:
         return None
-    first = RowId(WriteId(write_id), s.bucket.minimum, low)
-    last = RowId(WriteId(write_id), s.bucket.minimum, high)
-    if not write_ids.is_valid(WriteId(current)):
-        return None
-    if not deletes.any_between(first, last):
-        return Choice(file=file, stripe=stripe, action=Action.COPY, rows=rows, kept=rows, first=first, last=last)
-    return _without_deleted(file, stripe, first, rows, deletes) if superseded is None else None
+    return RowId(WriteId(s.original_transaction.minimum), s.bucket.minimum, low)
 
 
 def _without_deleted(file: AcidFile, stripe: int, first: RowId, rows: int, deletes: Deletes) -> Choice | None:

@@ -1,0 +1,159 @@
+"""A filter over a schema's columns: every name is a column, every literal a value of its column's type.
+
+Numbers are compared exactly: ``amount > 10.5`` on integers becomes ``amount > 10``, and a comparison that no value of the
+type decides otherwise becomes ``Settled``.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from compactor.orc.codecs.arrow_types import ArrowType
+
+#: A value as it is compared: ``True``, ``12``, ``Decimal("1.5")``, ``b"text"``; days and nanoseconds since 1970 are numbers.
+Value: TypeAlias = bool | int | float | Decimal | bytes
+
+
+class Kind(enum.Enum):
+    """What values of a column are compared as."""
+
+    BOOLEAN = "boolean"
+    NUMBER = "number"  #: integers and decimals
+    FLOAT = "floating point"
+    TEXT = "text"
+    CHAR = "char"  #: text whose trailing blanks do not count
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    OTHER = "other"  #: can only be NULL or not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column by its ``name`` in the schema."""
+
+    name: str
+    kind: Kind
+    type: ArrowType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """``column operator value``, where ``value`` is one that the column may have."""
+
+    column: Column
+    operator: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """``left operator right`` of two columns."""
+
+    left: Column
+    operator: str
+    right: Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneOf:
+    """``column IN (values)``; ``or_null`` if NULL is among the values: then no row is surely none of them."""
+
+    column: Column
+    values: tuple[Value, ...]
+    or_null: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """``column IS NULL``."""
+
+    column: Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matches:
+    """``column LIKE pattern``."""
+
+    column: Column
+    pattern: str
+
+    @property
+    def prefix(self) -> bytes:
+        """The text with which every match begins."""
+        found, rest = [], iter(self.pattern)
+        for character in rest:
+            if character in "%_":
+                break
+            found.append(next(rest, "\\") if character == "\\" else character)
+        return "".join(found).encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """``value`` for every row in which ``column`` is not NULL."""
+
+    column: Column
+    value: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """The same for every row; None is unknown."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Not:
+    part: Condition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class All:
+    """AND."""
+
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Any:
+    """OR."""
+
+    parts: tuple[Condition, ...]
+
+
+Condition: TypeAlias = Compared | Pair | OneOf | Missing | Matches | Settled | Constant | Not | All | Any
+
+
+def columns_of(condition: Condition) -> dict[str, Column]:
+    """Returns the columns that decide the condition, by name."""
+    match condition:
+        case All(parts=parts) | Any(parts=parts):
+            return {name: column for part in parts for name, column in columns_of(part).items()}
+        case Not(part=part):
+            return columns_of(part)
+        case Pair(left=left, right=right):
+            return {left.name: left, right.name: right}
+        case Constant():
+            return {}
+    return {condition.column.name: condition.column}
+
+
+def scalar(column: Column, value: Value) -> pa.Scalar:
+    """Returns a value of ``column`` in Arrow."""
+    if column.kind is Kind.FLOAT:
+        return pa.scalar(value, pa.float64())
+    if column.kind in (Kind.TEXT, Kind.CHAR) and isinstance(value, bytes):
+        return pa.scalar(value.decode(), pa.string())
+    if column.kind is Kind.DATE:
+        return pa.scalar(value, pa.int32()).cast(column.type)
+    if column.kind is Kind.TIMESTAMP and pa.types.is_struct(column.type) and isinstance(value, int):
+        return pa.scalar(Decimal(value), pa.decimal128(38, 0))
+    if column.kind is Kind.TIMESTAMP and isinstance(value, int):
+        return pa.scalar(value if column.type.unit == "ns" else value // 1000, pa.int64()).cast(column.type)
+    return pa.scalar(value, column.type)

@@ -1,0 +1,295 @@
+"""The grammar of filters, closed: comparison, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE over columns and literals.
+
+::
+
+    filter     = conjunction {OR conjunction}
+    conjunction = negation {AND negation}
+    negation   = NOT negation | predicate
+    predicate  = '(' filter ')' | operand | operand comparison operand | operand IS [NOT] NULL
+               | operand [NOT] IN '(' literal {',' literal} ')' | operand [NOT] BETWEEN literal AND literal
+               | operand [NOT] LIKE text
+    comparison = '=' | '==' | '<>' | '!=' | '<' | '<=' | '>' | '>='
+    operand    = column | literal
+    literal    = number | text | TRUE | FALSE | NULL | DATE text | TIMESTAMP text
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple, NoReturn, TypeAlias
+
+from compactor.errors import BadExpression
+
+LONGEST = 1_000_000  #: characters of a filter
+DEEPEST = 100  #: levels of parentheses and NOT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name:
+    """A column, in lower case; ``place`` is that of its first character, for messages."""
+
+    name: str
+    place: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Literal:
+    """A value as written: a number is a Decimal. ``word`` is DATE or TIMESTAMP if a text is introduced by it."""
+
+    value: Decimal | str | bool | None
+    place: int
+    word: str = ""
+
+
+Operand: TypeAlias = Name | Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """``left operator right``; the operator is one of ``= != < <= > >=``."""
+
+    operator: str
+    left: Operand
+    right: Operand
+    place: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class In:
+    operand: Operand
+    values: tuple[Literal, ...]
+    place: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsNull:
+    operand: Operand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Like:
+    """``%`` matches any text, ``_`` one character, and a backslash takes the next character as it is."""
+
+    operand: Operand
+    pattern: str
+    place: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """A column or literal that stands for itself."""
+
+    operand: Operand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Not:
+    part: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class And:
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Or:
+    parts: tuple[Expression, ...]
+
+
+Expression: TypeAlias = Comparison | In | IsNull | Like | Truth | Not | And | Or
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![A-Za-z_0-9]))"
+    r"|(?P<text>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")"
+    r"|(?P<quoted>`(?:[^`]|``)+`)|(?P<word>[A-Za-z_][A-Za-z_0-9]*)|(?P<sign>==|<>|!=|<=|>=|[=<>(),])|(?P<end>$))"
+)
+_WORDS = frozenset(["AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "LIKE", "TRUE", "FALSE"])
+_COMPARISONS = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    place: int
+
+
+def parse(text: str) -> Expression:
+    """Parses the text of a filter.
+
+    Raises:
+        BadExpression: it is not of the grammar; the message has the place.
+    """
+    return _Parser(text).whole()
+
+
+def bad(text: str, place: int, what: str) -> BadExpression:
+    """Returns the error at ``place`` of a filter's text."""
+    shown = text if len(text) <= 200 else f"{text[max(0, place - 80) : place + 80]} …"
+    return BadExpression(f"filter {shown!r}, at character {place + 1}: {what}")
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    place = 0
+    while True:
+        match = _TOKEN.match(text, place)
+        if match is None:
+            start = place + len(text[place:]) - len(text[place:].lstrip())
+            raise bad(text, start, f"{text[start]!r} begins nothing that a filter may hold")
+        kind = match.lastgroup or "end"
+        yield _Token(kind, match.group(kind), match.start(kind))
+        if kind == "end":
+            return
+        place = match.end()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        if len(text) > LONGEST:
+            raise BadExpression(f"a filter of {len(text)} characters, at most {LONGEST} are read")
+        self._tokens = list(_tokens(text))
+        self._at = self._depth = 0
+
+    def whole(self) -> Expression:
+        found = self._filter()
+        if self._token.kind != "end":
+            self._fail("AND, OR or the end")
+        return found
+
+    def _filter(self) -> Expression:
+        parts = self._series(self._conjunction, "OR")
+        return parts[0] if len(parts) == 1 else Or(parts=tuple(parts))
+
+    def _conjunction(self) -> Expression:
+        parts = self._series(self._negation, "AND")
+        return parts[0] if len(parts) == 1 else And(parts=tuple(parts))
+
+    def _series(self, part: Callable[[], Expression], word: str) -> Sequence[Expression]:
+        parts = [part()]
+        while self._takes_word(word):
+            parts.append(part())
+        return parts
+
+    def _negation(self) -> Expression:
+        if self._token.kind == "word" and self._token.text.upper() == "NOT":
+            return Not(part=self._deeper(self._negation))
+        return self._predicate()
+
+    def _deeper(self, part: Callable[[], Expression]) -> Expression:
+        """Parses ``part`` after the current token, one level below."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            self._fail(f"at most {DEEPEST} levels of NOT and parentheses")
+        self._at += 1
+        found = part()
+        self._depth -= 1
+        return found
+
+    def _predicate(self) -> Expression:
+        if self._token.text == "(" and self._token.kind == "sign":
+            found = self._deeper(self._filter)
+            self._take_sign(")")
+            return found
+        operand, place = self._operand(), self._token.place
+        if self._token.kind == "sign" and self._token.text in _COMPARISONS:
+            operator = _COMPARISONS[self._token.text]
+            self._at += 1
+            return Comparison(operator=operator, left=operand, right=self._operand(), place=place)
+        if self._takes_word("IS"):
+            negated = self._takes_word("NOT")
+            self._take_word("NULL")
+            return _negated(IsNull(operand=operand), negated)
+        negated = self._takes_word("NOT")
+        found_one = self._test(operand, place)
+        if found_one is None and negated:
+            self._fail("IN, BETWEEN or LIKE")
+        return Truth(operand=operand) if found_one is None else _negated(found_one, negated)
+
+    def _test(self, operand: Operand, place: int) -> Expression | None:
+        if self._takes_word("IN"):
+            self._take_sign("(")
+            values = [self._literal()]
+            while self._token.text == "," and self._token.kind == "sign":
+                self._at += 1
+                values.append(self._literal())
+            self._take_sign(")")
+            return In(operand=operand, values=tuple(values), place=place)
+        if self._takes_word("BETWEEN"):
+            low = self._literal()
+            self._take_word("AND")
+            ends = ((">=", low), ("<=", self._literal()))
+            return And(
+                parts=tuple(Comparison(operator=sign, left=operand, right=end, place=place) for sign, end in ends)
+            )
+        if self._takes_word("LIKE"):
+            pattern = self._literal()
+            if not isinstance(pattern.value, str) or pattern.word:
+                self._at -= 1
+                self._fail("a pattern in quotes")
+            return Like(operand=operand, pattern=pattern.value, place=place)
+        return None
+
+    def _operand(self) -> Operand:
+        token = self._token
+        if token.kind == "quoted":
+            self._at += 1
+            return Name(name=token.text[1:-1].replace("``", "`").lower(), place=token.place)
+        is_name = token.kind == "word" and token.text.upper() not in _WORDS
+        if is_name and not (token.text.upper() in ("DATE", "TIMESTAMP") and self._tokens[self._at + 1].kind == "text"):
+            self._at += 1
+            return Name(name=token.text.lower(), place=token.place)
+        return self._literal()
+
+    def _literal(self) -> Literal:
+        token, word = self._token, self._token.text.upper()
+        if token.kind == "number":
+            self._at += 1
+            return Literal(value=Decimal(token.text), place=token.place)
+        if token.kind == "text":
+            self._at += 1
+            return Literal(value=_unquoted(token.text), place=token.place)
+        if token.kind == "word" and word in ("TRUE", "FALSE", "NULL"):
+            self._at += 1
+            return Literal(value={"TRUE": True, "FALSE": False}.get(word), place=token.place)
+        if token.kind == "word" and word in ("DATE", "TIMESTAMP") and self._tokens[self._at + 1].kind == "text":
+            self._at += 2
+            return Literal(value=_unquoted(self._tokens[self._at - 1].text), place=token.place, word=word)
+        raise self._error("a column or a literal" if word not in _WORDS or token.kind != "word" else "a literal")
+
+    @property
+    def _token(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _takes_word(self, word: str) -> bool:
+        if self._token.kind == "word" and self._token.text.upper() == word:
+            self._at += 1
+            return True
+        return False
+
+    def _take_word(self, word: str) -> None:
+        if not self._takes_word(word):
+            self._fail(word)
+
+    def _take_sign(self, sign: str) -> None:
+        if self._token.kind != "sign" or self._token.text != sign:
+            self._fail(repr(sign))
+        self._at += 1
+
+    def _fail(self, wanted: str) -> NoReturn:
+        raise self._error(wanted)
+
+    def _error(self, wanted: str) -> BadExpression:
+        found = "the end" if self._token.kind == "end" else repr(self._token.text)
+        return bad(self._text, self._token.place, f"{found} was found, {wanted} was wanted")
+
+
+def _negated(found: Expression, negated: bool) -> Expression:
+    return Not(part=found) if negated else found
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1].replace(text[0] * 2, text[0])
