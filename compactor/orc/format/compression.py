@@ -26,6 +26,9 @@ class Compression(enum.IntEnum):
     BROTLI = 6
 
 
+_ZLIB = Compression.ZLIB
+_UNREADABLE = (Compression.LZO, Compression.BROTLI)
+_inflater = isal_zlib.decompressobj
 _CODECS = {
     Compression.SNAPPY: pa.Codec("snappy"),
     Compression.ZSTD: pa.Codec("zstd"),
@@ -58,7 +61,8 @@ def decompress(
     """
     if compression is Compression.NONE:
         return data
-    if len(data) > 3 and int.from_bytes(data[:3], "little") >> 1 == len(data) - 3:  # one chunk, as nearly always
+    length = len(data)
+    if length > 3 and (data[2] << 16 | data[1] << 8 | data[0]) >> 1 == length - 3:  # one chunk, as nearly always
         plain = data[3:] if data[0] & 1 else decompress_chunk(data[3:], compression, block_size, name, part)
         if len(plain) > limits.footer_bytes:
             raise _too_long(len(plain), name, part, limits)
@@ -117,13 +121,19 @@ def chunks(data: bytes, compression: Compression, block_size: int, *, level: int
 
 def decompress_chunk(chunk: bytes, compression: Compression, block_size: int, name: str, part: str) -> bytes:
     """Returns the plain bytes of a compressed chunk, given without its header; see ``decompress``."""
-    if compression in (Compression.LZO, Compression.BROTLI):
+    if compression in _UNREADABLE:
         raise NotSupported(
             f"file {name}: compressed with {compression.name}, which cannot be read; set orc.compress of the table to "
             "ZLIB or ZSTD and run a major compaction of Hive once"
         )
     try:
-        plain = _decoded(chunk, compression, block_size)
+        if compression is _ZLIB:  # as nearly always; a small file has dozens of chunks
+            inflater = _inflater(-15)
+            plain = inflater.decompress(chunk, block_size + 1)
+            if not inflater.eof and len(plain) <= block_size:
+                raise ValueError("it ends too early")
+        else:
+            plain = _decoded(chunk, compression, block_size)
     except _DAMAGE as error:
         raise BadFile(
             f"file {name}: its {part} is not {compression.name} data ({error}); the file is damaged, restore it "
@@ -135,12 +145,6 @@ def decompress_chunk(chunk: bytes, compression: Compression, block_size: int, na
 
 
 def _decoded(chunk: bytes, compression: Compression, block_size: int) -> bytes:
-    if compression is Compression.ZLIB:
-        inflater = isal_zlib.decompressobj(-15)
-        plain = inflater.decompress(chunk, block_size + 1)
-        if len(plain) <= block_size and not inflater.eof:
-            raise ValueError("it ends too early")
-        return plain
     if compression is Compression.SNAPPY:
         size = _snappy_size(chunk)
         if size > block_size:

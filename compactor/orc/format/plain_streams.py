@@ -116,8 +116,8 @@ def plain_streams(
     place, found = stripe.offset, []
     left = _Left(limits=source.limits, where=where, bytes=source.limits.stripe_bytes, chunks=MAX_CHUNKS)
     for stream in footer.streams:
-        kind, column, length = stream.kind, stream.column, stream.length
-        if kind in kinds and column in columns:
+        kind, length = stream.kind, stream.length
+        if kind in kinds and (column := stream.column) in columns:
             if tail.compression is Compression.NONE:
                 left.stream = 0
                 left.take(length, kind, column)

@@ -60,10 +60,11 @@ def read_stripe_footer(source: Source, tail: Tail, stripe_index: int) -> message
 
 
 def _check_streams(footer: messages.Message, stripe: Stripe, columns: int, where: str) -> None:
-    seen: set[tuple[int, int]] = set()
+    seen: set[int] = set()
     data = indexes = 0
     for stream in footer.streams:
-        kind, column = place = stream.kind, stream.column
+        kind, column = stream.kind, stream.column
+        place = column << 4 | kind
         if kind > BLOOM_UTF8 or column >= columns or place in seen:
             _damaged(
                 where,
@@ -84,12 +85,14 @@ def _check_streams(footer: messages.Message, stripe: Stripe, columns: int, where
 
 
 def _check_encodings(footer: messages.Message, tail: Tail, where: str) -> None:
-    if len(footer.columns) != len(tail.types):
-        _damaged(where, f"its footer has {len(footer.columns)} encodings for {len(tail.types)} columns")
-    for number, (encoding, known) in enumerate(zip(footer.columns, _encodings(tail.types), strict=True)):
-        if encoding.kind not in known:
+    found = [encoding.kind for encoding in footer.columns]
+    allowed = _encodings(tail.types)
+    if len(found) != len(allowed):
+        _damaged(where, f"its footer has {len(found)} encodings for {len(allowed)} columns")
+    for number, kind in enumerate(found):
+        if kind not in allowed[number]:
             name = tail.types[number].kind.name
-            _damaged(where, f"column {number} ({name}) has encoding {encoding.kind}, one of {known} was expected")
+            _damaged(where, f"column {number} ({name}) has encoding {kind}, one of {allowed[number]} was expected")
 
 
 @cached_with_types
@@ -117,7 +120,7 @@ def check_key_index(source: Source, tail: Tail, stripe_index: int, footer: messa
     if not tail.is_acid or tail.row_index_stride == 0:
         return
     stripe = tail.stripes[stripe_index]
-    keys = (0, *tail.types[0].children[:5])
+    keys = (0, *tail.types.keys)
     present = {stream.column for stream in footer.streams if stream.kind == PRESENT}
     found: set[int] = set()
     where = f"{tail.name}, stripe {stripe_index}"

@@ -226,8 +226,10 @@ def _footer(data: bytes, name: str, limits: FileLimits) -> messages.Message:
         except Surplus as surplus:
             raise _too_many(surplus, "footer", name, limits) from None
     footer = _parsed(messages.Footer, data, name)
-    limits.check_stripes(name, len(footer.stripes))
-    limits.check_columns(name, max(len(footer.types), len(footer.statistics)))
+    if (stripes := len(footer.stripes)) > limits.stripes:
+        raise limits.too_many_stripes(name, stripes)
+    if (columns := max(len(footer.types), len(footer.statistics))) > limits.columns:
+        raise limits.too_many_columns(name, columns)
     return footer
 
 
@@ -329,6 +331,11 @@ class KeyRange(NamedTuple):
     maximum: int
     total: int | None
 
+    @property
+    def is_one(self) -> bool:
+        """True if all values are equal."""
+        return self.minimum == self.maximum
+
 
 class KeyStatistics(NamedTuple):
     """The certain knowledge that a stripe's statistics give about the keys of its ``rows`` rows."""
@@ -349,18 +356,17 @@ def key_statistics(tail: Tail, stripe_index: int) -> KeyStatistics | None:
     rows = tail.stripes[stripe_index].rows
     columns = tail.stripe_statistics[stripe_index]
     ranges = []
-    for column in tail.types[0].children[:5]:
-        found = _key_range(columns[column], rows)
-        if found is None:
+    for column in tail.types.keys:
+        known = columns[column]
+        numbers = known.int_statistics
+        # a number that is not 0 is set, which is quicker to see than that a 0 is
+        minimum, maximum, total = numbers.minimum, numbers.maximum, numbers.sum
+        if (
+            known.number_of_values != rows
+            or known.has_null
+            or not (minimum or numbers.HasField("minimum"))
+            or not (maximum or numbers.HasField("maximum"))
+        ):
             return None
-        ranges.append(found)
+        ranges.append(KeyRange(minimum, maximum, total if total or numbers.HasField("sum") else None))
     return KeyStatistics(rows, *ranges)
-
-
-def _key_range(column: messages.Message, rows: int) -> KeyRange | None:
-    if column.number_of_values != rows or column.has_null:
-        return None
-    numbers = column.int_statistics
-    if not (numbers.HasField("minimum") and numbers.HasField("maximum")):
-        return None
-    return KeyRange(numbers.minimum, numbers.maximum, numbers.sum if numbers.HasField("sum") else None)

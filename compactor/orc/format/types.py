@@ -89,6 +89,11 @@ class Types(tuple[OrcType, ...]):
         return tuple(self[child].kind for child in root.children) == ACID_KINDS
 
     @cached_property
+    def keys(self) -> tuple[int, ...]:
+        """The columns before ``row`` in an ACID file, which hold its rows' keys."""
+        return self[0].children[:5]
+
+    @cached_property
     def row(self) -> Types:
         """The struct of the user's columns: the field ``row`` of an ACID file, the root of any other file."""
         return subtree(self, self[0].children[-1]) if self.is_acid else self

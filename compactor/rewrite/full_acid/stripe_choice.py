@@ -10,6 +10,8 @@ from __future__ import annotations
 import enum
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -139,14 +141,15 @@ def dense_start(s: KeyStatistics, rows: int) -> RowId | None:
     Dense: one write ID, one bucket property, ``max - min + 1`` row numbers whose sum fits, so that none occurs twice;
     their order is then that of the ACID format (PROTOCOL 2.3).
     """
-    if any(r.minimum != r.maximum for r in (s.operation, s.original_transaction, s.bucket, s.current_transaction)):
+    operation, write_id, bucket, current = s.operation, s.original_transaction, s.bucket, s.current_transaction
+    if not (operation.is_one and write_id.is_one and bucket.is_one and current.is_one):
         return None
-    if s.operation.minimum != INSERT or not bucket_codec.is_known(s.bucket.minimum):
+    if operation.minimum != INSERT or not bucket_codec.is_known(bucket.minimum):
         return None
-    low, high = s.row_id.minimum, s.row_id.maximum
-    if high - low + 1 != rows or s.row_id.total != (low + high) * rows // 2:
+    low, high, total = s.row_id
+    if high - low + 1 != rows or total != (low + high) * rows // 2:
         return None
-    return RowId(WriteId(s.original_transaction.minimum), s.bucket.minimum, low)
+    return RowId(WriteId(write_id.minimum), bucket.minimum, low)
 
 
 def _without_deleted(file: AcidFile, stripe: int, first: RowId, rows: int, deletes: Deletes) -> Choice | None:
@@ -248,16 +251,21 @@ def target_tail(choices: Sequence[Choice], types: Types, wanted: OutputClass | N
     """
     bytes_of: dict[StripeClass, int] = defaultdict(int)
     tails: dict[StripeClass, Tail] = {}
-    for choice in choices:
-        tail = choice.file.tail
-        if not _has_class(tail, wanted):
-            continue
-        if choice.action is Action.COPY and is_copyable(tail) and same_shape(tail.types, types):
-            found = tail.stripe_class
-            bytes_of[found] += choice.length
-            tails.setdefault(found, tail)
+    classes = [_class_to_copy(choice, types, wanted) for choice in choices]
+    for found, run in groupby(zip(classes, choices, strict=True), key=itemgetter(0)):  # hashing a class takes long
+        if found is not None:
+            of_class = [choice for _, choice in run]
+            bytes_of[found] += sum([choice.length for choice in of_class])
+            tails.setdefault(found, of_class[0].file.tail)
     by_bytes = sorted(tails, key=lambda c: bytes_of[c], reverse=True)
-    return next((tails[c] for c in by_bytes if _all_fit(choices, tails[c], wanted)), None)
+    return next((tails[c] for c in by_bytes if _all_fit(choices, classes, tails[c])), None)
+
+
+def _class_to_copy(choice: Choice, types: Types, wanted: OutputClass | None) -> StripeClass | None:
+    """Returns the class of a stripe that may be copied; None if it may not be, whatever the output's class."""
+    tail = choice.file.tail
+    copies = choice.action is Action.COPY and _has_class(tail, wanted) and is_copyable(tail)
+    return tail.stripe_class if copies and same_shape(tail.types, types) else None
 
 
 def _has_class(tail: Tail, wanted: OutputClass | None) -> bool:
@@ -269,8 +277,9 @@ def _has_class(tail: Tail, wanted: OutputClass | None) -> bool:
     )
 
 
-def _all_fit(choices: Iterable[Choice], like: Tail, wanted: OutputClass | None) -> bool:
-    others = [c for c in choices if c.action is not Action.DROP and not _can_copy(c, like, wanted)]
+def _all_fit(choices: Sequence[Choice], classes: Sequence[StripeClass | None], like: Tail) -> bool:
+    mine = like.stripe_class
+    others = [c for c, own in zip(choices, classes, strict=True) if own != mine and c.action is not Action.DROP]
     return not others or (is_writable(like) and all(calendars_agree(c.file.tail, like) for c in others))
 
 
