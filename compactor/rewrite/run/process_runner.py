@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import signal
@@ -17,10 +16,9 @@ from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.run.execute import TaskInput, TaskResult, attempt_task
 from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.memory_limit import limit_memory
+from compactor.rewrite.run.rare_collections import collect_rarely
 from compactor.rewrite.run.runner import attempt_parcels, keep_busy, run_here
 from compactor.rewrite.run.task_queue import PARCEL_BYTES, Job, JobAnswer, TaskQueue
-
-_COLLECTED = 20_000  #: new objects until cycles are looked for; units make many objects and hardly any cycle
 
 
 class ProcessRunner:
@@ -106,7 +104,7 @@ def _begin(memory: int) -> None:
     """Leaves an interruption of the command line to the parent process, and makes this process end with it."""
     exclude_pandas()
     limit_memory(memory)
-    gc.set_threshold(_COLLECTED)
+    collect_rarely()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack
 
+from compactor.rewrite.run.rare_collections import collecting_rarely
 from compactor.rewrite.run.runner import Runner
 from compactor.service import lost_workers
 from compactor.service.batches.control import free_for_next_attempt
@@ -183,7 +184,7 @@ def run_without_repair(
     size = min(MAX_GROUP_SIZE, site.settings.integer("hive.txn.max.open.batch"), -(-len(ids) // parallel) or 1)
     groups: list[Sequence[int]] = [ids[start : start + size] for start in range(0, len(ids), size)]
     broken: list[BaseException] = []
-    with ThreadPoolExecutor(parallel, thread_name_prefix="group") as pool:
+    with collecting_rarely(), ThreadPoolExecutor(parallel, thread_name_prefix="group") as pool:
         while groups:
             futures = [pool.submit(run_group, group) for group in groups]
             groups = []
