@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from operator import itemgetter
 from typing import Any, Protocol
 
 from sqlalchemy import RowMapping, Table, literal
@@ -43,7 +44,9 @@ MOVED = (
     "ORDER_BY",
 )
 
-
+_READ = (*(name for name in MOVED if name != "META_INFO"), "STATE", "ERROR_MESSAGE")  #: what entries are made of
+#: Takes from a row the values of the columns ``_READ``, by the prefix of the table's columns.
+_COLUMNS = {prefix: itemgetter(*(f"{prefix}_{name}" for name in _READ)) for prefix in ("CQ", "CC")}
 _Row = RowMapping | Mapping[str, Any]
 _ENDED_AS = "ENDED_AS"  #: in ``Beyond``: the state for which the history has no code
 
@@ -176,36 +179,34 @@ def _set(value: int | None) -> int | None:
 
 
 def _entry(row: _Row, prefix: str, *, end: int | None, cleaner_start: int | None, retry_retention: int) -> Entry:
-    def get(name: str) -> Any:
-        return row[f"{prefix}_{name}"]
-
-    entity = Entity(database=get("DATABASE"), table=get("TABLE"), partition=get("PARTITION"))
-    txn, following, highest = _set(get("TXN_ID")), _set(get("NEXT_TXN_ID")), get("HIGHEST_WRITE_ID")
+    get = dict(zip(_READ, _COLUMNS[prefix](row), strict=True))
+    entity = Entity(database=get["DATABASE"], table=get["TABLE"], partition=get["PARTITION"])
+    txn, following, highest = _set(get["TXN_ID"]), _set(get["NEXT_TXN_ID"]), get["HIGHEST_WRITE_ID"]
     return Entry(
-        id=get("ID"),
+        id=get["ID"],
         entity=entity,
-        state=State(get("STATE")),
-        type=_type(get("ID"), get("TYPE")),
-        properties=properties_text.decode(get("TBLPROPERTIES")),
-        pool=get("POOL_NAME"),
-        worker_id=get("WORKER_ID"),
-        run_as=get("RUN_AS"),
-        enqueue_time=_set(get("ENQUEUE_TIME")),
-        start=_set(get("START")),
+        state=State(get["STATE"]),
+        type=_type(get["ID"], get["TYPE"]),
+        properties=properties_text.decode(get["TBLPROPERTIES"]),
+        pool=get["POOL_NAME"],
+        worker_id=get["WORKER_ID"],
+        run_as=get["RUN_AS"],
+        enqueue_time=_set(get["ENQUEUE_TIME"]),
+        start=_set(get["START"]),
         end=end,
         highest_write_id=None if highest is None else WriteId(highest),
         txn_id=None if txn is None else TxnId(txn),
         next_txn_id=None if following is None else TxnId(following),
-        commit_time=_set(get("COMMIT_TIME")),
+        commit_time=_set(get["COMMIT_TIME"]),
         cleaner_start=cleaner_start,
         retry_retention=retry_retention,
-        job_id=get("HADOOP_JOB_ID"),
-        error=get("ERROR_MESSAGE"),
-        initiator_id=get("INITIATOR_ID"),
-        initiator_version=get("INITIATOR_VERSION"),
-        worker_version=get("WORKER_VERSION"),
-        buckets=_set(get("NUMBER_OF_BUCKETS")),
-        order_by=get("ORDER_BY"),
+        job_id=get["HADOOP_JOB_ID"],
+        error=get["ERROR_MESSAGE"],
+        initiator_id=get["INITIATOR_ID"],
+        initiator_version=get["INITIATOR_VERSION"],
+        worker_version=get["WORKER_VERSION"],
+        buckets=_set(get["NUMBER_OF_BUCKETS"]),
+        order_by=get["ORDER_BY"],
     )
 
 

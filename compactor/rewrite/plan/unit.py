@@ -7,7 +7,8 @@ The unit is the file number within a partition: rows and delete events of ``buck
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import add, attrgetter
 
 from compactor.acid.names import ACID_VERSION, BucketFile, DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
@@ -151,7 +152,7 @@ class Figures:
     bytes_out: int = 0
 
     def __add__(self, other: Figures) -> Figures:
-        return Figures(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
+        return Figures(**dict(zip(_FIGURES, map(add, _numbers(self), _numbers(other)), strict=True)))
 
     def check(self, location: str, shape: Shape) -> None:
         """Checks that every row is accounted for, and every delete event of a minor.
@@ -189,6 +190,10 @@ class Figures:
             bytes_in=self.bytes_in - self.bytes_out,
             bytes_out=0,
         )
+
+
+_FIGURES = tuple(figure.name for figure in fields(Figures))
+_numbers = attrgetter(*_FIGURES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

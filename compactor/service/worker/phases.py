@@ -4,6 +4,7 @@ entry must have come: claimed, located, admitted, opened, viewed, planned, stage
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, TypeVar
 
 from compactor.compaction.entry import Entry
@@ -131,5 +132,13 @@ _Phase = TypeVar("_Phase", bound=Claimed)
 
 def _next(phase: type[_Phase], before: Claimed, **found: Any) -> _Phase:
     """Returns ``before`` in a later (or, to plan again, an earlier) ``phase``, with what the step found."""
-    names = [field.name for field in fields(phase) if field.name not in found]
-    return phase(**{name: getattr(before, name) for name in names if hasattr(before, name)}, **found)
+    phases: tuple[Any, Any] = phase, type(before)
+    kept = {name: getattr(before, name) for name in _shared(*phases) if name not in found}
+    return phase(**kept, **found)
+
+
+@cache
+def _shared(phase: Any, before: Any) -> tuple[str, ...]:
+    """Returns the fields that both phases, which are classes, have."""
+    of_before = {field.name for field in fields(before)}
+    return tuple(field.name for field in fields(phase) if field.name in of_before)
