@@ -21,7 +21,7 @@ from compactor.database.postgres import PostgresBackend
 from compactor.database.prepared import send_text
 from compactor.database.retry import ATTEMPTS, PAUSE_SECONDS
 from compactor.database.sqlite import SqliteBackend
-from compactor.database.trouble import Retryable, Trouble
+from compactor.database.trouble import Retryable, Trouble, log_in_advice
 from compactor.errors import BadSetting, CommitUnknown, DatabaseUnavailable, NotSupported, TryAgain
 
 __all__ = ["Database", "masked", "open_database"]
@@ -227,7 +227,7 @@ class Database:
         text = " ".join(f"{type(original).__name__}: {original}".split())
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        return text
+        return text + log_in_advice(text)
 
 
 #: Engines of a parent process. They are kept, since collecting them would close connections that the parent uses.

@@ -30,6 +30,22 @@ _ADVICE = {
 }
 
 
+#: What Kerberos' library says by way of PostgreSQL's, and what to do.
+_LOG_IN = {
+    "No Kerberos credentials available": "log in with kinit as this user, or name a keytab in KRB5_CLIENT_KTNAME",
+    "Ticket expired": "log in again with kinit; a keytab in KRB5_CLIENT_KTNAME logs in by itself",
+    "Clock skew too great": "set the clocks of this machine, the KDC and the database by NTP",
+    "not found in Kerberos database": "host must be as in the server's principal, postgres/HOST (else krbsrvname)",
+    "Cannot contact any KDC": "check kdc of this realm in krb5.conf",
+    "GSSAPI authentication failed for user": "pg_hba.conf or pg_ident.conf does not map this principal to the URL's user",
+}
+
+
+def log_in_advice(message: str) -> str:
+    """Returns what to do about a log-in by Kerberos that failed; nothing about other messages."""
+    return next((f"; {advice}" for said, advice in _LOG_IN.items() if said in message), "")
+
+
 class Retryable:
     """Patterns of a site's own errors that are worth another try (``hive.txn.retryable.sqlex.regex``)."""
 

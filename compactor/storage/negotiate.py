@@ -5,9 +5,11 @@ Loaded only where a cluster is reached by ticket: its libraries are those of the
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 from urllib.parse import urlsplit
 
+import gssapi
 import spnego
 from krb5 import Krb5Error
 from requests import Response
@@ -27,7 +29,7 @@ class Negotiate(HTTPKerberosAuth):  # type: ignore[misc]  # without types
     """
 
     def __init__(self, options: Kerberos) -> None:
-        self._who = options.principal or (f"whoever {options.keytab} is for" if options.keytab else "this process")
+        self._who = _said_of(options)
         principal: Any = options.principal
         if options.keytab is not None:
             principal = spnego.KerberosKeytab(options.keytab, options.principal)
@@ -74,3 +76,23 @@ class Negotiate(HTTPKerberosAuth):  # type: ignore[misc]  # without types
         if not self.auth_done:
             setattr(found, UNPROVEN, True)
         return found
+
+
+def tickets_of(options: Kerberos) -> tuple[str, float]:
+    """Returns the principal whose tickets a log-in has, and for how many seconds they are good.
+
+    Raises:
+        LogInFailed: there are none.
+    """
+    who = _said_of(options)
+    try:
+        name = gssapi.Name(options.principal, gssapi.NameType.kerberos_principal) if options.principal else None
+        store = {"client_keytab": options.keytab, "ccache": f"MEMORY:{uuid.uuid4().hex}"} if options.keytab else None
+        found = gssapi.Credentials(usage="initiate", name=name, store=store)
+        return str(found.name), float(found.lifetime or 0)
+    except gssapi.exceptions.GSSError as error:
+        raise log_in_failed(error, who) from error
+
+
+def _said_of(options: Kerberos) -> str:
+    return options.principal or (f"whoever {options.keytab} is for" if options.keytab else "this process")

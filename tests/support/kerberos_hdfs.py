@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -50,6 +51,11 @@ class SecureHdfs:
         environment = os.environ | self.kdc.ticket(principal, cache)
         command = ["curl", "-sS", "--negotiate", "-u", ":", "-X", method, f"{self.url}{operation}"]
         return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+
+    def changes(self) -> str:
+        """Returns the number of the NameNode's last transaction: whatever changes in the cluster has one."""
+        said = self.curl("nn/localhost", "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo")
+        return str(json.loads(said)["beans"][0]["JournalTransactionInfo"])
 
     def fetch_tokens(self, principal: str, file: Path) -> None:
         """Has Hadoop's own client fetch a token of ``principal`` for itself into ``file``."""

@@ -12,9 +12,9 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import Connection, MetaData, StaticPool, create_engine, select
@@ -40,6 +40,7 @@ class Server:
     command: tuple[str, ...]
     stop_signal: signal.Signals  #: signal that ends it without waiting for clients
     port: int = 5432  #: of PostgreSQL; even without TCP it is part of the socket's name
+    environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -48,7 +49,9 @@ class Server:
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             with (self.folder / "log").open("a") as log:
-                self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+                self.process = subprocess.Popen(
+                    command, stdout=log, stderr=log, cwd=self.folder, env=os.environ | dict(self.environment)
+                )
             while time.monotonic() < deadline and self.process.poll() is None:
                 if self._answers():
                     return
@@ -178,13 +181,17 @@ def _download_schemas(folder: Path) -> Path:
 
 @contextmanager
 def postgres(
-    port: int | None = None, *, durable: bool = False, tls: tuple[bytes, bytes] | None = None
+    port: int | None = None,
+    *,
+    durable: bool = False,
+    tls: tuple[bytes, bytes] | None = None,
+    gss: tuple[bytes, bytes] | None = None,
 ) -> Iterator[Server]:
     """Yields a PostgreSQL server whose user ``hive`` needs no password.
 
     With ``port`` it also listens on the loopback interface, for drivers without sockets; there a password is needed. A
     ``durable`` one is on disk and waits for it at each commit, as a site's own does. With ``tls``, its key and certificate,
-    that interface takes encrypted connections only, and no password.
+    that interface takes encrypted connections only, and no password; with ``gss``, its keytab and krb5.conf, Kerberos only.
     """
     user = _unprivileged("postgres")
     with _folder(user, durable=durable) as folder:
@@ -194,6 +201,11 @@ def postgres(
         access = "local all hive trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
         if tls is not None:
             access = "local all hive trust\nhostssl all hive 127.0.0.1/32 trust\n"
+        environment: dict[str, str] = {}
+        if gss is not None:
+            access = "local all hive trust\nhost all all 127.0.0.1/32 gss include_realm=0\n"
+            _owned(folder / "server.keytab", gss[0], user)
+            environment["KRB5_CONFIG"] = str(_owned(folder / "krb5.conf", gss[1], user))
         (data / "pg_hba.conf").write_text(access)
         options = {
             "listen_addresses": "" if port is None else "127.0.0.1",
@@ -206,6 +218,7 @@ def postgres(
             "deadlock_timeout": "100ms",
             "dynamic_shared_memory_type": "mmap",  # in the folder, so that it is removed with it
         } | (_encrypted(folder, user, *tls) if tls is not None else {})
+        options |= {"krb_server_keyfile": str(folder / "server.keytab")} if gss is not None else {}
         command = [str(bin / "postgres"), "-D", str(data)]
         command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         server = Server(
@@ -216,6 +229,7 @@ def postgres(
             command=tuple(command),
             stop_signal=signal.SIGINT,
             port=port or 5432,
+            environment=environment,
         )
         with _running(server):
             yield server
@@ -225,11 +239,17 @@ def _encrypted(folder: Path, user: str, key: bytes, certificate: bytes) -> dict[
     """Returns PostgreSQL's options for TLS with this key and certificate."""
     paths = {"ssl_key_file": folder / "server.key", "ssl_cert_file": folder / "server.crt"}
     for path, content in zip(paths.values(), (key, certificate), strict=True):
-        path.write_bytes(content)
-        path.chmod(0o600)  # else the server refuses the key
-        if os.geteuid() == 0:
-            shutil.chown(path, user, user)
+        _owned(path, content, user)
     return {"ssl": "on", **{name: str(path) for name, path in paths.items()}}
+
+
+def _owned(path: Path, content: bytes, user: str) -> Path:
+    """Writes a file that ``user`` alone can read, else a server refuses a key in it."""
+    path.write_bytes(content)
+    path.chmod(0o600)
+    if os.geteuid() == 0:
+        shutil.chown(path, user, user)
+    return path
 
 
 @contextmanager

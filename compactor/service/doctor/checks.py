@@ -16,6 +16,7 @@ from compactor.service.doctor import metastore
 from compactor.service.doctor.agreement import check_agreement
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.doctor.ground import check_ground
+from compactor.service.doctor.log_in import check_log_in
 from compactor.service.doctor.memory import check_memory
 from compactor.service.doctor.storage import check_storage
 from compactor.service.mode import Mode, loosest_mode
@@ -151,6 +152,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("mode", metastore.check_rights),
     ("hive's roles", metastore.check_hive_roles),
     ("state", _state),
+    ("log-in", check_log_in),
     ("storage", check_storage),
     ("agreement", check_agreement),
     ("queue", metastore.check_queue),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +39,7 @@ def realm(cluster: SecureHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def top(realm: SecureHdfs, request: pytest.FixtureRequest) -> str:
     """An empty directory of ``compactor``."""
-    name = request.node.name.replace("[", "-").replace("]", "")
+    name = re.sub(r"\W+", "-", request.node.name)
     said = realm.curl("compactor", f"/webhdfs/v1/t/{name}?op=MKDIRS&permission=755", method="PUT")
     assert "true" in said, said
     return f"{realm.location}/{name}"

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from compactor.database.mysql import MySQLBackend
 from compactor.database.postgres import PostgresBackend
-from compactor.database.trouble import Retryable, Trouble
+from compactor.database.trouble import Retryable, Trouble, log_in_advice
 
 POSTGRES = PostgresBackend(make_url("postgresql+psycopg://h/x"))
 MYSQL = MySQLBackend(make_url("mysql+pymysql://h/x"))
@@ -97,3 +97,9 @@ def test_patterns_of_a_site(patterns: str, matches: bool) -> None:
 def test_patterns_of_a_site_on_postgresql() -> None:
     assert Retryable("40P01").matches(wrapped(pg.DeadlockDetected("x")))
     assert not Retryable("40P01").matches(wrapped(sqlite3.OperationalError("locked")))
+
+
+def test_a_log_in_by_kerberos_that_fails_says_what_to_do() -> None:
+    said = "GSSAPI continuation error: Ticket expired"
+    assert log_in_advice(said) == "; log in again with kinit; a keytab in KRB5_CLIENT_KTNAME logs in by itself"
+    assert log_in_advice("password authentication failed") == ""

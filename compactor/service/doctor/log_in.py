@@ -1,0 +1,82 @@
+"""The doctor's check of who we are in each cluster of HDFS, by Kerberos or otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compactor.errors import CompactorError
+from compactor.service.doctor.finding import Finding, Level, ok
+from compactor.service.site import Site
+from compactor.storage.log_in import LogIn, log_in
+from compactor.storage.options import SCHEMES, StoreOptions
+from compactor.storage.places import canonical
+
+_SKEW_S = 60.0  #: from which on we warn; Kerberos gives up at 300
+_DAY_S = 86_400.0
+
+
+def check_log_in(site: Site) -> Iterator[Finding]:
+    """Yields findings on each cluster that tables lie in or that the configuration names by itself."""
+    for authority in _clusters(site):
+        yield from _findings(site.storage.options, authority)
+
+
+def _clusters(site: Site) -> list[str]:
+    """Returns each cluster by one of its names."""
+    found: dict[str, str] = {}
+    locations = [table.location for table in site.metastore.catalog.tables() if table.is_transactional]
+    for location in locations:
+        scheme, _, rest = (location or "").partition("://")
+        if SCHEMES.get(scheme) == "hdfs":
+            authority = rest.partition("/")[0]
+            found.setdefault(canonical("hdfs", authority), authority)
+    for authority in site.storage.options.of_kind("hdfs"):
+        found.setdefault(canonical("hdfs", authority), authority)
+    return list(found.values())
+
+
+def _findings(options: StoreOptions, authority: str) -> Iterator[Finding]:
+    try:
+        found = log_in(options, authority)
+    except CompactorError as error:
+        yield Finding(
+            level=Level.FAIL, subject="log-in", found=str(error), wanted=f"a log-in that hdfs://{authority} takes"
+        )
+        return
+    yield _tickets(found)
+    if found.keytab_is_open:
+        yield Finding(
+            level=Level.WARN,
+            subject="keytab",
+            found=f"{found.keytab} can be read by others than its owner, who can be {found.user} with it",
+            wanted="a keytab that this service's user alone can read",
+            fix=f"chmod 600 {found.keytab}",
+        )
+    if abs(found.clock_ahead_s) > _SKEW_S:
+        yield Finding(
+            level=Level.WARN,
+            subject="clock of HDFS",
+            found=f"{found.cluster} is {found.clock_ahead_s:+.0f} s from this machine",
+            wanted="clocks that agree: Kerberos takes nobody whose clock differs by five minutes",
+            fix="set both by NTP",
+        )
+
+
+def _tickets(found: LogIn) -> Finding:
+    said = f"{found.cluster} knows us as {found.user!r}, {found.how}"
+    if found.tickets is None:
+        return ok("log-in", said)
+    said = f"{said}, as {found.tickets.principal}"
+    if found.keytab is not None:
+        return ok("log-in", f"{said}; each log-in gets tickets for {_period(found.tickets.seconds)}")
+    return Finding(
+        level=Level.WARN if found.tickets.seconds < _DAY_S else Level.OK,
+        subject="log-in",
+        found=f"{said}; the ticket expires in {_period(found.tickets.seconds)}, and nothing here renews it",
+        wanted="a service that can log in by itself",
+        fix="write principal and keytab into [storage.hdfs], or have something renew the ticket cache (k5start, a timer)",
+    )
+
+
+def _period(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"

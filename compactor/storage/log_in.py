@@ -1,0 +1,89 @@
+"""Who this process is in a cluster of HDFS, how it proves that, and for how long it can. Nothing is changed by asking."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+
+from compactor.errors import StorageError
+from compactor.storage.hdfs_client import HdfsClient, given_token, saying_plainly
+from compactor.storage.hdfs_options import HdfsOptions, Kerberos
+from compactor.storage.kerberos_errors import LogInFailed
+from compactor.storage.options import StoreOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tickets:
+    """The tickets of ``principal``, which are good for ``seconds``."""
+
+    principal: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogIn:
+    """A log-in that a cluster took. ``tickets`` is None where another means than Kerberos was used."""
+
+    cluster: str
+    user: str  #: as the cluster calls us, or the one we act for
+    how: str
+    tickets: Tickets | None
+    keytab: str | None
+    clock_ahead_s: float  #: of the cluster's NameNode, by its answer
+
+    @property
+    def keytab_is_open(self) -> bool:
+        """True if others than its owner may read the keytab, with which they can be us."""
+        return self.keytab is not None and bool(os.stat(self.keytab).st_mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
+def log_in(options: StoreOptions, authority: str, clock: Callable[[], float] = time.time) -> LogIn:
+    """Logs in to a cluster and asks it who we are.
+
+    Raises:
+        StorageError: it takes us for nobody, or does not answer.
+        UnnamedPlace: the configuration does not name it.
+    """
+    cluster = f"hdfs://{authority}"
+    admitted = options.admitted("hdfs", authority)
+    given = HdfsOptions.of(f'"{cluster}"', admitted)
+    with saying_plainly("log in to", cluster):
+        client = HdfsClient(authority, admitted)
+        by_token = given_token(authority, given) is not None
+        answer = client.ask("GETHOMEDIRECTORY", "GET", "/", redirect=True)
+        tickets = None if given.kerberos is None or by_token else _tickets(given.kerberos, cluster)
+    answered = parsedate_to_datetime(answer.headers["Date"]).timestamp() if "Date" in answer.headers else clock()
+    return LogIn(
+        cluster=cluster,
+        user=str(answer.json()["Path"]).rpartition("/")[2],
+        how=_how(given, by_token=by_token),
+        tickets=tickets,
+        keytab=given.kerberos.keytab if given.kerberos is not None else None,
+        clock_ahead_s=answered - clock(),
+    )
+
+
+def _tickets(options: Kerberos, cluster: str) -> Tickets:
+    from compactor.storage.negotiate import tickets_of
+
+    try:
+        principal, seconds = tickets_of(options)
+    except LogInFailed as error:
+        raise StorageError(f"cannot log in to {cluster}: Kerberos: {error}") from error
+    return Tickets(principal=principal, seconds=seconds)
+
+
+def _how(given: HdfsOptions, *, by_token: bool) -> str:
+    acting = f", acting for {given.session['proxy_to']}" if "proxy_to" in given.session else ""
+    if by_token or "token" in given.session:
+        return "by a delegation token" + (" that Hadoop handed over" if by_token else "")
+    if given.kerberos is not None:
+        source = f"keytab {given.kerberos.keytab}" if given.kerberos.keytab else "the ticket cache"
+        return f"by Kerberos from {source}{acting}"
+    if "password" in given.session:
+        return f"by password{acting}"
+    return f"by a name that nobody checks{acting}"

@@ -1,0 +1,64 @@
+"""The doctor's findings on log-ins; those by Kerberos itself are in tests/cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import StorageError
+from compactor.service.doctor import log_in as module
+from compactor.service.doctor.finding import Finding, Level
+from compactor.service.doctor.log_in import check_log_in
+from compactor.service.site import Site
+from compactor.storage.log_in import LogIn, Tickets
+from compactor.storage.options import StoreOptions
+from compactor.storage.stores import Stores
+
+PLAIN = LogIn(cluster="hdfs://nn", user="hive", how="by a name", tickets=None, keytab=None, clock_ahead_s=0.0)
+
+
+def findings(site: Site, monkeypatch: pytest.MonkeyPatch, found: LogIn | StorageError) -> list[Finding]:
+    def log_in(options: StoreOptions, authority: str) -> LogIn:
+        if isinstance(found, StorageError):
+            raise found
+        return replace(found, cluster=f"hdfs://{authority}")
+
+    monkeypatch.setattr(module, "log_in", log_in)
+    return list(check_log_in(replace(site, storage=Stores(StoreOptions.of({"hdfs://nn": {"user": "hive"}})))))
+
+
+def test_without_hdfs_there_is_nothing_to_say(deployment: Site) -> None:
+    assert list(check_log_in(deployment)) == []
+
+
+def test_a_name_that_nobody_checks(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = findings(deployment, monkeypatch, PLAIN)
+    assert (found.level, found.found) == (Level.OK, "hdfs://nn knows us as 'hive', by a name")
+
+
+def test_a_cluster_that_takes_us_for_nobody(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = findings(deployment, monkeypatch, StorageError("cannot log in to hdfs://nn: Kerberos: no ticket"))
+    assert (found.level, found.found) == (Level.FAIL, "cannot log in to hdfs://nn: Kerberos: no ticket")
+
+
+@pytest.mark.parametrize(("ahead", "warned"), [(59.0, False), (-61.0, True), (250.0, True)])
+def test_a_clock_that_differs(deployment: Site, monkeypatch: pytest.MonkeyPatch, ahead: float, warned: bool) -> None:
+    found = findings(deployment, monkeypatch, replace(PLAIN, clock_ahead_s=ahead))
+    assert [(one.level, one.found) for one in found[1:]] == (
+        [(Level.WARN, f"hdfs://nn is {ahead:+.0f} s from this machine")] if warned else []
+    )
+
+
+def test_tickets_that_nobody_renews(deployment: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tickets = Tickets(principal="hive@EXAMPLE.COM", seconds=1800)
+    (found,) = findings(deployment, monkeypatch, replace(PLAIN, tickets=tickets))
+    assert (found.level, "the ticket expires in 30 min" in found.found) == (Level.WARN, True)
+    keytab = tmp_path / "k"
+    keytab.touch(mode=0o600)
+    (found,) = findings(deployment, monkeypatch, replace(PLAIN, tickets=tickets, keytab=str(keytab)))
+    assert (found.level, found.found.endswith("each log-in gets tickets for 30 min")) == (Level.OK, True)
+    keytab.chmod(0o644)
+    _, found = findings(deployment, monkeypatch, replace(PLAIN, tickets=tickets, keytab=str(keytab)))
+    assert (found.level, found.subject) == (Level.WARN, "keytab")
