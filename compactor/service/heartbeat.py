@@ -45,6 +45,11 @@ class Heartbeat(Periodic):
             if txn in (None, lost):
                 raise LostClaim(f"transaction {lost} is lost: {why}")
 
+    def take(self, txn: TxnId) -> None:
+        """Begins the heartbeats of one more transaction."""
+        with self._lock:
+            self._txns[txn] = None
+
     def let_go(self, txn: TxnId) -> None:
         """Stops the heartbeats of ``txn``, which is about to end."""
         with self._lock:

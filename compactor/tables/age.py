@@ -25,6 +25,10 @@ class Age:
         self.longest_ms = longest_ms
         self.is_waived = False
 
+    def begin_again(self, txn: TxnId) -> None:
+        """Counts from now on, for another transaction."""
+        self._txn, self._begun = txn, self._clock()
+
     def check(self) -> None:
         """Aborts the transaction if it is too old.
 

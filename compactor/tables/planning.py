@@ -13,7 +13,7 @@ from compactor.errors import NotEnoughHistory, NotSupported, SnapshotExpired, St
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
 from compactor.service.site import path_of
-from compactor.tables.conditions import columns_of
+from compactor.tables.conditions import Condition, columns_of
 from compactor.tables.partition_constants import constants, may_have
 from compactor.tables.pending import overlay
 from compactor.tables.tasks import ScanPlan, ScanTask
@@ -34,8 +34,7 @@ def plan_scan(txn: Transaction, table: Table, wanted: Wanted) -> ScanPlan:
     selection, condition = wanted.selection(table), wanted.condition(table)
     deciding = {} if condition is None else columns_of(condition)
     comparable = comparable_schema(table, wanted.timestamps)
-    parts = [_Part()] if not table.is_partitioned else _parts(txn, table, comparable)
-    chosen = [part for part in parts if condition is None or may_have(condition, part.constants, deciding)]
+    chosen = _chosen(txn, table, condition, comparable)
     txn.lock_for_reading(table, [part.name for part in chosen] or [None])
     places = places_of(table, list(deciding))
     return ScanPlan(
@@ -66,9 +65,26 @@ class _Part:
         return None if self.partition is None else self.partition.name
 
 
-def _parts(txn: Transaction, table: Table, types: pa.Schema) -> list[_Part]:
+def partitions_to_read(txn: Transaction, table: Table, wanted: Wanted) -> list[str | None]:
+    """Returns the partitions that a scan would read, None for a table without any.
+
+    Raises:
+        BadExpression: the filter is not of the grammar.
+    """
+    must_be_readable(table)
+    return [
+        part.name for part in _chosen(txn, table, wanted.condition(table), comparable_schema(table, wanted.timestamps))
+    ]
+
+
+def _chosen(txn: Transaction, table: Table, condition: Condition | None, types: pa.Schema) -> list[_Part]:
+    """Returns the partitions in which a row may meet the condition."""
+    if not table.is_partitioned:
+        return [_Part()]
     found = txn.site.metastore.catalog.partitions(table)
-    return [_Part(partition=part, constants=constants(table, part, types)) for part in found]
+    parts = [_Part(partition=part, constants=constants(table, part, types)) for part in found]
+    deciding = {} if condition is None else columns_of(condition)
+    return [part for part in parts if condition is None or may_have(condition, part.constants, deciding)]
 
 
 def must_be_readable(table: Table) -> None:

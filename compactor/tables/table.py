@@ -10,9 +10,11 @@ import pyarrow as pa
 from compactor.metastore.catalog import values
 from compactor.service.site import Site
 from compactor.tables.append import Rows, append, overwrite
+from compactor.tables.changes import delete, update
 from compactor.tables.scan import Scan
 from compactor.tables.schema import NANOSECONDS, arrow_schema
 from compactor.tables.transaction import Transaction, transaction
+from compactor.tables.upsert import Upserted, upsert
 from compactor.tables.wanted import Wanted
 
 
@@ -109,6 +111,46 @@ class Table:
         """
         with self._writing() as txn:
             return overwrite(txn, self._found, rows, time_zone=time_zone)
+
+    def delete(self, where: str | None = None) -> int:
+        """Deletes the rows for which ``where`` is true, all rows without it, and returns how many they were.
+
+        Raises:
+            BadExpression: ``where`` is not of the grammar of ``scan``'s filters.
+            NotSupported: the table is none that is written here.
+            LockNotGranted: somebody holds a conflicting lock for longer than compactor.lock.wait.
+            WriteConflict: another transaction updated or deleted in the same place and committed first.
+        """
+        with self._writing() as txn:
+            return delete(txn, self._found, where)
+
+    def update(self, assignments: Mapping[str, str], where: str | None = None) -> int:
+        """Gives the rows for which ``where`` is true other values, and returns how many they were.
+
+        Args:
+            assignments: by column: a literal as in a filter (``"'done'"``, ``"7.5"``), ``"NULL"``, or another column's name.
+
+        Raises:
+            BadExpression: ``where`` or a value is not of the grammar.
+            NotConforming: a value is not of its column's type.
+            NotFound: there is no such column.
+            NotSupported: a partition or bucketing column is assigned, or the table is none that is written here.
+            LockNotGranted, WriteConflict: as with ``delete``.
+        """
+        with self._writing() as txn:
+            return update(txn, self._found, assignments, where)
+
+    def upsert(self, rows: Rows, join_cols: Sequence[str], *, time_zone: str | None = None) -> Upserted:
+        """Puts rows in place of those with the same values of ``join_cols``, and adds the others.
+
+        The lock excludes every other writer of the table. NULL equals nothing. Arguments and errors as with ``append``.
+
+        Raises:
+            NotConforming: also if two of ``rows`` have the same key.
+            WriteConflict: another transaction wrote into the table while this one waited for its lock.
+        """
+        with self._writing() as txn:
+            return upsert(txn, self._found, rows, tuple(join_cols), time_zone=time_zone)
 
     @contextmanager
     def _writing(self) -> Iterator[Transaction]:

@@ -11,7 +11,7 @@ import enum
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -45,6 +45,7 @@ from compactor.tables.age import Age
 from compactor.tables.pending import Pending
 
 log = logging.getLogger(__name__)
+_BEGINNINGS = 10  #: times that a transaction begins again, in favour of others, before it gives up
 
 
 class WriteOperation(enum.Enum):
@@ -78,13 +79,16 @@ class WriteStatement:
 class Transaction:
     """An open transaction. Made by ``transaction``; after its block has ended, nothing of its snapshot can be read."""
 
-    def __init__(self, site: Site, txn: TxnId, user: str, heart: Heartbeat, age: Age) -> None:
+    def __init__(
+        self, site: Site, txn: TxnId, user: str, heart: Heartbeat, age: Age, open: Callable[[], TxnId]
+    ) -> None:
         self._user = user
+        self._open = open
         self._heart = heart
         self._age = age
         self._statements: Counter[tuple[str, str]] = Counter()
         self._components: set[tuple[Entity, WriteOperation]] = set()
-        self._locked: set[tuple[Entity, LockType]] = set()
+        self._locked: dict[Entity, LockType] = {}  # the strongest on each
         self._entered: set[str] = set()  # locations that held nothing of this transaction's write IDs
         self._txns: ValidTxnList | None = None
         self._write_ids: dict[tuple[str, str], ValidWriteIdList] = {}
@@ -130,10 +134,7 @@ class Transaction:
         self.check()
         if not locking_is_on(self.site.settings):
             return
-        kind = LockType.SHARED_READ
-        entities = [Entity(database=table.database, table=table.name, partition=name) for name in partitions]
-        wanted = [entity for entity in entities if (entity, kind) not in self._locked]
-        self._acquire(wanted, kind)
+        self._acquire((_entity(table, name), LockType.SHARED_READ) for name in partitions)
 
     def write_ids(self, table: Table) -> ValidWriteIdList:
         """Returns the write IDs of ``table`` that this transaction sees, its own included, always the same."""
@@ -164,24 +165,48 @@ class Transaction:
         return self._begin(target, entity, operation)
 
     def lock_for_changes(self, table: Table, partitions: Iterable[str | None], kind: LockType | None = None) -> None:
-        """Takes the lock of an UPDATE or DELETE on each of ``partitions`` (None: the table), or ``kind``, before they are
-        looked at.
+        """Takes the table's lock of an UPDATE or DELETE, or ``kind``, with those to read ``partitions``, before anything is
+        looked at (TABLES 2): all in one request, since a second one would wait behind whoever waits for the first.
+
+        Where another transaction wrote into the table and committed while this one waited, this one begins again, so that
+        it sees that; but not once it has read or written anything.
 
         Raises:
-            WriteConflict: another transaction wrote into the table and committed while this one waited; this one cannot see
-                that, and would lose at its end.
+            WriteConflict: it has, and the other one changed rows, so this one would lose at its end; with ``kind`` also
+                where the other one only inserted rows.
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
         """
-        self._heart.check()
-        wanted = kind or write_lock(AccessKind.DELETE, self.site.settings)
-        for name in partitions:
-            self._lock_for_writing(table, Entity(database=table.database, table=table.name, partition=name), wanted)
-        later = self.site.metastore.write_ids.later_writer(self.id, table.database, table.name)
-        if later is not None:
-            raise WriteConflict(
-                f"{table}: transaction {later} wrote into it while transaction {self.id} waited for its lock; begin again",
-                later,
+        to_read = list(partitions)
+        later = None
+        for _ in range(_BEGINNINGS):
+            self._heart.check()
+            is_new = self._txns is None and not self._statements
+            lock = kind or write_lock(AccessKind.DELETE, self.site.settings)
+            self._lock_for_writing(table, _entity(table), lock, [_entity(table, name) for name in to_read])
+            later = self.site.metastore.write_ids.later_writer(
+                self.id, table.database, table.name, only_changes=kind is None and not is_new
             )
+            if later is None:
+                return
+            if not is_new:
+                break
+            self._begin_again()
+        assert later is not None
+        raise WriteConflict(
+            f"{table}: transaction {later} wrote into it while transaction {self.id} waited for its lock; begin again",
+            later,
+        )
+
+    def _begin_again(self) -> None:
+        """Goes on in another transaction, which nobody notices: nothing was read or written in this one."""
+        old, self.id = self.id, self._open()
+        self._heart.take(self.id)
+        self._heart.let_go(old)
+        self._age.begin_again(self.id)
+        self._locked.clear()
+        self._write_ids.clear()
+        self.pending = Pending(self.site.storage, self.id)
+        self.site.metastore.transactions.abort(old, "waited for a lock while another one wrote, and began again")
 
     def dynamic_statement(self, table: Table, operation: WriteOperation) -> WriteStatement:
         """Begins a statement on a partitioned table whose partitions show only in its rows.
@@ -190,7 +215,7 @@ class Transaction:
         """
         self._heart.check()
         self._age.is_waived = True
-        entity = Entity(database=table.database, table=table.name)
+        entity = _entity(table)
         self._lock_for_writing(table, entity, write_lock(_WHAT[operation], self.site.settings))
         write_id = self.site.metastore.write_ids.allocate(self.id, table.database, table.name)
         self._write_ids.pop((table.database, table.name), None)  # the new one belongs to it
@@ -215,11 +240,13 @@ class Transaction:
         )
         self._components.update((entities[name], statement.operation) for name in new)
 
-    def _lock_for_writing(self, table: Table, entity: Entity, kind: LockType | None) -> None:
+    def _lock_for_writing(
+        self, table: Table, entity: Entity, kind: LockType | None, to_read: Iterable[Entity] = ()
+    ) -> None:
         if not table.is_transactional:
             raise Refused(f"{entity}: the table is not transactional; set transactional=true when it is created")
-        if kind is not None and (entity, kind) not in self._locked:
-            self._acquire([entity], kind)
+        if kind is not None:
+            self._acquire([(entity, kind), *((one, LockType.SHARED_READ) for one in to_read)])
 
     def _begin(self, target: Target, entity: Entity, operation: WriteOperation) -> WriteStatement:
         write_id = self.site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
@@ -263,22 +290,37 @@ class Transaction:
             )
         self._entered.add(location)
 
-    def _acquire(self, entities: Iterable[Entity], kind: LockType) -> None:
-        wanted = list(entities)
-        if not wanted:
+    def _acquire(self, wanted: Iterable[tuple[Entity, LockType]]) -> None:
+        """Takes locks in one request, but those that a stronger one on the same object already includes."""
+        strongest: dict[Entity, LockType] = {}
+        for entity, kind in wanted:
+            if kind.strength > self._strength(entity, strongest):
+                strongest[entity] = kind
+        if not strongest:
             return
         settings = self.site.settings
         longest = settings.milliseconds("hive.lock.sleep.between.retries")
         wait_for(
             self.site.metastore.locks,
             self.id,
-            [LockRequest(database=e.database, table=e.table, partition=e.partition, type=kind) for e in wanted],
+            [
+                LockRequest(database=entity.database, table=entity.table, partition=entity.partition, type=kind)
+                for entity, kind in strongest.items()
+            ],
             self._user,
             self.site.host,
             times=waiting_times_within(settings.milliseconds("compactor.lock.wait"), longest),
             sleep=time.sleep,
         )
-        self._locked.update((entity, kind) for entity in wanted)
+        self._locked |= strongest
+
+    def _strength(self, entity: Entity, asked: Mapping[Entity, LockType]) -> int:
+        """Returns the strength of what is held or asked for on ``entity``, -1 if nothing is."""
+        return max((held[entity].strength for held in (self._locked, asked) if entity in held), default=-1)
+
+
+def _entity(table: Table, partition: str | None = None) -> Entity:
+    return Entity(database=table.database, table=table.name, partition=partition)
 
 
 @contextmanager
@@ -294,24 +336,28 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
     """
     owner = user or site.user
     transactions = site.metastore.transactions
-    txn = transactions.open(owner, site.host, agent=site.identity(role))[0]
+
+    def begin() -> TxnId:
+        return transactions.open(owner, site.host, agent=site.identity(role))[0]
+
+    txn = begin()
     age = Age(transactions, txn, site.settings.milliseconds("compactor.read.max.age"))
     period = min(site.settings.milliseconds("hive.txn.timeout") // 2, age.longest_ms)
     opened: Transaction | None = None
     try:
         with Heartbeat(transactions, [txn], period, also=age.check) as heart:
-            opened = Transaction(site, txn, owner, heart, age)
+            opened = Transaction(site, txn, owner, heart, age, begin)
             yield opened
             heart.check()
             if opened.pending:
                 opened.pending.make_durable()
-                heart.let_go(txn)
+                heart.let_go(opened.id)
         _commit(site, opened)
     except (CommitUnknown, TransactionAborted):
         raise
     except BaseException:
         with suppress(CompactorError):  # the original error says more; a transaction that cannot be aborted times out
-            transactions.abort(txn, f"the {role} failed")
+            transactions.abort(txn if opened is None else opened.id, f"the {role} failed")
         raise
     finally:
         if opened is not None:

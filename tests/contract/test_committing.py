@@ -74,10 +74,15 @@ def test_partitions_take_the_place_of_the_provisional_component(metastore: Metas
     assert components(metastore) == [(txn, "p=1", "i", write_id), (txn, "p=2", "i", write_id)]
 
 
-def test_a_later_writer_is_seen_once_it_has_committed(metastore: Metastore) -> None:
-    first, second = writer(metastore), writer(metastore)
-    assert metastore.write_ids.later_writer(first, "default", "t") is None
+def test_a_writer_that_commits_meanwhile_is_seen(metastore: Metastore) -> None:
+    """TABLES 2: one that only inserts is not seen by older ones; to one that changes rows, younger ones lose, too."""
+    first, second, changing, young = (writer(metastore, operation) for operation in ("i", "i", "d", "d"))
+    later = metastore.write_ids.later_writer
+    assert later(first, "default", "t") is None
     metastore.transactions.commit(second)
-    assert metastore.write_ids.later_writer(first, "default", "t") == second
-    assert metastore.write_ids.later_writer(second, "default", "t") is None
-    assert metastore.write_ids.later_writer(first, "default", "other") is None
+    assert later(first, "default", "t") == second
+    assert later(first, "default", "t", only_changes=True) is None
+    assert later(changing, "default", "t") is None
+    metastore.transactions.commit(changing)
+    assert [later(txn, "default", "t", only_changes=True) for txn in (first, young)] == [changing, changing]
+    assert later(first, "default", "other") is None

@@ -61,6 +61,7 @@ ELSEWHERE: dict[str, str] = {
     "storage/s3.py": "storage/test_contract.py",
     "service/roles/removing.py": "unit/service/roles/test_cleaner.py",
     "tables/age.py": "unit/tables/test_transaction.py",
+    "tables/assignments.py": "unit/tables/test_changes.py",
     "tables/insert_files.py": "unit/tables/test_append.py",
     "tables/pending.py": "unit/tables/test_append.py",
     "tables/planning.py": "unit/tables/test_scan.py",
@@ -69,6 +70,7 @@ ELSEWHERE: dict[str, str] = {
     "tables/table.py": "unit/tables/test_scan.py",
     "tables/task_reader.py": "unit/tables/test_scan.py",
     "tables/tasks.py": "unit/tables/test_scan.py",
+    "tables/upsert.py": "unit/tables/test_changes.py",
     "tables/wanted.py": "unit/tables/test_scan.py",
     "state/store.py": "unit/state/test_state.py",
 }

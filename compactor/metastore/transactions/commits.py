@@ -58,13 +58,22 @@ def lost(txn: TxnId, winner: TxnId) -> WriteConflict:
     )
 
 
-def later_writer(conn: Connection, txn: TxnId, database: str, table: str) -> TxnId | None:
-    """Returns a transaction above ``txn`` that wrote into a table and has committed: ``txn`` does not see it."""
-    theirs = COMPLETED_TXN_COMPONENTS.c
-    query = select(theirs.CTC_TXNID).where(
-        theirs.CTC_DATABASE == database, theirs.CTC_TABLE == table, theirs.CTC_TXNID > txn
+def later_writer(conn: Connection, txn: TxnId, database: str, table: str, *, only_changes: bool) -> TxnId | None:
+    """Returns a transaction that wrote into a table and has committed since ``txn`` was opened, so that ``txn`` does not see
+    it, or would lose to it though it does."""
+    changed, written = WRITE_SET.c, COMPLETED_TXN_COMPONENTS.c
+    changes = select(changed.WS_TXNID).where(
+        changed.WS_DATABASE == database,
+        changed.WS_TABLE == table,
+        changed.WS_TXNID != txn,
+        changed.WS_COMMIT_ID >= txn,
+        changed.WS_OPERATION_TYPE.in_(("u", "d")),
     )
-    return conn.execute(query.order_by(theirs.CTC_TXNID).limit(1)).scalar()
+    writes = select(written.CTC_TXNID).where(
+        written.CTC_DATABASE == database, written.CTC_TABLE == table, written.CTC_TXNID > txn
+    )
+    found = conn.execute(changes.limit(1)).scalar()
+    return found if found is not None or only_changes else conn.execute(writes.limit(1)).scalar()
 
 
 def complete(

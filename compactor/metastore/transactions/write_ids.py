@@ -161,11 +161,13 @@ class WriteIds:
             provisional = (components.TC_PARTITION.is_(None), components.TC_OPERATION_TYPE == operation)
             conn.execute(delete(TXN_COMPONENTS).where(components.TC_TXNID == txn, *of_table, *provisional))
 
-    def later_writer(self, txn: TxnId, database: str, table: str) -> TxnId | None:
-        """Returns a transaction above ``txn`` that wrote into a table and has committed, which ``txn`` does not see; None
-        without one."""
+    def later_writer(self, txn: TxnId, database: str, table: str, *, only_changes: bool = False) -> TxnId | None:
+        """Returns a transaction that wrote into a table and has committed since ``txn`` was opened; None without one.
+
+        ``txn`` does not see it, or would lose to it at its end. ``only_changes``: one that updated, deleted or overwrote.
+        """
         with self._database.read() as conn:
-            return commits.later_writer(conn, txn, database, table)
+            return commits.later_writer(conn, txn, database, table, only_changes=only_changes)
 
     @retried
     def hold(self, txn: TxnId, valid: ValidWriteIdList) -> None:
