@@ -66,7 +66,14 @@ class WriteStep(enum.Enum):
     WRITE_COMMITTED = "the transaction is committed, the staging directories are still there"
 
 
-AnyStep: TypeAlias = Step | CommandStep | WriteStep
+class StoreStep(enum.Enum):
+    """The points at which a worker may die whose file system or store copies ranges of the inputs by itself."""
+
+    RANGE_TAKEN = "a range of an input is in an attempt's file or upload, what comes after it is not"
+    COMPLETED = "an upload with ranges is completed, their ends are not looked at"
+
+
+AnyStep: TypeAlias = Step | CommandStep | WriteStep | StoreStep
 _SIGNALS = {"COMPACTOR_DIE_AT": signal.SIGKILL, "COMPACTOR_STOP_AT": signal.SIGSTOP}
 _reached: dict[AnyStep, int] = {}
 

@@ -1,23 +1,21 @@
 """A new file that is written here, except for ranges that its file system or store takes over from other files.
 
-Those of an object store are holes in the local file until it is uploaded; ``Target.source`` reads them where they are.
+Those of an object store are holes in the local file until it is uploaded; ``NewFile.reading`` reads them where they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-from compactor.errors import BadFile
 from compactor.orc.io.source import LocalSink, LocalSource, Source
-from compactor.rows.remote_source import RemoteSource
 from compactor.settings.file_limits import UNLIMITED
 from compactor.storage.protocol import Storage
 from compactor.storage.taking_over import TakenRange, TakingOver, pieces
 
 _HEAD = 16  #: bytes at the start of a file that a range may bring along if its source starts with the same: ORC's magic
+_END = 1024  #: bytes at the end of a range that are looked at again: those of a stripe are its footer, which was read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +35,6 @@ class Target:
             return NewFile(self.path, terms=terms, place=_place(self.home))
         return NewFile(self.path, shares=None if terms is None else terms.smallest)
 
-    def source(self, ranges: Sequence[TakenRange] = ()) -> LocalSource | WrittenSource:
-        """Opens the finished file with its ``ranges``; the caller closes it."""
-        return WrittenSource(self.storage, self.path, ranges) if ranges else LocalSource(self.path)
-
 
 class NewFile(LocalSink):
     """A sink for a file of which ``ranges`` are taken over by its store. Leaving a ``with`` block closes it, an exception
@@ -56,7 +50,9 @@ class NewFile(LocalSink):
         self, path: str, *, shares: int | None = None, terms: TakingOver | None = None, place: str = ""
     ) -> None:
         super().__init__(path, stays=True, shares=shares)
+        self.path = path
         self.ranges: list[TakenRange] = []
+        self._sources: dict[str, Source] = {}
         self._head = b""
         self._terms, self._place = terms, place
 
@@ -71,8 +67,16 @@ class NewFile(LocalSink):
         if not self.ranges and start <= position <= min(offset, _HEAD) and source.read(0, position) == self._head:
             position = start = 0  # for what was written alone some stores would need a request, or megabytes more
         self.skip(position + end - start - self.tell())
-        self.ranges.append(TakenRange(position=position, length=end - start, source=source.name, offset=start, tag=tag))
+        self._sources[source.name] = source
+        last = source.read(max(start, end - _END), min(_END, end - start))
+        self.ranges.append(
+            TakenRange(position=position, length=end - start, source=source.name, offset=start, tag=tag, last=last)
+        )
         return position + offset - start
+
+    def reading(self) -> LocalSource | WrittenSource:
+        """Opens the finished file, whose sources must still be open; the caller closes it."""
+        return WrittenSource(self.path, self.ranges, self._sources) if self.ranges else LocalSource(self.path)
 
     def write(self, data: bytes) -> None:
         if self.tell() < _HEAD:
@@ -90,27 +94,17 @@ def _place(path: str) -> str:
 
 
 class WrittenSource:
-    """The file at the local path ``path`` with its ``ranges``. Close it.
-
-    Raises:
-        BadFile: a file that a range is taken from was replaced.
-    """
+    """The file at the local path ``path`` with its ranges, which are read from their ``sources``. Close it."""
 
     is_local = False
     tag = None
     limits = UNLIMITED
 
-    def __init__(self, storage: Storage, path: str, ranges: Sequence[TakenRange]) -> None:
+    def __init__(self, path: str, ranges: Sequence[TakenRange], sources: Mapping[str, Source]) -> None:
         self.name = path
-        self._ranges = ranges
-        self._open = ExitStack()
-        self._local = self._open.enter_context(LocalSource(path))
+        self._ranges, self._sources = ranges, sources
+        self._local = LocalSource(path)
         self.length = self._local.length
-        self._sources = {one.source: self._open.enter_context(RemoteSource(storage, one.source)) for one in ranges}
-        for one in ranges:
-            if self._sources[one.source].tag != one.tag:
-                self.close()
-                raise BadFile(f"file {one.source}: it was replaced while it was read; list the directory again")
 
     def read(self, offset: int, length: int) -> bytes:
         return b"".join(
@@ -124,7 +118,7 @@ class WrittenSource:
         return None
 
     def close(self) -> None:
-        self._open.close()
+        self._local.close()
 
     def __enter__(self) -> WrittenSource:
         return self

@@ -8,8 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
@@ -29,7 +28,6 @@ from compactor.storage.taking_over import KnownBytes, TakenRange, TakingOver, pi
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 PARALLEL = 8  #: requests at a time when files are copied or removed one by one
-END_BYTES = 1024  #: of a range that are looked at again: those of an ORC stripe are its footer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,20 +162,11 @@ class ObjectStorage:
             raise StorageError(f"{local}: {len(data)} bytes at {start} with those of its sources, wanted {end - start}")
         return data
 
-    def _ends(self, taken: Iterable[TakenRange | None]) -> tuple[KnownBytes, ...]:
-        """Returns the last bytes of each range: if they are at their place, so are those before."""
-        return tuple(self._each(self._end, [one for one in taken if one is not None]))
-
-    def _end(self, taken: TakenRange) -> KnownBytes:
-        last = taken.part(max(taken.position, taken.end - END_BYTES), taken.end)
-        content = self.read_range(last.source, last.offset, last.length)
-        return KnownBytes(start=last.position, length=last.length, crc32=zlib.crc32(content))
-
     def _check_ends(self, path: str, ends: Sequence[KnownBytes]) -> None:
         def check(end: KnownBytes) -> None:
-            if zlib.crc32(self.read_range(path, end.start, end.length)) != end.crc32:
+            if self.read_range(path, end.start, len(end.content)) != end.content:
                 raise VerificationFailed(
-                    f"{path}: the store copied other bytes than were asked for, those before {end.start + end.length} are "
+                    f"{path}: the store copied other bytes than were asked for, those from {end.start} on are "
                     "not those of their file; nothing was changed; set compactor.copy.within.store to false there, and "
                     "report it to whoever runs the store"
                 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -18,20 +17,21 @@ from typing import Any
 from compactor.acid.names import known_directory
 from compactor.errors import StorageError
 from compactor.ids import TxnId
+from compactor.steps import StoreStep, reach
 from compactor.storage.capabilities import S3, Capabilities
 from compactor.storage.deferred_uploads import Deferring, Upload
 from compactor.storage.file_status import FileStatus
 from compactor.storage.object_store import ObjectStorage, RefusedKey, errors, replaced
 from compactor.storage.part_plan import Part, PartLimits, plan_parts
-from compactor.storage.taking_over import TakenRange, TakingOver
+from compactor.storage.taking_over import TakenRange, TakingOver, ends_of
 
 BULK = 1000  #: keys in one request for removal
 WHOLE_COPY_BYTES = 5 << 30  #: up to this size one request copies an object; larger ones are copied in parts
 UPLOAD_PART_BYTES = 64 << 20  #: files of twice this size and more are uploaded in parts, several at a time
 UPLOADS = 4  #: parts of one file under way at once, each in memory
 COPY_PART_BYTES = 512 << 20
-PARTS = PartLimits(smallest=5 << 20, sent=UPLOAD_PART_BYTES, copied=COPY_PART_BYTES)
-_NO_SUCH_CALL = (errno.ENOSYS, errno.EPERM)  #: the client's numbers for 501 and 405
+COPIES = 16  #: parts that the store copies at once
+PARTS = PartLimits(smallest=5 << 20, sent=UPLOAD_PART_BYTES, copied=UPLOAD_PART_BYTES)
 
 
 class S3Storage(ObjectStorage):
@@ -145,26 +145,39 @@ class S3Storage(ObjectStorage):
         with errors("write", path):
             upload = self._call(path, "create_multipart_upload", Key=key)["UploadId"]
             try:
-                numbered = list(enumerate(plan_parts(length, ranges, PARTS), 1))
-                ends = self._ends(part.taken for _, part in numbered)
+                named = {"Key": key, "UploadId": upload}
+                parts = plan_parts(length, ranges, PARTS)
+                copied = self._copy_ranges(path, parts, named)
+                sent = [(n, part) for n, part in enumerate(parts, 1) if n not in copied]
                 with ThreadPoolExecutor(UPLOADS, thread_name_prefix="storage") as pool:
-                    parts = list(pool.map(lambda one: self._part(local, path, ranges, upload, *one), numbered))
+                    tags = copied | dict(pool.map(lambda one: self._send(local, path, ranges, named, *one), sent))
                 self._check_tags(ranges)
             except BaseException:  # also when the process is asked to end: parts cost money until they are aborted
                 self._abort(path, key, upload)
                 raise
-        return Upload(path=path, id=upload, parts=tuple(parts), length=length, ends=ends)
+        parts_held = tuple(tags[number] for number in sorted(tags))
+        return Upload(path=path, id=upload, parts=parts_held, length=length, ends=ends_of(ranges))
 
-    def _part(self, local: str, path: str, ranges: Sequence[TakenRange], upload: str, number: int, part: Part) -> str:
-        named = {"Key": _split(path)[1], "UploadId": upload, "PartNumber": number}
-        if part.taken is not None:
-            with contextlib.suppress(_CannotCopy):
-                return self._copied(path, part.taken, named)
+    def _send(
+        self, local: str, path: str, ranges: Sequence[TakenRange], named: dict[str, str], number: int, part: Part
+    ) -> tuple[int, str]:
         data = self._content(local, ranges, part.start, part.end)
         digest = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode("ascii")
-        return str(self._call(path, "upload_part", Body=data, ContentMD5=digest, **named)["ETag"])
+        sent = self._call(path, "upload_part", Body=data, ContentMD5=digest, PartNumber=number, **named)
+        return number, str(sent["ETag"])
 
-    def _copied(self, path: str, taken: TakenRange, named: dict[str, Any]) -> str:
+    def _copy_ranges(self, path: str, parts: Sequence[Part], named: dict[str, str]) -> dict[int, str]:
+        """Has the store copy the parts that are ranges of other files.
+
+        Returns:
+            The store's answers by part number; those that are missing must be sent, since the store does not know the call.
+        """
+        taken = [(number, part.taken) for number, part in enumerate(parts, 1) if part.taken is not None]
+        with ThreadPoolExecutor(COPIES, thread_name_prefix="storage") as pool:
+            found = pool.map(lambda one: (one[0], self._copy_range(path, one[1], one[0], named)), taken)
+            return {number: tag for number, tag in found if tag is not None}
+
+    def _copy_range(self, path: str, taken: TakenRange, number: int, named: dict[str, str]) -> str | None:
         bucket, key = _split(taken.source)
         try:
             answer = self._call(
@@ -173,14 +186,17 @@ class S3Storage(ObjectStorage):
                 CopySource={"Bucket": bucket, "Key": key},
                 CopySourceRange=f"bytes={taken.offset}-{taken.offset + taken.length - 1}",
                 CopySourceIfMatch=taken.tag,
+                PartNumber=number,
                 **named,
             )
         except OSError as error:
-            if error.errno in _NO_SUCH_CALL:
-                raise _CannotCopy from error
-            if isinstance(error, FileNotFoundError) or "precondition" in str(error).lower():
+            status, code = _answer(error)
+            if status in (405, 501):
+                return None
+            if status == 412 or code == "NoSuchKey":
                 raise replaced(taken.source) from error
             raise
+        reach(StoreStep.RANGE_TAKEN)
         return str(answer["CopyPartResult"]["ETag"])
 
     def held(self, upload: Upload) -> int:
@@ -232,6 +248,7 @@ class S3Storage(ObjectStorage):
         found = self.length(upload.path)
         if found != upload.length:
             raise StorageError(f"cannot complete {upload.path}: {found} bytes arrived of {upload.length}")
+        reach(StoreStep.COMPLETED)
         self._check_ends(upload.path, upload.ends)
 
     def abandon(self, location: str, is_gone: Callable[[TxnId], bool]) -> None:
@@ -283,8 +300,12 @@ class S3Storage(ObjectStorage):
         return answer
 
 
-class _CannotCopy(Exception):
-    """The store does not know the call that copies a part."""
+def _answer(error: OSError) -> tuple[int, str]:
+    """Returns the HTTP status and S3's code of an error of the client; 0 and nothing if the store did not answer."""
+    response = getattr(error.__cause__, "response", None) or {}
+    return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)), str(
+        response.get("Error", {}).get("Code")
+    )
 
 
 def _transaction(key: str) -> TxnId | None:

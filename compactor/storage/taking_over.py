@@ -5,8 +5,8 @@ Values only: an executor collects the ranges while it writes a file, and hands t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +20,14 @@ class TakingOver:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenRange:
     """The ``length`` bytes of the file ``source`` from ``offset`` on, at ``position`` of a new file. The store must refuse
-    them once the source's tag is no longer ``tag``."""
+    them once the source's tag is no longer ``tag``; ``last`` are the last of them."""
 
     position: int
     length: int
     source: str
     offset: int
     tag: str
+    last: bytes = field(default=b"", repr=False)
 
     @property
     def end(self) -> int:
@@ -35,17 +36,26 @@ class TakenRange:
 
     def part(self, start: int, end: int) -> TakenRange:
         """Returns the part from position ``start`` to before ``end``, both within the range."""
-        offset = self.offset + start - self.position
-        return TakenRange(position=start, length=end - start, source=self.source, offset=offset, tag=self.tag)
+        return replace(
+            self,
+            position=start,
+            length=end - start,
+            offset=self.offset + start - self.position,
+            last=self.last[-(end - start) :] if end == self.end else b"",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBytes:
-    """Bytes of a new file that were read where they come from: they are at ``start`` and have the CRC-32 ``crc32``."""
+    """The bytes ``content`` of a new file from ``start`` on, which were read where they come from."""
 
     start: int
-    length: int
-    crc32: int
+    content: bytes = field(repr=False)
+
+
+def ends_of(ranges: Iterable[TakenRange]) -> tuple[KnownBytes, ...]:
+    """Returns the last bytes of each range: if they are at their place, so are those before."""
+    return tuple(KnownBytes(start=one.end - len(one.last), content=one.last) for one in ranges if one.last)
 
 
 def pieces(ranges: Sequence[TakenRange], start: int, end: int) -> Iterator[tuple[int, int, TakenRange | None]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compactor.steps import CommandStep, WriteStep
+from compactor.steps import CommandStep, StoreStep, WriteStep
 from tests.crash.test_steps import ALWAYS
-from tests.support.crash_matrix import COMMANDS, PAGE, WRITES, kinds, missing, page
+from tests.support.crash_matrix import COMMANDS, PAGE, TAKEN_OVER, WRITES, kinds, missing, page
 from tests.support.hive_tests import exists
 
 
@@ -36,6 +36,11 @@ def test_every_step_of_a_command_has_its_test() -> None:
 def test_every_step_of_a_writer_has_its_tests() -> None:
     assert set(WRITES) == set(WriteStep)
     assert [test for tests in WRITES.values() for test in tests if not exists(test)] == []
+
+
+def test_every_step_of_taking_over_has_its_tests() -> None:
+    assert set(TAKEN_OVER) == set(StoreStep)
+    assert [test for tests in TAKEN_OVER.values() for test in tests if not exists(test)] == []
 
 
 def test_every_test_that_kills_has_its_column() -> None:

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from compactor.errors import BadFile, StorageError, VerificationFailed
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from compactor.service.lost_workers import repair
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.steps import StoreStep
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
 from compactor.storage.taking_over import TakenRange
 from tests.storage.conftest import BUCKET, Place
-from tests.storage.test_tables import left, moved, rows, uploads
+from tests.storage.test_tables import left, uploads
+from tests.support import roles
 from tests.support.daemons import Between
 from tests.support.far import Far
-from tests.support.passes import clean_all, compact
+from tests.support.forked import die
+from tests.support.moved_tables import moved, rows
+from tests.support.passes import age, clean_all, compact
 from tests.support.tables import with_settings
 from tests.support.wide_stripes import wide_table
 
@@ -71,7 +81,7 @@ def test_few_bytes_of_large_stripes_pass_through_the_worker(
     """At most one in twenty for stripes of 16 MB and more, by whatever passes: listing, reading, proving, naming."""
     table = wide_table(site, warehouse, deltas=3, stripes=2, stripe_bytes=16 * MIB)
     place = place_in(tmp_path, stores_by(far.url))
-    site = moved(site, table, place)
+    site = moved(site, table, place.stores, place.location)
     before, size = rows(site, table), sum(file.length for file in place.stores.listing(_top(place)).files)
     far.reset()
     outcome = compact(site)
@@ -104,7 +114,14 @@ class New:
         large = 5 * MIB + 77
         spans = [(0, 0, large), (large, 5 * MIB + 500, large), (2 * large + 10, 1000, 2000)]
         self.ranges = [
-            TakenRange(position=position, length=length, source=self.source, offset=offset, tag=tag)
+            TakenRange(
+                position=position,
+                length=length,
+                source=self.source,
+                offset=offset,
+                tag=tag,
+                last=self.old[offset + length - 1024 : offset + length],
+            )
             for position, offset, length in spans
         ]
         self.content = bytearray(2 * large + 6000)
@@ -212,3 +229,36 @@ def _one_later(span: str) -> str:
 def nothing_left(new: New) -> bool:
     top = new.target.rpartition("/")[0]
     return not new.stores.exists(top) and uploads(new.place, _top(new.place)) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "nth"),
+    [
+        pytest.param(StoreStep.RANGE_TAKEN, 2, id="copying"),
+        pytest.param(StoreStep.COMPLETED, 1, id="completed"),
+    ],
+)
+def test_a_worker_that_is_killed_while_the_store_copies(
+    site: Site, metastore_url: str, warehouse: Path, place: Place, tmp_path: Path, step: StoreStep, nth: int
+) -> None:
+    """PROTOCOL 3.4, 6: copied parts cost money until their upload is aborted; a completed file is nobody's before the
+    commit."""
+    table = wide_table(site, warehouse, deltas=2, stripes=1, stripe_bytes=6 * MIB)
+    site = moved(site, table, place.stores, place.location)
+    before = rows(site, table)
+    config = tmp_path / "compactor.toml"
+    url = place.stores.options.of_place("s3", BUCKET)["endpoint_url"]
+    config.write_text(f'[storage.s3]\nendpoint_url = "{url}"\nkey = "somebody"\nsecret = "something"\n')
+    request_compaction(site, table="default.t", type="major")
+    die(partial(roles.configured, str(config), roles.worker), metastore_url, step, nth)
+    assert rows(site, table) == before
+    assert uploads(place, _top(place)) != [] or step is StoreStep.COMPLETED
+    age(site)
+    repair(site)
+    (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    assert outcome.figures is not None
+    assert outcome.figures.bytes_taken_over > 12_000_000
+    clean_all(site)
+    assert rows(site, table) == rows(site, table, honours_visibility=False) == before
+    assert left(site, table) == tuple(sorted(outcome.output))
+    assert uploads(place, _top(place)) == []

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compactor.steps import CommandStep, Step, WriteStep
+from compactor.steps import CommandStep, Step, StoreStep, WriteStep
 from tests.contract import test_restored
 from tests.crash import test_hive2, test_quarantine, test_steps, test_writers
 from tests.storage import test_crash
@@ -153,6 +153,17 @@ WRITES = {
 }
 
 
+_BY_S3 = "storage/test_taking_over.py::test_a_worker_that_is_killed_while_the_store_copies"
+#: The tests that kill a worker whose file system or store copies by itself, at each of its points.
+TAKEN_OVER = {
+    StoreStep.RANGE_TAKEN: (
+        _BY_S3,
+        "integration/rewrite/test_taking_over.py::test_a_worker_that_is_killed_while_files_share_blocks",
+    ),
+    StoreStep.COMPLETED: (_BY_S3,),
+}
+
+
 def missing() -> list[str]:
     """Returns the cells that have neither a test nor a reason."""
     return [
@@ -198,6 +209,16 @@ def page() -> str:
     parts += ["| step | tests |", "|---|---|"]
     parts += [
         f"| `{step.name}` {step.value} | {', '.join(f'`{test}`' for test in WRITES[step])} |" for step in WriteStep
+    ]
+    parts += [
+        "",
+        "So are workers whose file system or store copies stripes by itself:",
+        "",
+        "| step | tests |",
+        "|---|---|",
+    ]
+    parts += [
+        f"| `{step.name}` {step.value} | {', '.join(f'`{test}`' for test in TAKEN_OVER[step])} |" for step in StoreStep
     ]
     return "\n".join([*parts, *_restored()]) + "\n"
 

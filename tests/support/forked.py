@@ -8,7 +8,7 @@ from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-from compactor.steps import Step
+from compactor.steps import AnyStep
 from tests.support import roles
 from tests.support.patience import PATIENCE
 
@@ -23,7 +23,7 @@ def forked(target: Callable[..., object], *arguments: Any) -> ForkServerProcess:
     return context.Process(target=target, args=arguments)
 
 
-def die(role: Callable[[str], None], metastore_url: str, step: Step, nth: int = 1) -> None:
+def die(role: Callable[[str], None], metastore_url: str, step: AnyStep, nth: int = 1) -> None:
     """Runs one pass of ``role`` in a process that dies when it reaches ``step`` for the ``nth`` time.
 
     Raises:

@@ -68,7 +68,7 @@ def wide_table(site: Site, warehouse: Path, *, deltas: int, stripes: int, stripe
             statement = txn.statement(Entity(database="default", table=name), WriteOperation.INSERT)
             rows = pa.table({"id": pa.array([0], pa.int64()), "payload": pa.array([b"0"])})
             write_id = statement.write_id
-            write_rows(statement.location, statement.target.row_type, rows, write_id=write_id, statement_id=0, number=0)
+            write_rows(statement.location, statement.table.row_type, rows, write_id=write_id, statement_id=0, number=0)
         (path,) = location.glob(f"delta_{number + 1:07d}_*/bucket_00000")
         path.unlink()
         write_delta(path, number + 1, stripes, stripe_bytes)

@@ -18,6 +18,7 @@ from compactor.errors import BadFile, FileGone, StorageError
 from compactor.orc.io.shared_extents import share_range
 from compactor.orc.io.writeback import PART, begin_writeback
 from compactor.settings.file_limits import UNLIMITED, FileLimits
+from compactor.steps import StoreStep, reach
 
 CHUNK = 4 * 1024 * 1024  #: bytes moved at a time if the kernel cannot copy
 
@@ -224,6 +225,7 @@ class LocalSink:
             os.close(descriptor)
         if shared is None:
             return None
+        reach(StoreStep.RANGE_TAKEN)
         self.skip(shared.start - self._position)
         for data in chunks(source, offset, shared.head):
             self.write(data)

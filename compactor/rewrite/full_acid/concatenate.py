@@ -35,11 +35,12 @@ class EncodedFile:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concatenated:
     """A concatenated file, the last key of each of its stripes, the stripes that were copied from inputs, and the ranges
-    that the store is to take over."""
+    that the store is to take over; ``reading`` opens it as long as the inputs are open."""
 
     written: WrittenFile
     last_keys: list[RowId]
     copied: list[Choice]
+    reading: Callable[[], Closable]
     ranges: tuple[TakenRange, ...] = ()
 
     def figures(self, stripes: int, output: Output) -> Figures:
@@ -95,7 +96,9 @@ def concatenate(
             written = assembler.close(user_metadata(last_keys, inserts=assembler.rows, version=version))
         if full:
             check_same_bytes(stripes, target.path)
-    return Concatenated(written=written, last_keys=last_keys, copied=copied, ranges=tuple(sink.ranges))
+    return Concatenated(
+        written=written, last_keys=last_keys, copied=copied, reading=sink.reading, ranges=tuple(sink.ranges)
+    )
 
 
 def encode_stripes(

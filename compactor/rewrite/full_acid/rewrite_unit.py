@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -130,7 +130,7 @@ def _write_rows(
         made = _concatenated(unit, final, like, types, target)
     else:
         made = _merged(unit, choices, template_of(choices, types, unit.output_class), types, target.path)
-    with target.source(made.ranges) as source:
+    with closing(made.reading()) as source:
         verify_source(
             source,
             made.last_keys,
@@ -203,7 +203,12 @@ def _encoded_with_metadata(
     tail = encode(metadata=output_metadata.compute)
     if unit.full_verify:
         check_same_rows(pieces, path, types)
-    return Concatenated(written=written_file(path, tail), last_keys=output_metadata.last_keys, copied=[])
+    return Concatenated(
+        written=written_file(path, tail),
+        last_keys=output_metadata.last_keys,
+        copied=[],
+        reading=partial(LocalSource, path),
+    )
 
 
 def _write_kept(

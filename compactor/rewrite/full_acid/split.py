@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from compactor.acid.row_id import RowId
+from compactor.errors import BadFile
 from compactor.ids import WriteId
 from compactor.orc.codecs.arrow_types import Array
 from compactor.orc.format.tail import Tail, read_tail
@@ -33,13 +34,14 @@ SHARES_PER_SPLIT = 4  #: of ``split_bytes``; a fourth of it is worth a task of i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
-    """All that is needed to open an ``AcidFile`` again; ``length`` is its logical length in bytes."""
+    """All that is needed to open an ``AcidFile`` again; ``length`` is its logical length in bytes, ``tag`` its store's."""
 
     path: str
     length: int
     write_id: WriteId
     bucket: int
     first_row_id: int
+    tag: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -191,6 +193,7 @@ def choice_value(choice: Choice) -> ChoiceValue:
             write_id=file.write_id,
             bucket=file.bucket,
             first_row_id=file.first_row_id,
+            tag=file.source.tag,
         ),
         stripe=choice.stripe,
         action=choice.action,
@@ -220,6 +223,8 @@ class ReopenedInputs:
         found = value.file
         if found.path not in self._files:
             source = self._few.open(partial(open_source, self._storage, found.path))
+            if source.tag != found.tag:
+                raise BadFile(f"file {found.path}: it was replaced while it was read; list the directory again")
             self._files[found.path] = AcidFile(
                 path=found.path,
                 source=source,

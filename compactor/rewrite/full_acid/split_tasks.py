@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from itertools import count, zip_longest
 from typing import TypeAlias
@@ -97,14 +98,14 @@ def run_assemble_task(task: AssembleTask, storage: Storage, folder: str, hand_ov
             version=unit.acid_version,
             full=unit.full_verify,
         )
-    with target.source(made.ranges) as source:
-        verify_source(
-            source,
-            made.last_keys,
-            rows=task.figures.rows_out,
-            full=unit.full_verify,
-            deletes=_applied(task, storage, folder),
-        )
+        with closing(made.reading()) as source:
+            verify_source(
+                source,
+                made.last_keys,
+                rows=task.figures.rows_out,
+                full=unit.full_verify,
+                deletes=_applied(task, storage, folder),
+            )
     output = output_of(DeltaKind.INSERT, target.path, unit.number, made.written, made.ranges)
     figures = task.figures + made.figures(task.stripes, output)
     return UnitResult(number=unit.number, outputs=(*hand_over(output), *task.outputs), figures=figures)

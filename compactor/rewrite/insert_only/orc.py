@@ -172,13 +172,13 @@ def _write(group: JoinedFiles, target: Target, small_stripe_bytes: int, full: bo
                     else:
                         growing.encode(list(run))
                 written = assembler.close(group.like.user_metadata)
+            with sink.reading() as source:
+                _verify(group, source, written)
             if full:
                 check_same_bytes(growing.stripes, path)
         finally:
             for part in parts:
                 os.unlink(part)
-    with target.source(sink.ranges) as source:
-        _verify(group, source, written)
     return FinishedFile(
         path=path,
         rows=written.rows,

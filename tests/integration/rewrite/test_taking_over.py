@@ -11,10 +11,22 @@ import pytest
 
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.run.execute import perform_task
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from compactor.service.lost_workers import repair
+from compactor.service.requests.request import request_compaction
+from compactor.service.site import Site
+from compactor.steps import StoreStep
 from compactor.storage.options import StoreOptions
+from tests.support import roles
+from tests.support.forked import die
+from tests.support.moved_tables import rows
+from tests.support.passes import age, clean_all
 from tests.support.reflinks import xfs
+from tests.support.tables import with_settings
 from tests.support.units import UnitResult, acid_unit
-from tests.support.wide_stripes import ROW_TYPE, write_delta
+from tests.support.wide_stripes import ROW_TYPE, wide_table, write_delta
 
 STRIPE_BYTES = 2 << 20
 
@@ -44,3 +56,25 @@ def test_stripes_are_taken_over_where_files_share_blocks(tmp_path: Path, switche
         assert done.figures.bytes_taken_over == (0 if switched_off else done.figures.bytes_copied)
         assert (output.crc32 is None) == (not switched_off)
         assert output.length - sum(i.length for i in unit.inserts) < 2 * 4096
+
+
+@pytest.mark.whole
+def test_a_worker_that_is_killed_while_files_share_blocks(deployment: Site, metastore_url: str, tmp_path: Path) -> None:
+    """PROTOCOL 3.1, 6: an attempt that shares blocks is an attempt; removing it takes nothing from its inputs."""
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    with xfs(tmp_path, 400 << 20) as root:
+        table = wide_table(site, root, deltas=2, stripes=2, stripe_bytes=STRIPE_BYTES)
+        os.sync()
+        before = rows(site, table)
+        request_compaction(site, table="default.t", type="major")
+        die(roles.worker, metastore_url, StoreStep.RANGE_TAKEN, 2)
+        assert rows(site, table) == before
+        age(site)
+        repair(site)
+        (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+        assert outcome.figures is not None
+        assert outcome.figures.bytes_taken_over == outcome.figures.bytes_copied > 4 * STRIPE_BYTES // 2
+        assert rows(site, table) == before
+        clean_all(site)
+        assert rows(site, table) == rows(site, table, honours_visibility=False) == before
+        assert os.listdir(root / "t") == list(outcome.output)

@@ -92,6 +92,24 @@ def test_a_remote_file_is_known_by_its_length(tmp_path: Path) -> None:
             source.read(0, 3)
 
 
+def test_a_file_with_another_tag_is_another_file(tmp_path: Path) -> None:
+    tags = iter(["first", "first", "second"])
+
+    def opened() -> _Remote:
+        made = _Remote(b"abc", "far")
+        made.tag = next(tags)  # type: ignore[assignment]
+        return made
+
+    with FilePool(limit=1, kept=0) as few:
+        source = few.open(opened)
+        assert source.tag == "first"
+        few.open(partial(LocalSource, _files(tmp_path, 1)[0]))
+        assert source.read(0, 3) == b"abc"
+        few.open(partial(LocalSource, tmp_path / "0"))
+        with pytest.raises(BadFile, match="far: it was replaced"):
+            source.read(0, 3)
+
+
 def test_small_files_are_kept_while_there_is_room(tmp_path: Path) -> None:
     before = _open_files()
     with FilePool(kept=60) as few:

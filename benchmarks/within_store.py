@@ -1,0 +1,118 @@
+"""Stripes that the store copies by itself, beside reading and sending them: ``python benchmarks/within_store.py``.
+
+Tables with stripes of 16 MB in an emulator of S3, behind a line of 50 MB/s in each direction and 20 ms for each answer. A
+worker compacts one after the other, by turns with and without taking over, from the claim to the commit. For each
+range that is read the emulator copies the whole object, which costs both sides time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.parts.report import Row, machine_facts, progress, write_results
+from compactor.database.engine import open_database
+from compactor.deployment import configure, open_site
+from compactor.metastore.schema import create
+from compactor.service.site import Site
+from compactor.service.worker.outcome import Result
+from compactor.state import store
+from compactor.storage.options import StoreOptions
+from compactor.storage.stores import Stores
+from tests.support.daemons import s3
+from tests.support.far import Far
+from tests.support.moved_tables import moved
+from tests.support.passes import compact
+from tests.support.tables import with_settings
+from tests.support.wide_stripes import wide_table
+
+STRIPES, STRIPE_BYTES = 3, 16 << 20  #: of each delta
+BUCKET = "warehouse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One compaction: seconds, and bytes on the line as a share of the table's."""
+
+    seconds: float
+    travelled: float
+
+
+def compacted(site: Site, warehouse: Path, name: str, far: Far, stores: Stores, deltas: int) -> Measured:
+    table = wide_table(site, warehouse, deltas=deltas, stripes=STRIPES, stripe_bytes=STRIPE_BYTES, name=name)
+    size = sum(path.stat().st_size for path in Path(table.location).glob("delta_*/bucket_*"))
+    delay, speed, far.delay, far.speed = far.delay, far.speed, 0.0, None
+    there = moved(site, table, stores, f"s3a://{BUCKET}/{name}")
+    far.delay, far.speed = delay, speed
+    far.reset()
+    start = time.perf_counter()
+    outcome = compact(there, table=f"default.{name}")
+    seconds = time.perf_counter() - start
+    assert outcome.result is Result.COMPACTED, outcome
+    return Measured(seconds=seconds, travelled=far.bytes / size)
+
+
+@contextmanager
+def site_in(folder: Path) -> Iterator[Site]:
+    url = f"sqlite:///{folder}/metastore.db"
+    database = open_database(url)
+    create.create(database)
+    store.upgrade(database)
+    database.close()
+    (folder / "warehouse").mkdir()
+    environment = {"COMPACTOR_METASTORE_URL": url, "COMPACTOR_WAREHOUSE": str(folder / "warehouse")}
+    with open_site(configure("default", environment=environment)) as site:
+        yield with_settings(site)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--deltas", type=int, default=4, help="of 50 MB each")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--delay", type=float, default=20, help="milliseconds of an answer")
+    parser.add_argument("--bandwidth", type=float, default=50, help="MB/s in each direction")
+    given = parser.parse_args()
+    found: dict[bool, list[Measured]] = {True: [], False: []}
+    with tempfile.TemporaryDirectory() as name, site_in(Path(name)) as site, s3(Path(name)) as url, Far(url) as far:
+        options = StoreOptions.of({"s3": {"endpoint_url": far.url, "key": "somebody", "secret": "something"}})
+        stores = {takes_over: Stores(replace(options, takes_over=takes_over)) for takes_over in found}
+        stores[True].of("s3://x")._system(f"s3://{BUCKET}/x").call_s3("create_bucket", Bucket=BUCKET)  # type: ignore[attr-defined]
+        far.delay, far.speed = given.delay / 1000, given.bandwidth * 1e6
+        for turn in range(given.turns):
+            for takes_over, done in found.items():
+                progress(f"turn {turn + 1} of {given.turns}, {'taken over' if takes_over else 'read and sent'}")
+                table = f"t{turn}{takes_over:d}"
+                done.append(compacted(site, Path(name) / "warehouse", table, far, stores[takes_over], given.deltas))
+    seconds = {takes_over: median(one.seconds for one in done) for takes_over, done in found.items()}
+    shares = {takes_over: max(one.travelled for one in done) for takes_over, done in found.items()}
+    line = f"{given.bandwidth:g} MB/s, {given.delay:g} ms"
+    rows = [
+        Row(
+            work=f"S3, {line}: time of taking over to reading and sending",
+            bar=0.3,
+            measured=seconds[True] / seconds[False],
+            details={"s": seconds[True], "s of the other": seconds[False]},
+        ),
+        Row(
+            work="S3: share of the table that travels",
+            bar=0.05,
+            measured=shares[True],
+            details={"of the other": shares[False]},
+        ),
+    ]
+    for row in rows:
+        sys.stdout.write(row.line() + "\n")
+    write_results(rows, machine_facts(), (), name="within_store")
+
+
+if __name__ == "__main__":
+    main()
