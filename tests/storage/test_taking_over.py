@@ -71,7 +71,7 @@ def place(one_between: tuple[Between, Stores], tmp_path: Path) -> Place:
 
 
 def place_in(folder: Path, stores: Stores) -> Place:
-    return Place(kind="s3", location=f"s3a://{BUCKET}/taken-{folder.name}/t", stores=stores)
+    return Place(kind="s3", location=f"s3://{BUCKET}/taken-{folder.name}/t", stores=stores)
 
 
 @pytest.mark.whole
