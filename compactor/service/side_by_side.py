@@ -14,7 +14,7 @@ class SideBySide:
     """Up to ``count`` steps at once, until the block ends; with 1, one after the other in the calling thread."""
 
     def __init__(self, count: int, name: str) -> None:
-        self._count = count
+        self.count = count
         self._pool = ThreadPoolExecutor(count, thread_name_prefix=name) if count > 1 else None
 
     def __enter__(self) -> SideBySide:
@@ -34,7 +34,7 @@ class SideBySide:
             return [step(one) for one in every]
         results: dict[int, _Result] = {}
         numbers = iter(range(len(every)))  # each thread takes the next one
-        shares = [self._pool.submit(_work, step, every, numbers, results) for _ in range(min(self._count, len(every)))]
+        shares = [self._pool.submit(_work, step, every, numbers, results) for _ in range(min(self.count, len(every)))]
         wait(shares)
         for share in shares:
             share.result()

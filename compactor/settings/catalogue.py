@@ -411,9 +411,10 @@ _CLEANING = (
     _hive("hive.compactor.cleaner.run.interval", "5000ms", _MS, "Time between two passes of the cleaner."),
     _hive(
         "hive.compactor.cleaner.threads.num",
-        "8",
+        "32",
         _C,
-        "Directories that a cleaner lists, hides or removes at once (Hive: 1). More help where a store answers slowly.",
+        "Tables and partitions that a cleaner lists or hides directories of, and directories that it removes, at once "
+        "(Hive: 1). More help where the store answers slowly.",
         minimum=1,
     ),
     _table(

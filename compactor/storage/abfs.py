@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from itertools import groupby
+from collections import ChainMap
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from itertools import groupby, zip_longest
 from typing import Any, TypeVar
 
 from compactor.errors import StorageError
@@ -153,6 +154,10 @@ class AbfsStorage(ObjectStorage):
         directories = sorted((name for name, _, is_directory in items if is_directory), key=_depth, reverse=True)
         runs = [[f"{path}/{name}" for name in level] for _, level in groupby(directories, key=_depth)]
         return [side, rows, *runs, [path] if self._is_object(path) else []]
+
+    def _runs_of(self, above: str, paths: Collection[str]) -> Sequence[Mapping[str, str]]:
+        of_each = [[dict.fromkeys(run, path) for run in self._runs(path)] for path in paths]
+        return [dict(ChainMap(*runs)) for runs in zip_longest(*of_each, fillvalue={})]
 
     def _remove_keys(self, keys: Sequence[str]) -> list[RefusedKey]:
         return [one for start in range(0, len(keys), BULK) for one in self._remove_batch(keys[start : start + BULK])]

@@ -252,10 +252,32 @@ class HdfsStorage:
             if self._status(path) is not None:
                 raise StorageError(f"cannot remove {path}: it is still there after its removal")
 
+    def remove_all(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        failed: dict[str, StorageError] = {}
+        for path in paths:
+            try:
+                self.remove(path)
+            except StorageError as error:
+                failed[path] = error
+        return failed
+
     def identity(self, path: str) -> str | None:
         with saying_plainly("look at", path):
             status = self._status(path)
             return None if status is None or not status.get("fileId") else str(status["fileId"])
+
+    def identities(self, path: str, names: Collection[str]) -> dict[str, str | None]:
+        above = {f"{path}/{name}".rpartition("/")[0] for name in names}
+        if len(above) >= len(names):
+            return {name: self.identity(f"{path}/{name}") for name in names}
+        with saying_plainly("look at", path):
+            found = {
+                f"{place}/{status['pathSuffix']}": str(status["fileId"])
+                for place in above
+                for status in self._list_if_there(place)
+                if status.get("fileId")
+            }
+        return {name: found.get(f"{path}/{name}") for name in names}
 
     def may_write(self, path: str) -> bool | None:
         try:

@@ -220,13 +220,33 @@ class LocalStorage:
             except FileNotFoundError:
                 return  # the directory that held it is gone too
 
+    def remove_all(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        failed: dict[str, StorageError] = {}
+        for path in paths:
+            try:
+                self.remove(path, durable=False)
+            except StorageError as error:
+                failed[path] = error
+        return failed | dict(self.sync_names([path for path in paths if path not in failed]))
+
     def identity(self, path: str) -> str | None:
         with _errors("look at", path):
             try:
                 with parent(path) as (above, name):
-                    return file_identity.identity(name, above)
+                    return _identity_in(above, name)
             except FileNotFoundError:
                 return None
+
+    def identities(self, path: str, names: Collection[str]) -> dict[str, str | None]:
+        with _errors("look at", path):
+            try:
+                with parent(f"{path}/.") as (here, _):
+                    return {
+                        name: self.identity(f"{path}/{name}") if "/" in name else _identity_in(here, name)
+                        for name in names
+                    }
+            except FileNotFoundError:
+                return dict.fromkeys(names)
 
     def may_write(self, path: str) -> bool | None:
         return os.access(path, os.W_OK | os.X_OK)
@@ -276,6 +296,13 @@ def _made(above: int, name: str, place: str) -> Iterator[int]:
         yield made
     finally:
         os.close(made)
+
+
+def _identity_in(directory: int, name: str) -> str | None:
+    try:
+        return file_identity.identity(name, directory)
+    except FileNotFoundError:
+        return None
 
 
 class _errors:  # noqa: N801 - a context, entered too often for one made of a generator

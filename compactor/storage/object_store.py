@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -242,16 +243,10 @@ class ObjectStorage:
         """Removes as much as it can; the error names a key that the store refused, and a later removal asks again."""
         with errors("remove", path):
             runs = self._runs(path)
-            for keys in filter(None, runs):
-                if refused := self._remove_keys(keys):
-                    raise StorageError(
-                        f"cannot remove {path}: {len(refused)} of {len(keys)} keys stay, the first is "
-                        f"{refused[0].key}: {scrub(refused[0].why)}"
-                    )
+            for error in self._removed([dict.fromkeys(run, path) for run in runs]).values():
+                raise error
             if any(runs) and (left := self._below(path)):
-                raise StorageError(
-                    f"cannot remove {path}: {len(left)} files are still there, the first is {left[0][0]}"
-                )
+                raise _still_there(path, f"{path}/{left[0][0]}")
 
     def _runs(self, path: str) -> Sequence[Sequence[str]]:
         """Returns the keys to remove, in runs; a run is removed only when the run before it is gone."""
@@ -260,6 +255,49 @@ class ObjectStorage:
             below = [path]
         # in the reverse order of naming: side files must not be left in a directory alone
         return side_files_and_data(below, str)
+
+    def remove_all(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        """See ``Storage.remove_all``: the keys of all go in bulk."""
+        if not paths:
+            return {}
+        above = next(iter(paths)).rpartition("/")[0]
+        with errors("remove from", above):
+            failed = self._removed(self._runs_of(above, paths))
+            for key, path in self._owners(above, paths).items():
+                failed.setdefault(path, _still_there(path, key))
+            return failed
+
+    def _runs_of(self, above: str, paths: Collection[str]) -> Sequence[Mapping[str, str]]:
+        """Returns ``_runs`` of several ``paths`` in the directory ``above`` together, each key with its path."""
+        owners = self._owners(above, paths)
+        return [{key: owners[key] for key in run} for run in side_files_and_data(sorted(owners), str)]
+
+    def _removed(self, runs: Sequence[Mapping[str, str]]) -> dict[str, StorageError]:
+        """Removes keys, each of which belongs to a path; returns the paths of which some stay, with the errors."""
+        failed: dict[str, StorageError] = {}
+        for run in runs:
+            keys = [key for key, path in run.items() if path not in failed]
+            of_each = Counter(run[key] for key in keys)
+            stay: defaultdict[str, list[RefusedKey]] = defaultdict(list)
+            for one in self._remove_keys(keys) if keys else ():
+                stay[run[one.key]].append(one)
+            for path, refused in stay.items():
+                failed[path] = StorageError(
+                    f"cannot remove {path}: {len(refused)} of {of_each[path]} keys stay, the first is {refused[0].key}: "
+                    f"{scrub(refused[0].why)}"
+                )
+        return failed
+
+    def _owners(self, above: str, paths: Collection[str]) -> dict[str, str]:
+        """Returns the keys in the directory ``above`` that are, or are below, one of ``paths``, each with that path."""
+        found: dict[str, str] = {}
+        for name, _ in self._below(above):
+            parts = name.split("/")
+            ways = (f"{above}/{'/'.join(parts[:depth])}" for depth in range(1, len(parts) + 1))
+            owner = next((way for way in ways if way in paths), None)
+            if owner is not None:
+                found[f"{above}/{name}"] = owner
+        return found
 
     def _remove_keys(self, keys: Sequence[str]) -> list[RefusedKey]:
         """Removes each of ``keys``, of one bucket, even if others fail; a key that is gone counts as removed."""
@@ -291,6 +329,9 @@ class ObjectStorage:
 
     def identity(self, path: str) -> str | None:
         return None
+
+    def identities(self, path: str, names: Collection[str]) -> dict[str, str | None]:
+        return dict.fromkeys(names)
 
     def may_write(self, path: str) -> bool | None:
         return None
@@ -332,6 +373,10 @@ class ObjectStorage:
 def replaced(path: str) -> BadFile:
     """Returns the error for a file that is no longer the one that was read."""
     return BadFile(f"file {path}: it was replaced while it was read; list the directory again")
+
+
+def _still_there(path: str, key: str) -> StorageError:
+    return StorageError(f"cannot remove {path}: files are still there after their removal, one is {key}")
 
 
 def side_files_and_data(many: Sequence[_T], key: Callable[[_T], str]) -> tuple[list[_T], list[_T]]:

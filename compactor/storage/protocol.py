@@ -136,9 +136,16 @@ class Storage(Protocol):
         """Removes a file or directory with its content; does nothing if it does not exist. Without ``durable`` it may exist
         again after a crash of the machine."""
 
+    def remove_all(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        """Removes files or directories of one directory with as few requests as the store can, durably; returns those that
+        cannot be removed, or not durably, with the errors."""
+
     def identity(self, path: str) -> str | None:
         """Returns what tells the file or directory at ``path`` from another one created there later (PROTOCOL 11.8); it
         survives a rename. None where nothing is there, or the store knows no such thing."""
+
+    def identities(self, path: str, names: Collection[str]) -> dict[str, str | None]:
+        """Returns the identity of each of ``names``, relative to the directory ``path``, with few requests."""
 
     def may_write(self, path: str) -> bool | None:
         """Returns true if this user may create and remove entries of the directory ``path``, None if the store can't say."""

@@ -137,8 +137,17 @@ class Stores:
     def remove(self, path: str, *, durable: bool = True) -> None:
         self.of(path).remove(path, durable=durable)
 
+    def remove_all(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        failed: dict[str, StorageError] = {}
+        for store, of_store in self._parted(paths):
+            failed |= store.remove_all(of_store)
+        return failed
+
     def identity(self, path: str) -> str | None:
         return self.of(path).identity(path)
+
+    def identities(self, path: str, names: Collection[str]) -> dict[str, str | None]:
+        return self.of(path).identities(path, names)
 
     def may_write(self, path: str) -> bool | None:
         return self.of(path).may_write(path)

@@ -53,7 +53,7 @@ def table(site: Site, warehouse: Path) -> Table:
 
 def test_a_server_that_fails_half_way(site: Site, table: Table, place: Place, between: Between) -> None:
     """PROTOCOL 3.4, 5: whatever fails, nothing is named, and what was copied is taken back."""
-    site = moved(site, table, place)
+    site = moved(site, table, place.stores, place.location)
     before = rows(site, table)
     for part in ("/attempts/", "/out/", "/t/base_"):
         let_pass = [1]
@@ -74,7 +74,7 @@ def test_a_server_that_fails_half_way(site: Site, table: Table, place: Place, be
 
 def test_a_worker_that_dies_between_two_copies(site: Site, table: Table, place: Place) -> None:
     """PROTOCOL 6 and 7.2: what it copied is taken away; the next pass goes on."""
-    site = moved(site, table, place)
+    site = moved(site, table, place.stores, place.location)
     before = rows(site, table)
     process = os.fork()
     if process == 0:

@@ -179,6 +179,18 @@ def test_removing(place: Place) -> None:
     assert stores.children(f"{top}/ab") == ()
 
 
+def test_several_are_looked_at_and_removed_together(place: Place) -> None:
+    stores, top = place.stores, f"{root(place)}/t"
+    for name in ("a/f", "a/g", "b/c/f", "d", "e/f"):
+        stores.make_directories(f"{top}/{name}".rpartition("/")[0], like=root(place))
+        stores.write(f"{top}/{name}", b"1")
+    names = ["a", "b/c", "d", "gone", "e"]
+    assert stores.identities(top, names) == {name: stores.identity(f"{top}/{name}") for name in names}
+    assert stores.identities(f"{top}/none", names) == dict.fromkeys(names)
+    assert stores.remove_all([f"{top}/{name}" for name in names[:-1]]) == {}
+    assert [name for name in names if stores.exists(f"{top}/{name}")] == ["e"]
+
+
 def test_what_is_not_there(place: Place) -> None:
     gone = f"{root(place)}/gone"
     assert not place.stores.exists(gone)

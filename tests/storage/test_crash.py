@@ -67,7 +67,7 @@ def test_a_crash_over_an_object_store(
     table = _table(site, warehouse)
     config = tmp_path / "compactor.toml"
     place = _place(kind, request, f"crash-{tmp_path.name}/t", config)
-    site = moved(site, table, place)
+    site = moved(site, table, place.stores, place.location)
     wanted = rows(site, table)
     request_compaction(site, table="default.t", type="major")
     role = roles.worker

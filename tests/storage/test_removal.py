@@ -116,6 +116,24 @@ def test_many_are_removed_by_few_requests(guarded: Guarded, small: None) -> None
     assert stores.children(guarded.top) == ("ab",)
 
 
+def test_directories_are_removed_together(guarded: Guarded, small: None) -> None:
+    """What is obsolete in a partition is many directories of few files each; one that cannot go keeps no other."""
+    stores = guarded.place.stores
+    names = [f"delta_000000{number}_000000{number}_0000" for number in range(5)]
+    for name in (*names, "base_0000009"):
+        stores.write(f"{guarded.top}/{name}/bucket_00000", b"1")
+    paths = [f"{guarded.top}/{name}" for name in names]
+    guarded.between.seen.clear()
+    with guarded.kept(f"{paths[2]}/bucket_00000"):
+        failed = stores.remove_all([*paths, f"{guarded.top}/gone"])
+        assert list(failed) == [paths[2]]
+        assert f"1 of 1 keys stay, the first is {paths[2]}/bucket_00000: " in str(failed[paths[2]])
+    assert len(guarded.removals()) == 2
+    assert stores.children(guarded.top) == ("base_0000009", names[2])
+    assert stores.remove_all(paths) == stores.remove_all([]) == {}
+    assert stores.children(guarded.top) == ("base_0000009",)
+
+
 def test_one_key_that_is_refused_is_named_and_the_rest_goes(guarded: Guarded, small: None) -> None:
     stores = guarded.place.stores
     for number in range(7):
@@ -168,7 +186,7 @@ def table(deployment: Site, warehouse: Path) -> Table:
 def test_the_next_cleaning_removes_what_one_key_left(deployment: Site, table: Table, guarded: Guarded) -> None:
     """PROTOCOL 6: an entry that cannot be cleaned keeps its row, and readers have the base meanwhile."""
     settings = {"hive_txn_opentxn_timeout": "1ms", "hive_compactor_cleaner_retry_retention_time": "1ms"}
-    site = moved(with_settings(deployment, **settings), table, guarded.place)
+    site = moved(with_settings(deployment, **settings), table, guarded.place.stores, guarded.place.location)
     before = rows(site, table)
     (base,) = compact(site).output
     kept = f"{guarded.top}/delta_0000001_0000001_0000/bucket_00000"

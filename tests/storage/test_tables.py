@@ -215,7 +215,7 @@ def test_a_data_node_that_goes_while_it_is_written_to(
     site: Site, table: Table, hdfs_place: Place, cluster: Hdfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PROTOCOL 3.4: a write that fails half way publishes nothing."""
-    site = moved(site, table, hdfs_place)
+    site = moved(site, table, hdfs_place.stores, hdfs_place.location)
     before = rows(site, table)
     store = hdfs_place.stores.of(hdfs_place.location)
     upload = type(store).upload

@@ -7,11 +7,12 @@ A directory loses its final name by one rename and is emptied only under a hidde
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from compactor.acid.names import Hidden, parse_hidden, parse_staging
+from compactor.errors import StorageError
 from compactor.ids import TxnId
-from compactor.rewrite.publish.same_directory import must_be_same, rename_same
+from compactor.rewrite.publish.same_directory import another
 from compactor.steps import Step, reach
 from compactor.storage.protocol import Storage
 
@@ -76,11 +77,61 @@ class Hiding:
             Disagreement: something else has one of the names now.
             StorageError: one cannot be renamed.
         """
-        for final in names:
-            relative = self._hide_one(final, until, expected)
-            if relative is not None:
-                self.hidden[final] = relative
-                reach(Step.HIDDEN)
+        every = list(names)
+        found = self._storage.identities(self._location, every)
+        expected = found if expected is None else expected
+        there = [name for name in every if self._is_there(name, found[name], expected.get(name))]
+        if not self._storage.capabilities(self._location).renames:
+            self._remove(there)
+            return
+        try:
+            for final in there:
+                relative = Hidden(final_name=final.replace("/", "__"), until=until).name
+                if self._renamed(final, relative):
+                    self.hidden[final] = relative
+                    reach(Step.HIDDEN)
+        finally:
+            self._put_back_others(expected)
+
+    def _is_there(self, name: str, found: str | None, expected: str | None) -> bool:
+        if found is None:  # gone, unless this store knows no identities
+            return expected is None and self._storage.exists(f"{self._location}/{name}")
+        if found != expected:
+            raise another(f"{self._location}/{name}")
+        return True
+
+    def _remove(self, names: Sequence[str]) -> None:
+        for error in self._storage.remove_all([f"{self._location}/{name}" for name in names]).values():
+            raise error
+        for _ in names:
+            reach(Step.HIDDEN)
+
+    def _renamed(self, final: str, relative: str) -> bool:
+        """Returns false if ``final`` is gone: another process has just taken it away."""
+        storage, source, target = self._storage, f"{self._location}/{final}", f"{self._location}/{relative}"
+        try:
+            storage.rename(source, target, durable=False)
+        except StorageError:
+            if not storage.exists(source):
+                return False
+            if not storage.exists(target):
+                raise
+            storage.remove(target)  # left by an earlier removal of the same name that died half-way
+            storage.rename(source, target, durable=False)
+        return True
+
+    def _put_back_others(self, expected: Mapping[str, str | None]) -> None:
+        """Puts back what was created under a name between the look at it and its rename.
+
+        Raises:
+            Disagreement: something was.
+        """
+        found = self._storage.identities(self._location, list(self.hidden.values())) if self.hidden else {}
+        others = [final for final, relative in self.hidden.items() if found[relative] != expected.get(final)]
+        for final in others:
+            self._storage.rename(f"{self._location}/{self.hidden.pop(final)}", f"{self._location}/{final}")
+        for final in others:
+            raise another(f"{self._location}/{final}")
 
     def put_back(self) -> None:
         """Gives everything its final name back, durably.
@@ -91,23 +142,6 @@ class Hiding:
         for final, relative in self.hidden.items():
             self._storage.rename(f"{self._location}/{relative}", f"{self._location}/{final}")
         self.hidden.clear()
-
-    def _hide_one(self, final: str, until: TxnId, expected: Mapping[str, str | None] | None) -> str | None:
-        """Hides ``final`` and returns its hidden name; None if it was gone, or had to be removed instead."""
-        storage, source = self._storage, f"{self._location}/{final}"
-        if not storage.exists(source):
-            return None
-        identity = storage.identity(source) if expected is None else expected.get(final)
-        if not storage.capabilities(source).renames:
-            must_be_same(storage, source, identity)
-            storage.remove(source)
-            reach(Step.HIDDEN)
-            return None
-        relative = Hidden(final_name=final.replace("/", "__"), until=until).name
-        target = f"{self._location}/{relative}"
-        if storage.exists(target):
-            storage.remove(target)  # left by an earlier removal of the same name that died half-way
-        return relative if rename_same(storage, source, target, identity, durable=False) else None
 
 
 def remove_leftovers(

@@ -10,7 +10,7 @@ from compactor.storage.protocol import Storage
 
 def identities(storage: Storage, location: str, names: Iterable[str]) -> dict[str, str | None]:
     """Returns the identity of each of ``names`` in ``location``, None where there is none; see ``Storage.identity``."""
-    return {name: storage.identity(f"{location}/{name}") for name in names}
+    return storage.identities(location, list(names))
 
 
 def must_be_same(storage: Storage, path: str, identity: str | None) -> None:
@@ -20,7 +20,7 @@ def must_be_same(storage: Storage, path: str, identity: str | None) -> None:
         Disagreement: something else has the name now.
     """
     if storage.identity(path) not in (identity, None):
-        raise _another(path)
+        raise another(path)
 
 
 def rename_same(
@@ -58,7 +58,7 @@ def rename_same(
         return False
     if storage.identity(target) != identity:
         storage.rename(target, source)
-        raise _another(source)
+        raise another(source)
     if still is not None:
         try:
             still()
@@ -68,7 +68,8 @@ def rename_same(
     return True
 
 
-def _another(source: str) -> Disagreement:
+def another(source: str) -> Disagreement:
+    """Returns the error for something else that has the name ``source`` by now."""
     return Disagreement(
         f"{source}: was created since it was decided to take away what had this name; the table was probably dropped and "
         "created again meanwhile, so nothing is taken away there; the next pass looks again"

@@ -34,7 +34,7 @@ from compactor.service.site import View
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
-_HIDDEN_TOGETHER = 32  #: entries between two looks whether they are still to be cleaned
+_HIDDEN_TOGETHER = 32  #: entries between two looks whether they are still to be cleaned, with few threads
 _LEASE = "hive.txn.timeout"  #: a cleaner that has not ended an entry for that long counts as dead
 _Before = TypeVar("_Before", bound=Chosen)
 _After = TypeVar("_After", bound=Chosen)
@@ -187,8 +187,9 @@ class CleaningGroup:
     def _removed(self, doomed: Sequence[Doomed]) -> list[Removed]:
         """Removes what is to go, of a few entries at a time, so that no look at the metastore is old when it counts."""
         removed: list[Removed] = []
-        for start in range(0, len(doomed), _HIDDEN_TOGETHER):
-            chosen = self._still_chosen(doomed[start : start + _HIDDEN_TOGETHER])
+        size = max(_HIDDEN_TOGETHER, self._threads.count)
+        for start in range(0, len(doomed), size):
+            chosen = self._still_chosen(doomed[start : start + size])
             together = [one for one in chosen if renames(self._site, one.target)]
             alone = [one for one in chosen if one not in together]
             removed += self._removed_together(together)

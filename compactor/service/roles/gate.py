@@ -16,7 +16,7 @@ from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site, Target, Targets
 
-GROUP_SIZE = 64  #: entries that share a gate
+GROUP_SIZE = 128  #: entries that share a gate
 _FRESH_S = 10.0  #: for how long it is used: somebody may forbid cleaning meanwhile
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -270,10 +270,10 @@ def test_a_table_made_again_while_the_cleaner_slept_keeps_its_rows(
     class Sleeps(LocalStorage):
         """Wakes up after it has found out which directories there are, or which table they are of."""
 
-        def identity(self, path: str) -> str | None:
+        def identities(self, path: str, names: Collection[str]) -> dict[str, str | None]:
             if when == "listed":
                 make_again()
-            return super().identity(path)
+            return super().identities(path, names)
 
         def rename(self, source: str, target: str, *, durable: bool = True) -> None:
             if when == "checked" and parse_hidden(Path(target).name):

@@ -93,6 +93,7 @@ def test_a_gate_that_is_old_when_something_is_to_be_removed_is_read_again(
     """PROTOCOL 7.1.5: what forbids cleaning meanwhile holds for the rest of the group, and for nobody longer than that."""
     monkeypatch.setattr(gate_module, "_FRESH_S", -1.0)
     monkeypatch.setattr(cleaning_group, "_HIDDEN_TOGETHER", 1)
+    site = with_settings(site, hive_txn_opentxn_timeout="1ms", hive_compactor_cleaner_threads_num="1")
     table = make_partitions(site.metastore, warehouse, 2, deltas=3, name="parted")
     request_compaction(site, table=str(table), type="major")
     assert run_entries(site, claimable(site), InProcessRunner()).failed == ()
