@@ -31,6 +31,7 @@ class Step(enum.Enum):
     COMMITTING = "TXNS and queue row are locked, nothing is named"
     NAMED_FIRST = "the first directory has its final name, the database is not committed"
     NAMED = "all directories have their final names, the database is not committed"
+    STATISTICS_WRITTEN = "statistics are written, the database is not committed"
     COMMITTED = "w -> r and the transaction are committed, the staging directory is still there"
     STAGING_REMOVED = "the staging directory is gone"
     CLEANING = "the cleaner has chosen what to remove"

@@ -21,11 +21,16 @@ _SEQUENCES = text(
     " ORDER BY s.relname"
 ).bindparams(bindparam("names", expanding=True))
 
+VERBS = ("INSERT", "UPDATE", "DELETE")
 
-def missing(database: Database, tables: Collection[Table]) -> tuple[str, ...]:
+
+def missing(database: Database, tables: Collection[Table], verbs: Collection[str] = VERBS) -> tuple[str, ...]:
     """Returns ``INSERT on TXNS``, ``USAGE on sequence TXNS_TXN_ID_seq`` and so on; empty if every table may be written.
 
     The check writes nothing.
+
+    Args:
+        verbs: those that are checked.
 
     Raises:
         DatabaseUnavailable: the database is not there, or one of the tables is not.
@@ -37,7 +42,7 @@ def missing(database: Database, tables: Collection[Table]) -> tuple[str, ...]:
         f"{verb} on {table.name}"
         for table in tables
         for verb, statement in _statements(table, sql)
-        if database.denies(statement)
+        if verb in verbs and database.denies(statement)
     )
     return (*denied, *_sequences(database, tables)) if database.kind == "postgresql" else denied
 

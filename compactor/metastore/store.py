@@ -26,6 +26,7 @@ from compactor.metastore.queue.table import QueueTable
 from compactor.metastore.schema import create
 from compactor.metastore.schema.detect import BY_WRITE_IDS, dialect_for
 from compactor.metastore.schema.tables import SCHEMA_VERSION
+from compactor.metastore.statistics.refresh import Statistics
 from compactor.metastore.transactions.aborts import Aborts
 from compactor.metastore.transactions.counters import Counters
 from compactor.metastore.transactions.open_limits import TxnLimits
@@ -55,7 +56,7 @@ class Metastore:
         self.queue = QueueTable(database, dialect)
         self.requests = Requests(self.queue)
         self.claims = Claims(self.queue)
-        self.commits = Commits(self.queue)
+        self.commits = Commits(self.queue, Statistics(dialect, self.write_ids))
         self.endings = Endings(self.queue)
         self.cleaning = Cleaning(self.queue)
         self.entries = Entries(self.queue)

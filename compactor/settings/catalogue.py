@@ -680,7 +680,12 @@ _FOREIGN = (
     _unused("hive.compactor.initiator.duration.update.interval", "60s", _S, "Update of one of Hive's metrics."),
     _unused("hive.compactor.crud.query.based", "false", _B, "Whether Hive compacts full ACID tables by queries."),
     _unused("hive.compaction.merge.enabled", "false", _B, "Whether Hive compacts by joining stripes."),
-    _unused("hive.compactor.gather.stats", "true", _B, "Whether Hive gathers statistics after a major compaction."),
+    _table(
+        "hive.compactor.gather.stats",
+        "true",
+        _B,
+        "Whether a compaction writes the statistics that it knows without a scan (docs/statistics.md).",
+    ),
     _unused("hive.mr.compactor.gather.stats", "false", _B, "The same for Hive's MapReduce compactor."),
     _unused("hive.acid.createtable.softdelete", "false", _B, "Whether Hive's DROP TABLE leaves files to the cleaner."),
     _unused("hive.acid.droppartition.usebase", "false", _B, "Whether Hive's DROP PARTITION writes an empty base."),
@@ -694,7 +699,12 @@ _FOREIGN = (
     _unused("hive.txn.retrysnapshot.max.count", "5", _C, "How often Hive retakes a stale snapshot."),
     _unused("hive.txn.heartbeat.threadpool.size", "5", _C, "Threads of a Hive session's heartbeats."),
     _unused("hive.txn.filter.delete.events", "true", _B, "Whether Hive's reader filters delete events."),
-    _unused("hive.txn.stats.enabled", "true", _B, "Whether Hive keeps exact statistics of transactional tables."),
+    _hive(
+        "hive.txn.stats.enabled",
+        "true",
+        _B,
+        "Whether Hive keeps exact statistics of transactional tables; if set to false, none are marked as accurate.",
+    ),
     _unused("hive.txn.manager.dump.lock.state.on.acquire.timeout", "false", _B, "Whether Hive logs locks on failure."),
     _unused(
         "hive.lock.numretries",

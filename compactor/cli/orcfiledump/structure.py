@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from compactor.cli.orcfiledump.column_statistics import statistics_text
 from compactor.cli.orcfiledump.java_text import field_name, rounded, text_of
-from compactor.cli.orcfiledump.raw_size import raw_data_size
 from compactor.cli.orcfiledump.row_groups import index_lines
 from compactor.cli.orcfiledump.writers import software_name, version_name
 from compactor.errors import NotLossless
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text, valid_name
+from compactor.orc.format.raw_size import raw_data_size
 from compactor.orc.format.stripe_footer import DICTIONARY, DICTIONARY_V2, read_stripe_footer
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import TypeKind, Types

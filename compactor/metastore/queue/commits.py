@@ -32,6 +32,8 @@ from compactor.metastore.schema.tables import (
     TXNS,
     WRITE_SET,
 )
+from compactor.metastore.statistics.refresh import Refresh, Statistics
+from compactor.metastore.statistics.values import CommitStatistics, Subject
 from compactor.metastore.transactions import rows as txn_rows
 from compactor.metastore.transactions.write_ids import next_write_id
 
@@ -53,6 +55,7 @@ class Commit:
     table_id: int
     partition_id: int | None
     location: str
+    statistics: CommitStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +70,9 @@ class Committing:
 class Commits:
     """Commits compactions."""
 
-    def __init__(self, table: QueueTable) -> None:
+    def __init__(self, table: QueueTable, statistics: Statistics) -> None:
         self._table = table
+        self._statistics = statistics
         self._entries = Entries(table)
 
     @contextmanager
@@ -79,7 +83,8 @@ class Commits:
         and partition are those that were read, at the same location, and the table has allocated the write IDs that
         were compacted. If any of this does not hold, the entry maps to a ``LostClaim``, and the body must not name its
         output. On exit the transactions of the others commit and their entries become ready for cleaning, all or none.
-        If the body raises, everything is rolled back. The body must not touch a database.
+        If the body raises, everything is rolled back. The body must not touch a database. Statistics that were given are
+        written with the commit, or left as they are.
 
         Raises:
             CommitUnknown: the answer to the commit was lost, for all of them.
@@ -97,7 +102,10 @@ class Commits:
             held = {number: one for number, one in found.items() if isinstance(one, Committing)}
             if not held:
                 return
+            refresh = Refresh(statistics=self._statistics, conn=conn)
+            refresh.read([_subject(one, one.statistics) for one in commits if one.entry.id in held and one.statistics])
             self._table.dialect.lock_transactions(conn, exclusive=True)
+            refresh.write()
             newest = self._table.dialect.newest(conn)
             for one in held.values():
                 if txns[one.txn].type is txn_rows.TxnType.REBALANCE_COMPACTION:
@@ -179,6 +187,16 @@ class Commits:
         stored = self._table.rows.stored(COMPACTION_QUEUE, values)
         if send(conn, _WORKED_ON, {"of_id": entry.id, "of_worker": entry.worker_id, **stored}).count != 1:
             raise LostClaim(f"compaction {entry.id} is no longer {entry.state.label} by {entry.worker_id}")
+
+
+def _subject(commit: Commit, known: CommitStatistics) -> Subject:
+    return Subject(
+        entity=commit.entry.entity,
+        txn=commit.txn,
+        table_id=commit.table_id,
+        partition_id=commit.partition_id,
+        known=known,
+    )
 
 
 def _committing(conn: Connection, commit: Commit, row: txn_rows.TxnRow | None, current: Entry | None) -> Committing:

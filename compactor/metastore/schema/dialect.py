@@ -52,6 +52,9 @@ class Dialect:
     #: True if an id of TXNS can be drawn while others are being drawn, long before its row is there.
     draws_early: bool = False
 
+    #: True if a Hive may answer queries from statistics of transactional tables; none reads a metastore on SQLite.
+    marks_statistics: bool = False
+
     #: True if this Hive's locks, and the writes that they announce, name their partition in lower case.
     lowers_partitions: bool = False
 
@@ -148,6 +151,7 @@ class Postgres4(Dialect):
 
     database = "postgresql"
     draws_early = True
+    marks_statistics = True
 
     def for_update(self, query: _Rows) -> _Rows:
         """See ``Dialect``."""
@@ -172,6 +176,7 @@ class MySQL4(Dialect):
 
     database = "mysql"
     draws_early = True
+    marks_statistics = True
 
     def adapt(self, dialect: SqlDialect) -> None:
         """Compares texts exactly: the schema's transaction tables treat upper and lower case as equal."""

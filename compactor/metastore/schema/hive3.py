@@ -79,10 +79,13 @@ class _Hive3(Dialect):
             "CTLGS.CREATE_TIME",
             "TBLS.WRITE_ID",
             "PARTITIONS.WRITE_ID",
+            "TAB_COL_STATS.ENGINE",
+            "PART_COL_STATS.ENGINE",
         }
     )
     last_type = 2
     draws_early = False
+    marks_statistics = False
     lowers_partitions = True
 
     def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:

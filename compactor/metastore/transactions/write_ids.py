@@ -3,7 +3,7 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, tuple_, update
@@ -226,15 +226,24 @@ class WriteIds:
             rows = conn.execute(select(TXN_TO_WRITE_ID).where(_of_table(database.lower(), table.lower())))
             return {WriteId(row.T2W_WRITEID): TxnId(row.T2W_TXNID) for row in rows}
 
-    def _draw(self, conn: Connection, database: str, table: str) -> WriteId:
+    def give(self, conn: Connection, txns: Sequence[TxnId], database: str, table: str) -> dict[TxnId, WriteId]:
+        """Gives each of ``txns``, open ones that have none in this table yet, a write ID within the caller's transaction."""
+        first = self._draw(conn, database, table, len(txns))
+        given = {txn: WriteId(first + number) for number, txn in enumerate(txns)}
+        here = {"T2W_DATABASE": database, "T2W_TABLE": table}
+        send_all(conn, _MAPPING, [{"T2W_TXNID": txn, **here, "T2W_WRITEID": drawn} for txn, drawn in given.items()])
+        return given
+
+    def _draw(self, conn: Connection, database: str, table: str, count: int = 1) -> WriteId:
+        """Returns the first of ``count`` new write IDs of the table."""
         here = {"of_database": database, "of_table": table}
         found = send(conn, self._counter, here).scalar()
         if found is None:
-            first = insert(NEXT_WRITE_ID).values(NWI_DATABASE=database, NWI_TABLE=table, NWI_NEXT=2)
+            first = insert(NEXT_WRITE_ID).values(NWI_DATABASE=database, NWI_TABLE=table, NWI_NEXT=1 + count)
             if inserted(conn, first):
                 return WriteId(1)
-            return self._draw(conn, database, table)
-        send(conn, _DRAWN, {**here, "NWI_NEXT": found + 1})
+            return self._draw(conn, database, table, count)
+        send(conn, _DRAWN, {**here, "NWI_NEXT": found + count})
         return WriteId(found)
 
 

@@ -12,6 +12,7 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail, key_statistics
 from compactor.orc.format.types import Types, acid_types
 from compactor.orc.pieces import Piece, SyntheticKeys
+from compactor.orc.row_figures import row_figures
 from compactor.orc.stripe_compatibility import calendars_agree, encodable_target
 from compactor.rewrite.full_acid.delete_events import LoadedEvents
 from compactor.rewrite.full_acid.stripe_choice import Action, Choice
@@ -82,9 +83,14 @@ def piece_of(choice: Choice) -> Piece:
 
 
 def output_of(
-    kind: DeltaKind, path: str, number: int, written: WrittenFile, ranges: tuple[TakenRange, ...] = ()
+    kind: DeltaKind,
+    path: str,
+    number: int,
+    written: WrittenFile,
+    ranges: tuple[TakenRange, ...] = (),
+    tail: Tail | None = None,
 ) -> Output:
-    """Returns a finished file as an ``Output`` of its unit."""
+    """Returns a finished file as an ``Output`` of its unit, with the figures that its ``tail`` gives."""
     assert written.checksum is not None or written.taken_over
     return Output(
         kind=kind,
@@ -94,4 +100,5 @@ def output_of(
         length=written.length,
         crc32=written.checksum,
         ranges=ranges,
+        row_figures=row_figures(tail) if tail is not None else None,
     )

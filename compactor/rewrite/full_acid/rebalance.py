@@ -26,7 +26,7 @@ from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.common_types import common_types
 from compactor.orc.format.hive_types import parse_hive_type
-from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types, acid_types
 from compactor.orc.io.source import LocalSource
 from compactor.orc.pieces import Piece, piece_batches
@@ -154,8 +154,10 @@ class _Work:
             written = self._written(sorter, codec)
         finally:
             sorter.discard()
-        self._prove(written, codec)
-        outputs = tuple(output_of(DeltaKind.INSERT, self._path(n), n, one) for n, (one, _) in written.items())
+        tails = self._prove(written, codec)
+        outputs = tuple(
+            output_of(DeltaKind.INSERT, self._path(n), n, one, tail=tails[n]) for n, (one, _) in written.items()
+        )
         sizes = Figures(files_out=len(outputs), bytes_out=sum(output.length for output in outputs))
         return UnitResult(number=0, outputs=outputs, figures=self.figures + sizes)
 
@@ -242,15 +244,16 @@ class _Work:
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
             first += rows
 
-    def _prove(self, written: dict[int, tuple[WrittenFile, list[RowId]]], codec: Codec) -> None:
+    def _prove(self, written: dict[int, tuple[WrittenFile, list[RowId]]], codec: Codec) -> dict[int, Tail]:
         """Checks that the files hold the values that were read, each as often: since keys have changed, only values can
-        show it."""
+        show it. Returns the files' tails."""
         found = 0
+        tails: dict[int, Tail] = {}
         for number, (one, last_keys) in written.items():
             path = self._path(number)
-            verify_file(path, last_keys, rows=one.rows, full=self.unit.full_verify, deletes=DeleteEvents.of([]))
+            tail = verify_file(path, last_keys, rows=one.rows, full=self.unit.full_verify, deletes=DeleteEvents.of([]))
+            tails[number] = tail
             with LocalSource(path) as source:
-                tail = read_tail(source)
                 for stripe in range(len(tail.stripes)):
                     for batch in piece_batches(Piece(source=source, tail=tail, stripe_index=stripe), codec, self.types):
                         found = (found + checksum(batch.column(ROW))) % MODULUS
@@ -259,6 +262,7 @@ class _Work:
                 f"{self.unit.location}: the checksum of the values that were read is {self.checksum:016x}, of those that "
                 f"were written {found:016x}; nothing was changed, please report this"
             )
+        return tails
 
 
 class _Distributed:

@@ -131,14 +131,15 @@ def _write_rows(
     else:
         made = _merged(unit, choices, template_of(choices, types, unit.output_class), types, target.path)
     with closing(made.reading()) as source:
-        verify_source(
+        tail = verify_source(
             source,
             made.last_keys,
             rows=figures.rows_out,
             full=unit.full_verify,
             deletes=None if superseded else deletes,
         )
-    output = output_of(DeltaKind.INSERT, target.path, unit.number, made.written, made.ranges)
+    known = tail if unit.shape is Shape.MAJOR else None
+    output = output_of(DeltaKind.INSERT, target.path, unit.number, made.written, made.ranges, known)
     return UnitResult(
         number=unit.number, outputs=(output,), figures=figures + made.figures(len(choices) - dropped, output)
     )

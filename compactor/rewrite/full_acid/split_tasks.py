@@ -27,7 +27,7 @@ from compactor.rewrite.full_acid.split import (
 )
 from compactor.rewrite.full_acid.stripe_choice import Choice
 from compactor.rewrite.full_acid.verify import verify_source
-from compactor.rewrite.plan.unit import Output, Unit, UnitResult
+from compactor.rewrite.plan.unit import Output, Shape, Unit, UnitResult
 from compactor.rows.new_file import Target
 from compactor.rows.remote_source import RemoteSource, open_source
 from compactor.storage.protocol import Storage
@@ -99,14 +99,15 @@ def run_assemble_task(task: AssembleTask, storage: Storage, folder: str, hand_ov
             full=unit.full_verify,
         )
         with closing(made.reading()) as source:
-            verify_source(
+            tail = verify_source(
                 source,
                 made.last_keys,
                 rows=task.figures.rows_out,
                 full=unit.full_verify,
                 deletes=_applied(task, storage, folder),
             )
-    output = output_of(DeltaKind.INSERT, target.path, unit.number, made.written, made.ranges)
+    known = tail if unit.shape is Shape.MAJOR else None
+    output = output_of(DeltaKind.INSERT, target.path, unit.number, made.written, made.ranges, known)
     figures = task.figures + made.figures(task.stripes, output)
     return UnitResult(number=unit.number, outputs=(*hand_over(output), *task.outputs), figures=figures)
 

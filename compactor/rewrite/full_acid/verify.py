@@ -20,16 +20,17 @@ from compactor.rewrite.full_acid.delete_events import Deletes
 from compactor.rows.keys import KeyBlock, is_sorted, keys_of_events
 
 
-def verify_file(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes | None) -> None:
+def verify_file(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes | None) -> Tail:
     """Checks the file at ``path``; see ``verify_source``."""
     with FilePool() as few:
-        verify_source(few.open(partial(LocalSource, path)), last_keys, rows=rows, full=full, deletes=deletes)
+        return verify_source(few.open(partial(LocalSource, path)), last_keys, rows=rows, full=full, deletes=deletes)
 
 
 def verify_source(
     source: Source, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes | None
-) -> None:
-    """Checks that a file holds ``rows`` rows in stripes that end with ``last_keys``, and finds each of these.
+) -> Tail:
+    """Checks that a file holds ``rows`` rows in stripes that end with ``last_keys``, and finds each of these; returns its
+    tail.
 
     A count alone passes broken files; a point predicate per stripe goes through the stripe's statistics and row index
     to the row, as a reader's would.
@@ -54,6 +55,7 @@ def verify_source(
     check_points(source, tail, last_keys)
     if full:
         _check_keys(source, tail, deletes)
+    return tail
 
 
 def _check_indexes(source: Source, tail: Tail) -> None:

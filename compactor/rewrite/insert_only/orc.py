@@ -20,6 +20,7 @@ from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.source import LocalSource, Source
 from compactor.orc.pieces import Piece
 from compactor.orc.reencode import reencode
+from compactor.orc.row_figures import row_figures
 from compactor.orc.stripe_compatibility import encodable_target, is_copyable, is_writable
 from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_rows
 from compactor.rewrite.insert_only.output_file import FinishedFile
@@ -173,7 +174,7 @@ def _write(group: JoinedFiles, target: Target, small_stripe_bytes: int, full: bo
                         growing.encode(list(run))
                 written = assembler.close(group.like.user_metadata)
             with sink.reading() as source:
-                _verify(group, source, written)
+                tail = _verify(group, source, written)
             if full:
                 check_same_bytes(growing.stripes, path)
         finally:
@@ -189,11 +190,12 @@ def _write(group: JoinedFiles, target: Target, small_stripe_bytes: int, full: bo
         bytes_copied=sum(stripe.length for stripe in growing.copied),
         bytes_taken_over=written.taken_over,
         ranges=tuple(sink.ranges),
+        row_figures=row_figures(tail),
     )
 
 
-def _verify(group: JoinedFiles, source: Source, written: WrittenFile) -> None:
-    """Checks that the file has the rows of its inputs, and as many values in each column."""
+def _verify(group: JoinedFiles, source: Source, written: WrittenFile) -> Tail:
+    """Checks that the file has the rows of its inputs, and as many values in each column; returns its tail."""
     tail = read_tail(source)
     if tail.rows != group.rows or tail.types != group.like.types or written.rows != group.rows:
         raise VerificationFailed(
@@ -205,6 +207,7 @@ def _verify(group: JoinedFiles, source: Source, written: WrittenFile) -> None:
             f"{source.name}: its columns do not hold as many values as those of its inputs; nothing was changed, please "
             "report this"
         )
+    return tail
 
 
 def _values(tails: Sequence[Tail]) -> list[int]:

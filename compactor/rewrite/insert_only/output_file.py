@@ -7,6 +7,7 @@ from types import TracebackType
 
 from isal import isal_zlib
 
+from compactor.compaction.row_figures import RowFigures
 from compactor.orc.io.source import LocalSink
 from compactor.storage.taking_over import TakenRange
 
@@ -25,6 +26,7 @@ class FinishedFile:
     bytes_taken_over: int = 0
     ranges: tuple[TakenRange, ...] = ()  #: that the store takes over
     ending: str = ""  #: of the name, with its dot; readers choose a codec by it
+    row_figures: RowFigures | None = None
 
 
 class CountingSink:

@@ -46,6 +46,7 @@ def rewrite_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
             crc32=file.crc32,
             ranges=file.ranges,
             file_name=original_name(unit.number, copy) + file.ending,
+            row_figures=file.row_figures,
         )
         for copy, file in enumerate(made)
     )

@@ -13,6 +13,7 @@ from operator import add, attrgetter
 from compactor.acid.names import ACID_VERSION, BucketFile, DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.order_by import OrderBy
+from compactor.compaction.row_figures import RowFigures
 from compactor.compaction.states import CompactionType
 from compactor.errors import VerificationFailed
 from compactor.ids import WriteId
@@ -123,6 +124,7 @@ class Output:
     file_name: str | None = None
     upload: Upload | None = None  #: if set, there is no file at ``path``: completing the upload names it
     ranges: tuple[TakenRange, ...] = ()  #: that the store takes over as it is uploaded
+    row_figures: RowFigures | None = None  #: None where the file does not give them for all of its rows
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ from compactor.acid.names import (
     DeltaKind,
     Layout,
 )
+from compactor.compaction.row_figures import RowFigures, merged
 from compactor.errors import StorageError, VerificationFailed
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
@@ -64,6 +65,7 @@ class Staged:
     figures: Figures
     of_units: tuple[Figures, ...] = ()  #: the terms of the sum ``figures``, that of slices first
     is_pair: bool = False  #: readers without visibility could see one half of a pair (PROTOCOL 5)
+    row_figures: RowFigures | None = None  #: of a major's rows; None where some file does not give them
 
 
 def token() -> str:
@@ -138,7 +140,15 @@ def accept(storage: Storage, plan: Plan, results: Sequence[UnitResult]) -> Stage
         figures=sum(figures, Figures()),
         of_units=figures,
         is_pair=is_pair,
+        row_figures=_row_figures(plan, results),
     )
+
+
+def _row_figures(plan: Plan, results: Iterable[UnitResult]) -> RowFigures | None:
+    if plan.shape is not Shape.MAJOR or plan.chunks:
+        return None
+    found = [output.row_figures for result in results for output in result.outputs]
+    return merged([figures for figures in found if figures is not None]) if None not in found else None
 
 
 def _directories(storage: Storage, plan: Plan, results: Iterable[UnitResult]) -> list[StagedDirectory]:

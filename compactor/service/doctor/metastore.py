@@ -10,6 +10,7 @@ from compactor.compaction.states import State
 from compactor.database import privileges
 from compactor.database.engine import Database
 from compactor.metastore.queue.claims import WORKER_PREFIX
+from compactor.metastore.statistics import tables as statistics
 from compactor.service import lost_workers
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.doctor.hive_roles import HiveRoles, hive_roles
@@ -63,6 +64,28 @@ def check_rights(site: Site) -> Iterator[Finding]:
         wanted=f"write access, which mode {mode.name.lower()} needs",
         fix="grant this user the right to write, or set compactor.mode to observe",
     )
+    yield from _rights_on_statistics(site)
+
+
+def _rights_on_statistics(site: Site) -> Iterator[Finding]:
+    """Yields a finding if compactions could not write statistics, which they do without."""
+    database = site.metastore.database
+    if database.kind == "sqlite" or not site.settings.boolean("hive.compactor.gather.stats"):
+        return
+    lacking = [
+        missing
+        for tables, verbs in statistics.WRITTEN
+        for missing in privileges.missing(database, tables, verbs)
+        if not missing.startswith("USAGE")
+    ]
+    if lacking:
+        yield Finding(
+            level=Level.WARN,
+            subject="statistics",
+            found=f"this user lacks {', '.join(lacking)}",
+            wanted="the right to write statistics, which hive.compactor.gather.stats asks for",
+            fix="grant it (docs/production.md), or set hive.compactor.gather.stats to false",
+        )
 
 
 def _misspelt_modes(site: Site, databases: Collection[str]) -> Iterator[Finding]:

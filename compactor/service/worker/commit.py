@@ -19,6 +19,7 @@ from compactor.service.worker.bounds import request_rest
 from compactor.service.worker.group import Group
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.phases import Committed, Opened, StagedEntry
+from compactor.service.worker.statistics import known_statistics
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
@@ -191,4 +192,5 @@ def _commit_of(one: Opened) -> Commit:
         table_id=target.table.id,
         partition_id=target.partition.id if target.partition else None,
         location=target.partition.location if target.partition else target.table.location,
+        statistics=known_statistics(one) if isinstance(one, StagedEntry) else None,
     )

@@ -110,7 +110,7 @@ def test_explain_shows_value_source_unit_and_effect() -> None:
     rows = {row.key: row for row in _site(hive_txn_timeout="5min").explain()}
     assert rows["hive.txn.timeout"][1:4] == ("5min", "compactor.toml", "s")
     assert rows[NUM].source == "default"
-    assert rows["hive.compactor.gather.stats"].effect.endswith("Not used by Compactor.")
+    assert rows["hive.mr.compactor.gather.stats"].effect.endswith("Not used by Compactor.")
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from compactor.cli.orcfiledump.raw_size import raw_data_size
 from compactor.orc.format import messages
 from compactor.orc.format.hive_types import parse_hive_type
+from compactor.orc.format.raw_size import raw_data_size
 from compactor.orc.format.tail import empty_tail
 
 

@@ -1,0 +1,115 @@
+"""The figures of a file's rows, from the statistics in its footer: only those that these give exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import NamedTuple
+
+from compactor.compaction.row_figures import ColumnFigures, Extreme, RowFigures
+from compactor.orc.format import messages
+from compactor.orc.format.hive_types import schema_text
+from compactor.orc.format.raw_size import raw_data_size
+from compactor.orc.format.tail import Tail
+from compactor.orc.format.types import INTEGERS, MAX_CACHED, MAX_PRECISION, TypeKind, Types
+
+#: From this day on, 15 October 1582 in days since 1970, all calendars agree.
+GREGORIAN_SINCE = -141_427
+
+Extremes = tuple[Extreme | None, Extreme | None]
+UNKNOWN: Extremes = (None, None)
+
+
+def row_figures(tail: Tail) -> RowFigures | None:
+    """Returns the figures of the file's rows; None if its footer has no statistics of all of them.
+
+    Of ACID events the row is meant, and ``raw_size`` is 0: Hive has no other number for tables of these.
+    """
+    root = tail.types[0].children[-1] if tail.is_acid else 0
+    found = tail.statistics
+    if len(found) != len(tail.types) or found[0].number_of_values != tail.rows:
+        return None
+    columns = tuple([_column(column, found[column.number]) for column in _columns(tail.types, root)])
+    return RowFigures(rows=tail.rows, raw_size=0 if tail.is_acid else raw_data_size(tail), columns=columns)
+
+
+class _Column(NamedTuple):
+    number: int
+    name: str
+    kind: TypeKind
+    type: str
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def _columns(types: Types, root: int) -> tuple[_Column, ...]:
+    row = types[root]
+    return tuple(
+        _Column(child, name.lower(), types[child].kind, schema_text(types, child) if not types[child].children else "")
+        for child, name in zip(row.children, row.field_names, strict=True)
+    )
+
+
+def _column(column: _Column, found: messages.Message) -> ColumnFigures:
+    values = found.number_of_values
+    low, high = _EXTREMES.get(column.kind, _unknown)(found) if values else UNKNOWN
+    trues = None
+    if column.kind is TypeKind.BOOLEAN:
+        counts = found.bucket_statistics.count
+        trues = counts[0] if len(counts) == 1 else None if values else 0
+    return ColumnFigures(name=column.name, type=column.type, values=values, low=low, high=high, trues=trues)
+
+
+def _unknown(_: messages.Message) -> Extremes:
+    return UNKNOWN
+
+
+def _integers(found: messages.Message) -> Extremes:
+    numbers = found.int_statistics
+    if not (numbers.HasField("minimum") and numbers.HasField("maximum")):
+        return UNKNOWN
+    return numbers.minimum, numbers.maximum
+
+
+def _doubles(found: messages.Message) -> Extremes:
+    """Returns the extremes of a column without NaN, which most writers leave out of them: the sum shows whether there is
+    any. A sum of infinities may look like one, and then nothing is known."""
+    numbers = found.double_statistics
+    if not (numbers.HasField("minimum") and numbers.HasField("maximum") and numbers.HasField("sum")):
+        return UNKNOWN
+    if math.isnan(numbers.minimum) or math.isnan(numbers.maximum) or not math.isfinite(numbers.sum):
+        return UNKNOWN
+    return numbers.minimum, numbers.maximum
+
+
+def _decimals(found: messages.Message) -> Extremes:
+    low, high = _decimal(found.decimal_statistics.minimum), _decimal(found.decimal_statistics.maximum)
+    return UNKNOWN if low is None or high is None else (low, high)
+
+
+def _decimal(text: bytes) -> Decimal | None:
+    try:
+        number = Decimal(text.decode("ascii"))
+    except (InvalidOperation, UnicodeDecodeError):
+        return None
+    if not number.is_finite():
+        return None
+    exponent = number.as_tuple().exponent
+    is_short = isinstance(exponent, int) and -MAX_PRECISION <= exponent <= MAX_PRECISION
+    return number if is_short and number.adjusted() < MAX_PRECISION else None
+
+
+def _dates(found: messages.Message) -> Extremes:
+    days = found.date_statistics
+    if not (days.HasField("minimum") and days.HasField("maximum")) or days.minimum < GREGORIAN_SINCE:
+        return UNKNOWN
+    return days.minimum, days.maximum
+
+
+_EXTREMES: dict[TypeKind, Callable[[messages.Message], Extremes]] = {
+    **dict.fromkeys(INTEGERS, _integers),
+    **dict.fromkeys((TypeKind.FLOAT, TypeKind.DOUBLE), _doubles),
+    TypeKind.DECIMAL: _decimals,
+    TypeKind.DATE: _dates,
+}
