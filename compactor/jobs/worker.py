@@ -28,6 +28,7 @@ from compactor.service.worker.options import Options
 from compactor.spark.runner import SparkRunner
 from compactor.spark.session import attempt, is_alive, session, tracking_url
 from compactor.storage.executor_tokens import ExecutorTokens
+from compactor.storage.stores import Stores
 from compactor.yarn.container import log_url
 
 
@@ -81,6 +82,8 @@ def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], 
     try:
         context = spark.sparkContext
         runner = SparkRunner(spark, tokens)
+        if isinstance(site.storage, Stores):
+            site = replace(site, storage=site.storage.acting_for(context.sparkUser()))
         application = Application(
             id=context.applicationId,
             attempt=attempt(spark),

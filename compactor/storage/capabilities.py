@@ -71,7 +71,7 @@ HDFS = Capabilities(
     has_acl=True,
     bulk_removal=True,
     knows_free_bytes=True,
-    tried="a NameNode and a DataNode 3.4.1, not Kerberos",
+    tried="a NameNode and a DataNode 3.4.1, also with Kerberos",
 )
 #: It supports neither flags of a new file nor options of a rename.
 HTTPFS = replace(
@@ -79,7 +79,7 @@ HTTPFS = replace(
     store="HDFS through HttpFS",
     refuses_taken_names=False,
     syncs=False,
-    tried="HttpFS 3.4.1 in front of both, not Kerberos",
+    tried="HttpFS 3.4.1 in front of both, also with Kerberos",
 )
 S3 = Capabilities(
     store="S3",

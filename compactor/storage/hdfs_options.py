@@ -14,7 +14,7 @@ from compactor.errors import BadSetting
 HTTP_PORT = 9870  #: of a NameNode, unless configured
 TIMEOUT_S = 60.0  #: to connect, and between two bytes of an answer
 #: Who one is at a cluster, by one of: a name, a ticket, a delegation token.
-LOG_IN = ("user", "password", "kerberos", "principal", "keytab", "kerb_kwargs", "token", "proxy_to")
+LOG_IN = ("user", "password", "kerberos", "principal", "keytab", "kerb_kwargs", "token", "proxy_to", "doas")
 KNOWN = (*LOG_IN, "url", "authorities", "httpfs", "timeout", "ca_file", "session_verify", "session_cert", "data_proxy")
 #: Arguments of requests-kerberos that a site may need; the others weaken what is proven, or hand the ticket on.
 _NEGOTIATION = ("service", "hostname_override", "send_cbt", "force_preemptive")
@@ -65,6 +65,18 @@ def of_cluster(of_all: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, A
     return {**(without_log_in(of_all) if says_who else of_all), **own}
 
 
+def acting_for(options: Mapping[str, Any], user: str, *, has_token: bool) -> dict[str, Any]:
+    """Returns the options with which ``user`` is acted for, where ``doas`` says that applications do so.
+
+    Args:
+        has_token: this process was given tokens by Hadoop, which are those of ``user`` already.
+    """
+    found = {name: value for name, value in options.items() if name != "doas"}
+    short = re.split("[/@]", str(options.get("principal") or ""))[0]
+    is_needed = options.get("doas") and short != user and not (has_token and not options.get("keytab"))
+    return {**found, "proxy_to": user} if is_needed else found
+
+
 def without_log_in(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options that do not say who one is."""
     return {name: value for name, value in options.items() if name not in LOG_IN}
@@ -105,7 +117,15 @@ def _check_log_in(table: str, options: Mapping[str, Any]) -> None:
             raise BadSetting(f"[storage.{table}] {name} and {found[0]}: {why}; leave one of them out")
     if "password" in options and "user" not in options:
         raise BadSetting(f"[storage.{table}] password without user: write both, or neither")
-    for name in ("principal", "keytab", "kerb_kwargs"):
+    if not isinstance(options.get("doas", False), bool):
+        raise BadSetting(
+            f"[storage.{table}] doas = {options['doas']!r}: expected true or false; proxy_to names one user"
+        )
+    if options.get("doas") and "proxy_to" in options:
+        raise BadSetting(
+            f"[storage.{table}] doas and proxy_to: one acts for whom an application runs as, the other for one"
+        )
+    for name in ("principal", "keytab", "kerb_kwargs", "doas"):
         if name in options and not kerberos:
             raise BadSetting(f"[storage.{table}] {name} without kerberos = true: write it, or leave {name} out")
 

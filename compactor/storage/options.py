@@ -9,6 +9,7 @@ Its text is never shown: everything logged or raised goes through ``scrub``.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,8 @@ from typing import Any
 
 from compactor.errors import BadSetting, UnnamedPlace
 from compactor.settings.file_limits import FileLimits
-from compactor.storage.hdfs_options import HdfsOptions, of_cluster, without_log_in
+from compactor.storage.hadoop_tokens import VARIABLE
+from compactor.storage.hdfs_options import HdfsOptions, acting_for, of_cluster, without_log_in
 from compactor.storage.places import canonical, chooses_host, goes_elsewhere, is_plain, named_in
 
 SCHEMES: Mapping[str, str] = {
@@ -106,6 +108,18 @@ class StoreOptions:
                 f'own options to [storage."{kind}://{place}"]'
             )
         return found
+
+    def acting_for(self, user: str) -> StoreOptions:
+        """Returns the options with which an application of ``user`` works in HDFS: on his behalf, where ``doas`` is set."""
+        tables: dict[str, dict[str, Any]] = json.loads(self.text)
+        of_all = {name: value for name, value in tables.get("hdfs", {}).items() if name != "authorities"}
+        has_token = VARIABLE in os.environ
+        found = dict(tables)
+        for name, table in tables.items():
+            if name == "hdfs" or name.startswith("hdfs://"):
+                whole = table if name == "hdfs" else of_cluster(of_all, table)
+                found[name] = acting_for(whole, user, has_token=has_token)
+        return replace(self, text=json.dumps(found, sort_keys=True))
 
     def by_token(self, authority: str, token: str) -> StoreOptions:
         """Returns the options with a delegation token for one cluster, and for no cluster a log-in by Kerberos."""

@@ -27,6 +27,7 @@ class Stores:
 
     def __init__(self, options: StoreOptions | None = None, limits: ListingLimits | None = None) -> None:
         self._options = options or StoreOptions()
+        self._limits = limits
         self._local = LocalStorage(limits)
         self._by_kind: dict[str, Storage] = {
             "hdfs": HdfsStorage(self._options, limits),
@@ -38,6 +39,11 @@ class Stores:
     @property
     def options(self) -> StoreOptions:
         return self._options
+
+    def acting_for(self, user: str) -> Stores:
+        """Returns the stores as an application of ``user`` uses them: in HDFS on his behalf, where ``doas`` is set."""
+        options = self._options.acting_for(user)
+        return self if options == self._options else Stores(options, self._limits)
 
     def of(self, path: str) -> Storage:
         """Returns the store of ``path``, which may be a location."""

@@ -27,8 +27,8 @@ from tests.support.patience import PATIENCE
 from tests.support.ports import free_port
 
 _START_SECONDS = PATIENCE
-_HTTPFS = "org.apache.hadoop.fs.http.server.HttpFSServerWebServer"
-_HTTPFS_PLACES = {"home": "", "config": "conf", "log": "log", "temp": "temp"}
+HTTPFS_SERVER = "org.apache.hadoop.fs.http.server.HttpFSServerWebServer"
+HTTPFS_PLACES = {"home": "", "config": "conf", "log": "log", "temp": "temp"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,11 +158,11 @@ def httpfs(folder: Path, cluster: Hdfs) -> Iterator[str]:
     }
     write_site(home / "conf" / "httpfs-site.xml", values)
     write_site(home / "conf" / "core-site.xml", {"fs.defaultFS": cluster.location})
-    places = [f"-Dhttpfs.{name}.dir={home / folder}" for name, folder in _HTTPFS_PLACES.items()]
+    places = [f"-Dhttpfs.{name}.dir={home / folder}" for name, folder in HTTPFS_PLACES.items()]
     server = Daemon(
         name="httpfs",
         folder=home,
-        command=[*java_command(*places), "-cp", f"{home / 'conf'}:{hadoop_jars()}/*", _HTTPFS],
+        command=[*java_command(*places), "-cp", f"{home / 'conf'}:{hadoop_jars()}/*", HTTPFS_SERVER],
         environment={"HADOOP_USER_NAME": cluster.user},
     )
     url = f"http://127.0.0.1:{port}"

@@ -124,11 +124,12 @@ def kdc(folder: Path) -> Iterator[Kdc]:
     _run(["kdb5_util", "create", "-s", "-r", REALM, "-P", "of nobody"], environment)
     server = ["krb5kdc", "-n", "-r", REALM, "-P", str(folder / "kdc.pid")]
     daemon = Daemon(name="kdc", folder=folder, command=server, environment=environment)
-    with daemon.running(lambda: _answers(port)):
+    with daemon.running(lambda: answers(port)):
         yield Kdc(folder=folder, port=port, daemon=daemon)
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
+    """Returns true once somebody listens on a port of the loopback interface."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -23,7 +23,7 @@ _STORE_PASSWORD = "of nobody"
 #: Principals of the daemons, and of those who come to them. No user of the machine stands behind them.
 _DAEMONS = ("nn/localhost", "dn/localhost", "HTTP/localhost")
 _GROUPS = "hdfs=supergroup;compactor=hadoop;hive=hadoop;short=hadoop;stranger=others"
-_SHORT_NAMES = f"RULE:[2:$1@$0](nn@{REALM})s/.*/hdfs/ RULE:[2:$1@$0](dn@{REALM})s/.*/hdfs/ DEFAULT"
+SHORT_NAMES = f"RULE:[2:$1@$0](nn@{REALM})s/.*/hdfs/ RULE:[2:$1@$0](dn@{REALM})s/.*/hdfs/ DEFAULT"
 _PORTS = ("rpc", "http", "https", "data", "data_http", "data_https", "data_ipc")
 #: A token is renewed for so long, and lives for so long at most.
 TOKEN_RENEWAL_S, TOKEN_LIFE_S = 20, 50
@@ -130,10 +130,12 @@ def _site(folder: Path, kdc: Kdc, ports: Mapping[str, int]) -> dict[str, str]:
         "hadoop.security.authentication": "kerberos",
         "hadoop.security.authorization": "true",
         "hadoop.security.token.service.use_ip": "false",
-        "hadoop.security.auth_to_local": _SHORT_NAMES,
+        "hadoop.security.auth_to_local": SHORT_NAMES,
         "hadoop.user.group.static.mapping.overrides": _GROUPS,
         "hadoop.proxyuser.compactor.hosts": "*",
         "hadoop.proxyuser.compactor.groups": "hadoop",
+        "hadoop.proxyuser.httpfs.hosts": "*",
+        "hadoop.proxyuser.httpfs.groups": "*",
         # without these a NameNode of Kerberos believes `user.name=hdfs`
         "hadoop.http.authentication.type": "kerberos",
         "hadoop.http.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",

@@ -129,3 +129,28 @@ def test_urls_are_of_a_name_node(url: object) -> None:
     with pytest.raises(BadSetting) as refused:
         StoreOptions.of({"hdfs": {"url": "ftp://ann:hush@nn"}})
     assert "hush" not in str(refused.value)
+
+
+def test_an_application_acts_for_its_user_where_the_site_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION", raising=False)
+    ticket = {"kerberos": True, "principal": "hive/host@EXAMPLE.COM", "keytab": "/k"}
+    tables = {
+        "hdfs": {**ticket, "doas": True, "authorities": ["nn", "nn2", "nn3"]},
+        "hdfs://nn2": {"url": "http://nn2:1"},
+        "hdfs://nn3": {"user": "x"},
+        "s3": {"key": "k"},
+    }
+    found = StoreOptions.of(tables).acting_for("ann")
+    assert found.admitted("hdfs", "nn") == {**ticket, "proxy_to": "ann"}
+    assert found.admitted("hdfs", "nn2") == {**ticket, "url": "http://nn2:1", "proxy_to": "ann"}
+    assert found.admitted("hdfs", "nn3") == {"user": "x"}
+    assert found.admitted("s3", "b") == {"key": "k"}
+    assert "proxy_to" not in StoreOptions.of(tables).acting_for("hive").admitted("hdfs", "nn")  # ourselves
+    assert "proxy_to" not in StoreOptions.of({"hdfs": {**ticket, "url": "http://nn:1"}}).acting_for("ann").text
+
+
+def test_tokens_that_hadoop_gave_an_application_are_its_users_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", "/container/tokens")
+    given = {"kerberos": True, "doas": True, "url": "http://nn:1"}
+    assert "proxy_to" not in StoreOptions.of({"hdfs": given}).acting_for("ann").text
+    assert "proxy_to" in StoreOptions.of({"hdfs": {**given, "keytab": "/k"}}).acting_for("ann").text
