@@ -82,6 +82,7 @@ def _partition(partition: PartitionExplanation) -> Iterator[str]:
             f"  run of compaction {run['entry_id']}: {run['directories_before']} -> {run['directories_after']} "
             f"directories, {run['files_before']} -> {run['files_after']} files, {run['stripes_copied']} stripes copied, "
             f"{run['stripes_reencoded']} re-encoded, {float(str(run['seconds'])):.2f} s"
+            + (f"; {size(int(str(run['bytes_taken_over'])))} in place, unread" if run["bytes_taken_over"] else "")
             + (f"; {run['deltas_left']} deltas, {size(int(str(run['bytes_left'])))} left" if run["deltas_left"] else "")
         )
 

@@ -46,6 +46,7 @@ class Run:
     bytes_left: int = 0
     opening_before: float | None = None  #: seconds that a reader takes to open the input; None: not measured
     opening_after: float | None = None  #: and the output
+    bytes_taken_over: int | None = None  #: of ``bytes_copied``, by the store or file system; None as there
     ended_at: int | None = None
 
 
@@ -68,6 +69,7 @@ _FIGURES = (
     "bytes_left",
     "opening_before",
     "opening_after",
+    "bytes_taken_over",
 )
 
 

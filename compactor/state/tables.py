@@ -101,6 +101,7 @@ RUNS = Table(
     Column("BYTES_LEFT", BigInteger, nullable=False, server_default="0"),
     Column("OPENING_BEFORE", Double),
     Column("OPENING_AFTER", Double),
+    Column("BYTES_TAKEN_OVER", BigInteger),
     Index("COMPACTOR_RUNS_ENTRY_IDX", "METASTORE", "ENTRY_ID"),
     sqlite_autoincrement=True,
 )

@@ -11,6 +11,7 @@ import pytest
 
 from compactor.errors import BadFile, StorageError, VerificationFailed
 from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.answers.explain import explain
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.lost_workers import repair
@@ -258,6 +259,8 @@ def test_a_worker_that_is_killed_while_the_store_copies(
     (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
     assert outcome.figures is not None
     assert outcome.figures.bytes_taken_over > 12_000_000
+    (run,) = explain(site, "default.t").partitions[0].runs
+    assert run["bytes_taken_over"] == outcome.figures.bytes_taken_over
     clean_all(site)
     assert rows(site, table) == rows(site, table, honours_visibility=False) == before
     assert left(site, table) == tuple(sorted(outcome.output))

@@ -175,5 +175,5 @@ def _run(run: Run) -> dict[str, object]:
         "table": str(run.entity),
         "type": run.type.label,
         "bytes_reencoded": None if copied is None else max(0, run.bytes_after - copied),
-        "bytes_moved": run.bytes_before + run.bytes_after,
+        "bytes_moved": max(0, run.bytes_before + run.bytes_after - 2 * (run.bytes_taken_over or 0)),
     }

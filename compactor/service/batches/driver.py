@@ -237,6 +237,7 @@ def _run_record(site: Site, outcome: Outcome, opening: ReadCost | None) -> Run:
         stripes_dropped=f.stripes_dropped,
         seconds=outcome.seconds,
         bytes_copied=f.bytes_copied,
+        bytes_taken_over=f.bytes_taken_over,
         deltas_left=outcome.left.deltas,
         bytes_left=outcome.left.bytes,
         opening_before=None if opening is None else opening.before,

@@ -60,6 +60,7 @@ function columns() {
     { label: "Files", align: "right", cell: run((r) => change(r.files_before, r.files_after, count)) },
     { label: "Size", align: "right", cell: run((r) => change(r.bytes_before, r.bytes_after, bytes)) },
     { label: "Copied", align: "right", help: "Bytes of stripes copied unchanged", cell: run((r) => bytes(r.bytes_copied)) },
+    { label: "Of that in place", align: "right", help: "Bytes of copied stripes that the store or file system copied by itself: no worker read or wrote them", cell: run((r) => bytes(r.bytes_taken_over)) },
     { label: "Re-encoded", align: "right", help: "Bytes that had to be decoded and encoded again", cell: run((r) => bytes(r.bytes_reencoded)) },
     { label: "Cost", align: "right", help: "Bytes read and written", cell: run((r) => bytes(r.bytes_moved)) },
     { label: "Time", align: "right", cell: (row) => duration(row.run ? row.run.seconds * 1000 : row.duration) },
