@@ -21,13 +21,14 @@ from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import one_of, seconds, text
 from compactor.errors import BadSetting, CompactorError, LaunchFailed
 from compactor.settings.driver_config import driver_config, must_know_metastore
-from compactor.yarn.application import tag_of
+from compactor.yarn.application import application_in, tag_of
 from compactor.yarn.refusal import reason_in
 
 #: The file that spark-submit starts; its contract is ``--metastore NAME --batch ID``.
 APPLICATION = Path(compactor.__file__).parent / "jobs" / "worker.py"
 #: The master unless a connection gives another.
 LOCAL_MASTER = "local[*]"
+_UPLOADS = "spark.kubernetes.file.upload.path"
 
 
 class CompactionSubmitOperator(SparkSubmitOperator):
@@ -172,7 +173,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             AirflowException: the cluster refused it; the message has its words.
         """
         try:
-            return submit_to_cluster(hook, self.application)
+            return submit_to_cluster(hook, application_for(hook, self.application))
         except AirflowException as error:
             raise self._given_back(str(error)) from error
 
@@ -292,7 +293,7 @@ def detaches(hook: SparkSubmitHook) -> bool:
 
 
 def submit_to_cluster(hook: SparkSubmitHook, application: str) -> str:
-    """Submits, and returns the application's name in the cluster: YARN's id, or Kubernetes' pod.
+    """Submits, and returns the application's name in the cluster: YARN's id, or NAMESPACE:POD.
 
     Raises:
         AirflowException: spark-submit failed, or did not report a name.
@@ -301,16 +302,17 @@ def submit_to_cluster(hook: SparkSubmitHook, application: str) -> str:
         hook.submit(application)
     finally:
         _close_pipe(hook)
-    if hook._is_yarn:
-        name = hook._yarn_application_id
-    else:
-        name = (
-            hook._kubernetes_driver_pod
-            and f"{hook._connection['namespace'] or 'default'}:{hook._kubernetes_driver_pod}"
-        )
-    if not name:
+    # Not what the hook has found: it knows pods of the namespace "spark" alone.
+    name = application_in("\n".join(hook._last_submit_log_lines))
+    if name is None:
         raise AirflowException("spark-submit succeeded but did not report an application; set its log level to INFO")
-    return str(name)
+    return name
+
+
+def application_for(hook: SparkSubmitHook, application: str) -> str:
+    """Returns the driver's file as spark-submit is to be told of it. A pod has it in its image, at the same path as here,
+    unless there is a place to upload it to."""
+    return f"local://{application}" if hook._is_kubernetes and _UPLOADS not in hook._conf else application
 
 
 def driver_log(metastore: str, batch_id: int | str) -> Path:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from compactor.service.batches.assembly import PlannedBatch
 
 _TAGS = "spark.yarn.tags"
+_UPLOADS = "spark.kubernetes.file.upload.path"
 _PYTHON, _DRIVERS_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 
 
@@ -53,7 +54,7 @@ def command(program: str, context: CliContext, batch: PlannedBatch, target: Spar
     line += ["--proxy-user", batch.run_as] if batch.run_as else []
     for key, value in sorted({**batch.conf, **_added(context, batch, target)}.items()):
         line += ["--conf", f"{key}={value}"]
-    line += [_job(), "--metastore", context.metastore, "--batch", str(batch.batch_id)]
+    line += [_job(batch, target), "--metastore", context.metastore, "--batch", str(batch.batch_id)]
     line += ["--max-seconds", str(batch.max_seconds)] if batch.max_seconds is not None else []
     config = driver_config(config_of(context), {**target.defaults, **batch.conf}, is_cluster=target.is_cluster)
     line += ["--config", config] if config else []
@@ -94,6 +95,9 @@ def config_of(context: CliContext) -> str | None:
     return context.config or os.environ.get("COMPACTOR_CONFIG")
 
 
-def _job() -> str:
-    # by path, as spark-submit expects it: faces do not import each other
-    return str(Path(compactor.__file__).parent / "jobs" / "worker.py")
+def _job(batch: PlannedBatch, target: SparkTarget) -> str:
+    """Returns the driver's file, by path, as spark-submit expects it. A pod has it in its image, at the same path as here,
+    unless there is a place to upload it to."""
+    path = str(Path(compactor.__file__).parent / "jobs" / "worker.py")
+    in_pod = target.is_kubernetes and target.is_cluster and _UPLOADS not in {**target.defaults, **batch.conf}
+    return f"local://{path}" if in_pod else path

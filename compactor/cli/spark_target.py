@@ -30,6 +30,10 @@ class SparkTarget:
         return self.master == "yarn"
 
     @property
+    def is_kubernetes(self) -> bool:
+        return self.master.startswith("k8s://")
+
+    @property
     def is_cluster(self) -> bool:
         """True if the driver runs on another machine than spark-submit."""
         return self.deploy_mode == "cluster"

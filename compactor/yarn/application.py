@@ -9,6 +9,7 @@ from typing import Any
 
 _ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
 _TAG_LENGTH = 100  #: YARN refuses longer ones
+_POD = re.compile(r"submission ID (\S+:\S+-driver)\b")
 _ID = re.compile(r"application_\d+_\d+")
 
 
@@ -64,8 +65,9 @@ def is_application(name: str | None) -> bool:
 
 
 def application_in(text: str) -> str | None:
-    """Returns the last application id that a text names, such as the output of spark-submit."""
-    found = _ID.findall(text)
+    """Returns the last application that a text names, such as the output of spark-submit: by YARN's id, or by the name that
+    Kubernetes knows, NAMESPACE:POD."""
+    found = _ID.findall(text) or _POD.findall(text)
     return found[-1] if found else None
 
 

@@ -201,7 +201,7 @@ def test_principal_and_keytab_are_dropped_when_impersonating(monkeypatch: pytest
     ("connection", "says", "wanted"),
     [
         (YARN, "INFO Client: Submitted application application_1700000000000_0007", "application_1700000000000_0007"),
-        (KUBERNETES, "INFO x: submission ID spark:compactor-8f-driver into Kubernetes", "etl:compactor-8f-driver"),
+        (KUBERNETES, "INFO x: submission ID etl:compactor-8f-driver into Kubernetes", "etl:compactor-8f-driver"),
     ],
 )
 def test_the_name_that_spark_submit_reports_is_returned(

@@ -34,6 +34,8 @@ def test_ids() -> None:
     assert not is_application("process:h:1:2")
     assert not is_application(None)
     assert application_in("application_1_0001 … INFO application_1_0002 (state: ACCEPTED)") == "application_1_0002"
+    pod = "application ID spark-f815 and submission ID etl:vm-t-e62c80-driver into Kubernetes"
+    assert application_in(pod) == "etl:vm-t-e62c80-driver"
     assert application_in("nothing") is None
 
 
