@@ -11,6 +11,7 @@ from compactor.airflow import driver_processes
 from compactor.errors import ClusterUnavailable
 from compactor.yarn.application import YarnApplication, is_application
 from compactor.yarn.manager import resource_manager
+from compactor.yarn.refusal import reason_in
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,10 @@ def ended(name: str | None) -> str | None:
     found = on_yarn(name)
     if found is None or not found.has_ended:
         return None
-    return f"YARN says {found.verdict}" + (f": {found.diagnostics.strip()}" if found.diagnostics.strip() else "")
+    manager = resource_manager(os.environ)
+    of_driver = reason_in(manager.driver_output(found)) if manager is not None and found.state != "KILLED" else None
+    because = of_driver or found.diagnostics.strip()
+    return f"YARN says {found.verdict}" + (f": {because}" if because else "")
 
 
 def end(name: str | None) -> None:

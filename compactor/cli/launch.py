@@ -136,14 +136,15 @@ class Launch:
     def _judge(self, code: int) -> Launched:
         held = control.read_batch(self.site, self.batch.batch_id)
         found = self._on_yarn(held)
-        number = found.id if found is not None else held.batch.application_id
+        number = found.id if found is not None else held.batch.application_id or application_in("".join(self.said))
         where = held.batch.log_url or (found.log_url if found is not None else None)
         if held.status is BatchStatus.ENDED:
             errors = "; ".join(f"compaction {e.id} of {e.entity} failed: {e.error}" for e in held.failed_entries)
             fate = Fate.FAILED if errors else Fate.DONE
             return Launched(fate=fate, exit_code=code, application=number, log_url=where, message=errors or None)
         if self._goes_on(held, found, code):
-            control.record_launch(self.site, self.batch.batch_id, number or "")
+            if number:
+                control.record_launch(self.site, self.batch.batch_id, number)
             said = f"batch {self.batch.batch_id}: {number or 'its application'} goes on"
             return Launched(fate=Fate.GOES_ON, exit_code=code, application=number, log_url=where, message=said)
         because = self._because(held, found, code)
@@ -166,8 +167,18 @@ class Launch:
             return "its requests were cancelled"
         if self.stop.asked:
             return "submit was stopped"
-        reason = reason_in("".join(self.said)) or (found and reason_in(found.diagnostics))
+        reason = self._reason(found)
         ended = f"spark-submit ended with {code}" + (f", and YARN says {found.verdict}" if found is not None else "")
         if code == 0:
             ended += f", but the batch is {held.batch.state.value}"
         return f"{ended}: {reason}" if reason else ended
+
+    def _reason(self, found: YarnApplication | None) -> str | None:
+        """Returns the sentence of who knows best why it ended: YARN if it was killed, else the driver, else spark-submit."""
+        said = "".join(self.said)
+        if found is None or self.manager is None:
+            return reason_in(said)
+        if found.state == "KILLED":
+            return found.diagnostics.strip() or None
+        of_driver = reason_in(self.manager.driver_output(found)) if self.is_cluster else None
+        return of_driver or reason_in(said) or reason_in(found.diagnostics)

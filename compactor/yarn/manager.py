@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,10 @@ from compactor.yarn.configuration import FOLDERS, is_https, read_configuration
 _RM = "yarn.resourcemanager"
 _TIMEOUT_S = 15.0
 _NOT_FOUND = 404
+_TAIL_BYTES = 16_384
+_LOG = re.compile(
+    r"(?P<node>https?://[^/]+)/node/containerlogs/(?P<container>container_[\w]+)/.*"
+)  #: as the list has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,23 +60,30 @@ class ResourceManager:
         """
         return self._ask("PUT", f"apps/{number}/state", body={"state": "KILLED"}) is not None
 
+    def driver_output(self, application: YarnApplication) -> str:
+        """Returns the end of what the last driver of an application wrote in cluster mode; empty if its node does not say.
+        YARN's own word on a driver that fails is an exit code."""
+        import requests
+
+        found = _LOG.fullmatch(application.log_url or "")
+        if found is None:
+            return ""
+        address = f"{found['node']}/ws/v1/node/containers/{found['container']}/logs/stdout?size=-{_TAIL_BYTES}"
+        try:
+            answer = self._send("GET", address, {})
+            return str(answer.text) if answer.ok else ""
+        except (requests.RequestException, ClusterUnavailable):
+            return ""
+
     def _ask(
         self, method: str, path: str, *, body: dict[str, str] | None = None, **parameters: str
     ) -> dict[str, Any] | None:
-        try:
-            import requests
-        except ImportError as error:
-            raise ClusterUnavailable(
-                f"YARN's ResourceManager is asked with requests, which is missing: {error}"
-            ) from None
+        import requests
+
         said = []
         for address in self.addresses:
-            url = f"{address}/ws/v1/cluster/{path}"
-            given = parameters if self.kerberos else {**parameters, "user.name": self.user}
             try:
-                answer = requests.request(
-                    method, url, params=given, json=body, timeout=_TIMEOUT_S, auth=_ticket() if self.kerberos else None
-                )
+                answer = self._send(method, f"{address}/ws/v1/cluster/{path}", parameters, body)
                 if answer.status_code == _NOT_FOUND:
                     return None
                 answer.raise_for_status()
@@ -82,6 +94,13 @@ class ResourceManager:
             f"YARN's ResourceManager cannot be asked: {'; '.join(said)}; it is looked for where yarn-site.xml of "
             f"{' or '.join(FOLDERS)} says"
         )
+
+    def _send(self, method: str, url: str, parameters: dict[str, str], body: dict[str, str] | None = None) -> Any:
+        import requests
+
+        given = parameters if self.kerberos else {**parameters, "user.name": self.user}
+        auth = _ticket() if self.kerberos else None
+        return requests.request(method, url, params=given, json=body, timeout=_TIMEOUT_S, auth=auth)
 
 
 def resource_manager(environ: Mapping[str, str]) -> ResourceManager | None:

@@ -9,7 +9,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -238,8 +238,8 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def system(folder: Path) -> Iterator[System]:
-    """Yields the system with everything started; leaves nothing of it behind."""
+def system(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[System]:
+    """Yields the system with everything started, its parts with ``environment``; leaves nothing of it behind."""
     port = free_port()
     password = secrets.token_hex(16)
     for name in ("warehouse", "hold", "drivers"):
@@ -257,7 +257,9 @@ def system(folder: Path) -> Iterator[System]:
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": own,
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": own,
         }
-        with Servers(folder / "airflow", ROOT / "dags", _environment(folder) | connections) as servers:
+        with Servers(
+            folder / "airflow", ROOT / "dags", _environment(folder) | connections | dict(environment or {})
+        ) as servers:
             servers.start(600)
             started = System(folder, url, password, servers, server)
             _introduce(started)

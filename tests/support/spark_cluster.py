@@ -66,12 +66,12 @@ class Packed:
         return self.environment / "bin" / "python"
 
 
-def pack(folder: Path) -> Packed:
-    """Packs the checkout and its libraries, without those for databases and stores that this machine's files don't need."""
+def pack(folder: Path, extras: str = "") -> Packed:
+    """Packs the checkout and its libraries, of those for databases and stores ``extras`` alone."""
     subprocess.run(
         [ROOT / "tools" / "dist-spark", folder],
         check=True,
-        env=os.environ | {"DIST_SPARK_EXTRAS": "", "UV_SYSTEM_CERTS": "true"},
+        env=os.environ | {"DIST_SPARK_EXTRAS": extras, "UV_SYSTEM_CERTS": "true"},
         stdout=subprocess.DEVNULL,
     )
     packed = Packed(

@@ -23,7 +23,7 @@ USER = getpass.getuser()
 MEMORY_MB, CORES = 8192, 8  #: of the node, by its own word: it measures nothing
 #: Each queue with what it takes; the capacity in percent is what it is guaranteed.
 QUEUES: Mapping[str, Mapping[str, str]] = {
-    "default": {"capacity": "40"},
+    "default": {"capacity": "40", "disable_preemption": "true"},
     "etl": {"capacity": "20"},
     "night": {"capacity": "20"},
     "full": {"capacity": "10", "maximum-applications": "1"},
@@ -88,14 +88,14 @@ class Yarn:
 
         return until("a running application", runs, pause=0.2)
 
-    def master_processes(self, number: str) -> list[int]:
-        """Returns the processes of the application's masters: JVMs, and what they started."""
-        mark = number.removeprefix("application_")
+    def processes(self, number: str, main: str) -> list[int]:
+        """Returns the JVMs of the application that run the class ``main``; not the shells that started them."""
+        mark = f"container_{number.removeprefix('application_')}"
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                line = (process / "cmdline").read_bytes().decode(errors="replace")
-                if "ApplicationMaster" in line and mark in line and line.startswith(("/", "java")):
+                line = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                if line[0].endswith("/java") and any(main in word for word in line) and any(mark in w for w in line):
                     found.append(int(process.name))
         return found
 
@@ -122,11 +122,13 @@ class Yarn:
         self.node.start()
         self.node.until(lambda: self._active() == 1)
 
-    def lose_node(self) -> None:
-        """Kills the NodeManager; its containers live on, as on a machine that lost its network."""
+    def lose_node(self, *, with_containers: bool) -> None:
+        """Kills the NodeManager, and its containers as on a machine without power; else they live on."""
         assert self.node is not None
         self.node.end()
         self.node = None
+        if with_containers:
+            _end_containers(self.folder)
 
     def _active(self) -> int:
         try:

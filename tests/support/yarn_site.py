@@ -8,9 +8,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import PlannedBatch
 from compactor.service.site import Site, own_state
 from compactor.state.batches import Batch
-from tests.support.patience import PATIENCE
+from compactor.yarn.application import application_in
+from tests.support.patience import PATIENCE, until
 from tests.support.spark_cluster import QUICK, Packed
 from tests.support.tables import insert, make_table, rows_of
 from tests.support.yarn import Yarn
@@ -50,6 +52,13 @@ DEFAULTS = {
     "spark.eventLog.compress": "false",
     "spark.eventLog.rolling.enabled": "false",
 }
+BLOCKER = Path(__file__).with_name("yarn_blocker.py")
+#: An application without a SparkContext, which its master would not wait for so long.
+OCCUPIES = {
+    "spark.yarn.am.waitTime": "1h",
+    "spark.yarn.submit.waitAppCompletion": "false",
+    "spark.yarn.maxAppAttempts": "1",
+}
 #: An executor that no node can hold: the driver works, and waits for ever.
 NEVER_FITS = {"spark.executor.memory": "7300m"}
 
@@ -63,13 +72,15 @@ class YarnSite:
     site: Site
     warehouse: Path
     folder: Path
-    environment: Mapping[str, str] = field(default_factory=dict)
+    hadoop: Path | None = None  #: core-site.xml and yarn-site.xml of clients, if not the cluster's own
 
     @property
     def config(self) -> Path:
         return self.folder / "compactor.toml"
 
-    def write_config(self, url: str, settings: Mapping[str, str] | None = None, further: str = "") -> None:
+    def write_config(
+        self, url: str, settings: Mapping[str, str] | None = None, further: str = "", to: Path | None = None
+    ) -> None:
         """Writes compactor.toml, with the packed environment for every application."""
         packed = {
             "compactor.spark.archives": f"{self.packed.archive}#environment",
@@ -77,29 +88,29 @@ class YarnSite:
             "compactor.spark.scheduler.maxRegisteredResourcesWaitingTime": "2s",
         }
         lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in {**packed, **(settings or {})}.items()]
-        self.config.write_text(
+        (to or self.config).write_text(
             f'[metastore.default]\nurl = "{url}"\nwarehouse = "{self.warehouse}"\nmode = "clean"\n{further}\n'
             "[metastore.default.settings]\n" + "\n".join(lines) + "\n"
         )
 
-    def spark_home(self, **conf: str) -> Mapping[str, str]:
-        """Returns the environment of spark-submit, with ``conf`` (dots as underscores) in spark-defaults.conf."""
+    def spark_home(self, conf: Mapping[str, str], home: Path | None = None) -> Mapping[str, str]:
+        """Returns the environment of spark-submit, with ``conf`` in spark-defaults.conf."""
         events = self.folder / "events"
         events.mkdir(exist_ok=True)
         given = {
             **DEFAULTS,
             "spark.yarn.stagingDir": (self.folder / "staging").as_uri(),
             "spark.eventLog.dir": events.as_uri(),
-            **{key.replace("_", "."): value for key, value in conf.items()},
+            **conf,
         }
-        home = self.folder / "spark"
+        home = home or self.folder / "spark"
         home.mkdir(exist_ok=True)
         (home / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in given.items()))
         return {
             "SPARK_CONF_DIR": str(home),
             "SPARK_HOME": str(SPARK),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "HADOOP_CONF_DIR": str(self.yarn.configuration),
+            "HADOOP_CONF_DIR": str(self.hadoop or self.yarn.configuration),
             "PYTHONPATH": "",
         }
 
@@ -126,18 +137,41 @@ class YarnSite:
     def compactor(self, *arguments: str) -> list[str]:
         return [str(Path(sys.executable).with_name("compactor")), "--config", str(self.config), *arguments]
 
-    def submit(self, mode: str, *arguments: str, **conf: str) -> subprocess.CompletedProcess[str]:
+    def submit(
+        self, mode: str, *arguments: str, conf: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Runs ``compactor submit`` to its end."""
-        with self.submitting(mode, *arguments, **conf) as process:
+        with self.submitting(mode, *arguments, conf=conf) as process:
             out, err = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     @contextmanager
-    def submitting(self, mode: str, *arguments: str, **conf: str) -> Iterator[subprocess.Popen[str]]:
+    def submitting(
+        self, mode: str, *arguments: str, conf: Mapping[str, str] | None = None
+    ) -> Iterator[subprocess.Popen[str]]:
         """Starts ``compactor submit``; it and what it started have ended when the block ends."""
         line = self.compactor("submit", "--master", "yarn", "--deploy-mode", mode, *arguments)
-        with self.started(line, **conf) as process:
+        with self.started(line, conf=conf) as process:
             yield process
+
+    def accepted(self) -> dict[str, Any] | None:
+        """Returns an application of ours that waits for a container of its queue; None if there is none."""
+        found = self.yarn.applications(states=("ACCEPTED",))
+        return next((one for one in found if one["applicationTags"].startswith("compactor-")), None)
+
+    @contextmanager
+    def occupied(self, queue: str, memory: str) -> Iterator[str]:
+        """Occupies a container of so much memory, by somebody else's application in ``queue``, until the block ends."""
+        line = [str(SPARK / "bin" / "spark-submit"), "--master", "yarn", "--deploy-mode", "cluster", "--queue", queue]
+        with self.started([*line, str(BLOCKER)], conf=OCCUPIES | {"spark.driver.memory": memory}) as process:
+            _, said = process.communicate(timeout=PATIENCE)
+        number = application_in(said)
+        assert number is not None, said
+        until("the occupied container", lambda: self.yarn.application(number).get("amContainerLogs"), pause=0.2)
+        try:
+            yield number
+        finally:
+            self.yarn.kill(number)
 
     @contextmanager
     def configured(self) -> Iterator[Site]:
@@ -145,46 +179,35 @@ class YarnSite:
         with open_deployment(config_path=str(self.config)) as site:
             yield site
 
-    def spark_submit(self, mode: str, planned: PlannedBatch, **conf: str) -> subprocess.CompletedProcess[str]:
-        """Submits a planned batch as docs/spark.md says, without any of our launchers."""
+    def spark_submit(self, mode: str, planned: PlannedBatch) -> subprocess.CompletedProcess[str]:
+        """Submits a planned batch as docs/spark.md says, without any of our launchers, and waits for its end."""
+        with self.started(self.spark_submit_line(mode, planned)) as process:
+            out, err = process.communicate(timeout=PATIENCE)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def spark_submit_line(self, mode: str, planned: PlannedBatch, *arguments: str) -> list[str]:
         given = {
             "spark.archives": f"{self.packed.archive}#environment",
             "spark.pyspark.python": "./environment/bin/python",
             **({"spark.pyspark.driver.python": str(self.packed.python)} if mode == "client" else {}),
         }
-        line = [
-            str(SPARK / "bin" / "spark-submit"),
-            "--master",
-            "yarn",
-            "--deploy-mode",
-            mode,
-            "--queue",
-            str(planned.queue),
-        ]
+        line = [str(SPARK / "bin" / "spark-submit"), "--master", "yarn", "--deploy-mode", mode]
+        line += ["--queue", str(planned.queue), *(["--files", str(self.config)] if mode == "cluster" else [])]
         line += [word for key, value in given.items() for word in ("--conf", f"{key}={value}")]
-        line += ["--files", str(self.config)] if mode == "cluster" else []
-        config = "compactor.toml" if mode == "cluster" else str(self.config)
-        line += [
-            str(self.packed.application),
-            "--metastore",
-            "default",
-            "--batch",
-            str(planned.batch_id),
-            "--config",
-            config,
-        ]
-        with self.started(line, **conf) as process:
-            out, err = process.communicate(timeout=PATIENCE)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+        line += [str(self.packed.application), "--metastore", "default", "--batch", str(planned.batch_id)]
+        return [*line, "--config", "compactor.toml" if mode == "cluster" else str(self.config), *arguments]
 
     @contextmanager
-    def started(self, line: Sequence[str], **conf: str) -> Iterator[subprocess.Popen[str]]:
+    def started(
+        self, line: Sequence[str], environment: Mapping[str, str] | None = None, conf: Mapping[str, str] | None = None
+    ) -> Iterator[subprocess.Popen[str]]:
         """Starts ``line`` with Spark's environment in a folder where nothing can be imported."""
-        environment = os.environ | self.spark_home(**conf) | dict(self.environment)
+        home = Path(tempfile.mkdtemp(prefix="spark-", dir=self.folder))
+        own = os.environ | self.spark_home(conf or {}, home) | dict(environment or {})
         with subprocess.Popen(
             ["setpriv", "--pdeathsig=KILL", "--", *line],
             cwd=self.folder,
-            env=environment,
+            env=own,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -217,3 +217,28 @@ def test_each_row_of_the_security_model_has_a_test() -> None:
     named = re.findall(r"`((?:security|unit|integration|contract)/[^`]+)`", text)
     assert len(named) > 10
     assert [test for test in named if "::test_" not in test or not _is_there("tests", test)] == []
+
+
+WAS = ("*live*", "*fixtures*", "*emulator*", "*expected*", "*refused*")
+COMPATIBILITY = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in (ROOT / "docs/compatibility.md").read_text("utf-8").splitlines()
+    if line.startswith("| ") and not line.startswith("| what |")
+]
+
+
+@pytest.mark.parametrize("row", COMPATIBILITY, ids=lambda row: row[0])
+def test_what_was_run_is_shown_by_tests_that_exist(row: list[str]) -> None:
+    """docs/compatibility.md: whoever claims more than an expectation names a test."""
+    _, was, shown = row
+    assert was in WAS
+    tests = [name.partition("::") for name in re.findall(r"`((?:[a-z0-9_]+/)+test_\w+\.py(?:::\w+)?)`", shown)]
+    assert tests or was == "*expected*" or (was == "*live*" and shown == "every test") or "requirements" in shown
+    missing = [f"{file}::{name}" for file, _, name in tests if not (ROOT / "tests" / file).is_file()]
+    assert missing == []
+    for file, _, name in tests:
+        assert not name or f"def {name}(" in (ROOT / "tests" / file).read_text("utf-8"), f"{file}::{name}"
+
+
+def test_the_readme_leaves_what_was_run_to_one_page() -> None:
+    assert "(docs/compatibility.md)" in (ROOT / "README.md").read_text("utf-8")

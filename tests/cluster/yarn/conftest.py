@@ -15,8 +15,8 @@ from tests.support.yarn_site import YarnSite
 
 @pytest.fixture(scope="session")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Packed:
-    """``make dist-spark``, once."""
-    return pack(tmp_path_factory.mktemp("dist"))
+    """``make dist-spark``, once, for all that these tests reach."""
+    return pack(tmp_path_factory.mktemp("dist"), "hdfs postgres")
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,9 @@ class Manager:
     def tagged(self, tag: str) -> tuple[YarnApplication, ...]:
         return (self.found,)
 
+    def driver_output(self, application: YarnApplication) -> str:
+        return "" if application.final == "SUCCEEDED" else "2026-11-24 09:00:00,001 ERROR compactor: no database\n"
+
     def kill(self, number: str) -> bool:
         self.killed.append(number)
         return True
@@ -51,6 +54,8 @@ def test_what_yarn_says(monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, Manager("KILLED", "KILLED", "killed by user x\n"))
     assert applications.ended(ID) == "YARN says KILLED: killed by user x"
     assert applications.running("t") is None
+    given(monkeypatch, Manager("FINISHED", "FAILED", "exit code 13"))
+    assert applications.ended(ID) == "YARN says FINISHED, FAILED: no database"
     given(monkeypatch, Manager("FINISHED", "SUCCEEDED"))
     assert applications.ended(ID) == "YARN says FINISHED, SUCCEEDED"
 

@@ -46,6 +46,9 @@ class Manager:
         assert tag == "the-tag"
         return (self.application(NUMBER),)
 
+    def driver_output(self, application: YarnApplication) -> str:
+        return "2026-11-24 09:00:00,001 ERROR compactor: no database\n"
+
     def kill(self, number: str) -> bool:
         self.killed.append(number)
         return True
@@ -91,14 +94,26 @@ def states(site: Site) -> list[BatchState]:
 def test_a_refused_application_gives_its_batch_back(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
     found = launched(site, f"echo '{UNKNOWN}' >&2; exit 1").run(None)
     assert (found.fate, found.exit_code, found.is_fine) == (Fate.GIVEN_BACK, 1, False)
-    assert (
-        "batch 1: no application: spark-submit ended with 1: Application application_17_0001 submitted by user x to "
-        in (found.message or "")
+    assert f"batch 1: {NUMBER}: spark-submit ended with 1: Application application_17_0001 submitted by user x to " in (
+        found.message or ""
     )
     assert "its requests wait for the next pass" in (found.message or "")
     assert UNKNOWN in capfd.readouterr().err  # all that spark-submit said is seen
     assert (states(site), entry(site)) == ([BatchState.RELEASED], State.INITIATED)
     assert len(plan_batches(site)) == 1  # nothing is reserved for ten minutes
+
+
+@pytest.mark.parametrize(
+    ("manager", "because"),
+    [
+        (Manager("FAILED", diagnostics="exit code 13"), "and YARN says FAILED: no database"),
+        (Manager("KILLED", diagnostics="killed by user x\n"), "and YARN says KILLED: killed by user x"),
+    ],
+)
+def test_who_knows_best_says_why(site: Site, manager: Manager, because: str) -> None:
+    script = "echo 'Exception in thread \"main\" org.apache.spark.SparkException: failed status' >&2; exit 1"
+    found = launched(site, script, manager, is_cluster=True).run(None)
+    assert f"spark-submit ended with 1, {because}; the batch is given back" in (found.message or "")
 
 
 def test_exit_code_0_is_no_proof(site: Site) -> None:

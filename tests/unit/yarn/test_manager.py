@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -12,6 +13,7 @@ from typing import ClassVar
 import pytest
 
 from compactor.errors import ClusterUnavailable
+from compactor.yarn.application import YarnApplication
 from compactor.yarn.manager import ResourceManager, resource_manager
 from tests.support.hadoop import write_site
 from tests.support.ports import free_port
@@ -24,6 +26,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        if "/ws/v1/node/" in self.path:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"the end")
+            return
         self.asked.append((self.command, self.path, body))
         known = "application_1_0002" in self.path or "Tags" in self.path
         rows = {"apps": {"app": [{**ROW, "id": "application_1_0010"}, ROW, {**ROW, "applicationTags": "mine-not"}]}}
@@ -64,6 +71,18 @@ def test_by_id_by_tag_and_its_end(address: str) -> None:
     method, path, body = Handler.asked[3]
     assert (method, json.loads(body)) == ("PUT", {"state": "KILLED"})
     assert path == "/ws/v1/cluster/apps/application_1_0002/state?user.name=hive"
+
+
+def test_what_a_driver_wrote_is_on_its_node(address: str) -> None:
+    log = f"{address}/node/containerlogs/container_1_0002_02_000001/hive"
+    one = YarnApplication(
+        id="application_1_0002", state="FAILED", final="FAILED", queue="q", user="u", name="n", log_url=log
+    )
+    manager = ResourceManager(addresses=(address,), user="hive")
+    assert manager.driver_output(one) == "the end"
+    assert Handler.asked == []
+    assert manager.driver_output(replace(one, log_url=f"http://127.0.0.1:{free_port()}{log[len(address) :]}")) == ""
+    assert manager.driver_output(replace(one, log_url=None)) == ""
 
 
 def test_nobody_answers() -> None:
