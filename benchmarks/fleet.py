@@ -50,7 +50,7 @@ def runner_of(master: str | None) -> Iterator[Runner]:
     spark = session("fleet", master=master)
     try:
         runner = SparkRunner(spark)
-        spark.sparkContext.parallelize([0], 1).map(str).collect()  # the first executor's Python
+        runner.start().result()
         say(f"{'session':22}{time.perf_counter() - start:8.2f} s")
         yield runner
     finally:

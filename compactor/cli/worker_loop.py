@@ -184,6 +184,7 @@ class CliWorker:
             signal.signal(signal.SIGINT, interrupt)  # pyspark installed its own handler, which cancels running jobs
         self._tokens = ExecutorTokens()
         runner = SparkRunner(self._session, self._tokens)
+        runner.start()
         self._width = runner.groups
         return runner
 

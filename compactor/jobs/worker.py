@@ -82,6 +82,7 @@ def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], 
     try:
         context = spark.sparkContext
         runner = SparkRunner(spark, tokens)
+        runner.start()
         if isinstance(site.storage, Stores):
             site = replace(site, storage=site.storage.acting_for(context.sparkUser()))
         application = Application(

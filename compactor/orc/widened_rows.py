@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.errors import NotLossless
 from compactor.orc.codecs.arrow_types import Array, ArrowType
@@ -70,8 +69,10 @@ def widened(array: Array, found: Types, old: int, wanted: Types, new: int, kind:
 
 def _padded(array: Array, length: int) -> Array:
     """Pads the texts of a char that grew: Hive's readers compare a padded literal with the statistics, nothing more."""
+    from pyarrow import compute  # which takes as long to import as all the rest that units need
+
     try:
-        return pc.utf8_rpad(array, width=length)
+        return compute.utf8_rpad(array, width=length)
     except MemoryError:
         raise
     except pa.ArrowException as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -10,10 +11,11 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from compactor.errors import CompactorError
-from compactor.rewrite.run.execute import TaskInput, TaskResult, attempt_tasks, unit_of, with_stores
+from compactor.rewrite.run.execute import TaskInput, TaskResult, unit_of, with_stores
 from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.runner import keep_busy
 from compactor.rewrite.run.task_queue import Job, JobAnswer, TaskQueue
+from compactor.spark.executor import attempt_parcel
 from compactor.storage.executor_tokens import ExecutorTokens
 
 if TYPE_CHECKING:
@@ -51,6 +53,27 @@ class SparkRunner:
         """The best number of groups of entries under way at once; each entry holds a transaction open."""
         return min(_MAX_GROUPS, self.width)
 
+    def start(self) -> Future[None]:
+        """Begins to start the Python of every executor, which takes each as long as dozens of tiny units, while the driver
+        looks for its first entries.
+
+        Returns:
+            A future that is done once they have started. It has an error where the cluster has one; nobody need look at
+            it, since the first units meet the same.
+        """
+        started: Future[None] = Future()
+
+        def begin() -> None:
+            try:
+                self._answers([[] for _ in range(self.width)])
+            except Exception as error:  # noqa: BLE001 - for whoever looks
+                started.set_exception(error)
+            else:
+                started.set_result(None)
+
+        threading.Thread(target=begin, name="start executors", daemon=True).start()
+        return started
+
     def run(self, jobs: Sequence[Job]) -> list[JobAnswer]:
         width = self.width
         queue = TaskQueue(jobs, width)
@@ -82,7 +105,7 @@ class SparkRunner:
     def _answers(self, parcels: list[list[TaskInput]]) -> list[TaskResult | Failure]:
         ready = [[self._carried(task) for task in parcel] for parcel in parcels]
         sent = [[task for task in parcel if not isinstance(task, Failure)] for parcel in ready]
-        found = chain.from_iterable(self._context.parallelize(sent, len(sent)).map(attempt_tasks).collect())
+        found = chain.from_iterable(self._context.parallelize(sent, len(sent)).map(attempt_parcel).collect())
         return [task if isinstance(task, Failure) else next(found) for task in chain.from_iterable(ready)]
 
     def _carried(self, task: TaskInput) -> TaskInput | Failure:

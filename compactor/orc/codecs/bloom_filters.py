@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compactor.orc.codecs.arrow_types import Array
 from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, read_stripe_footer
@@ -115,7 +114,9 @@ def _below(array: Array, types: Types, column: int) -> Iterator[tuple[int, Array
 
 def _is_ambiguous(array: Array, kind: TypeKind, length: int) -> bool:
     if kind is TypeKind.CHAR:
-        shortest = pc.min(pc.utf8_length(array)).as_py()
+        from pyarrow import compute  # which takes as long to import as all the rest that units need
+
+        shortest = compute.min(compute.utf8_length(array)).as_py()
         return shortest is not None and bool(shortest < length)
     values = array.drop_null().to_numpy()
     return bool(np.any(np.isnan(values) | (np.signbit(values) & (values == 0))))

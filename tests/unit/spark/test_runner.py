@@ -71,6 +71,18 @@ def test_small_units_share_jobs_of_the_clusters_width(unit: Unit) -> None:
     assert all(r.figures.rows_out == 3 for r in results)
 
 
+def test_every_executor_is_started_before_there_is_work() -> None:
+    context = Context(3)
+    assert runner(context).start().result(PATIENCE) is None
+    assert context.jobs == [3]
+
+
+def test_a_cluster_that_cannot_start_executors_says_so_to_whoever_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = Context(1)
+    monkeypatch.setattr(context, "done", lambda work, value: 1 / 0)
+    assert isinstance(runner(context).start().exception(PATIENCE), ZeroDivisionError)
+
+
 def test_no_job_begins_after_a_request_to_stop(unit: Unit) -> None:
     context, answers = Context(1), iter([None, LostClaim("not ours any more")])
 
@@ -151,7 +163,7 @@ def test_executors_get_tokens_and_a_unit_without_one_fails_alone(unit: Unit, mon
         seen.extend(task.stores.of_place("hdfs", "nn") for task in tasks)
         return [Failure(kind="BadFile", message=task.location) for task in tasks]
 
-    monkeypatch.setattr("compactor.spark.runner.attempt_tasks", attempt)
+    monkeypatch.setattr("compactor.spark.runner.attempt_parcel", attempt)
     given = StoreOptions.of({"hdfs": {"url": "http://nn:9870", "kerberos": True, "keytab": "/k"}})
     context = Context(1)
     monkeypatch.setattr(context, "done", lambda work, value: work(value))

@@ -1,0 +1,27 @@
+"""The Python of an executor, which runs units and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from compactor.orc.codecs.without_pandas import exclude_pandas
+from compactor.rewrite.run.execute import TaskInput, TaskResult, attempt_tasks
+from compactor.rewrite.run.failure import Failure
+from compactor.rewrite.run.rare_collections import collect_rarely
+
+
+def attempt_parcel(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:
+    """Performs the tasks of a parcel; see ``attempt_tasks``."""
+    _prepare()
+    return attempt_tasks(tasks)
+
+
+@cache
+def _prepare() -> None:
+    """Does once per process what makes units quicker there, unless this process is no executor's."""
+    from pyspark import TaskContext
+
+    if TaskContext.get() is not None:
+        exclude_pandas()
+        collect_rarely()

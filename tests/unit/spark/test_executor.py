@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark import TaskContext
+
+from compactor.rewrite.plan.unit import UnitResult
+from compactor.spark import executor
+from tests.support.units import small_unit
+
+
+@pytest.mark.parametrize("context", [None, object()], ids=["another process", "an executor"])
+def test_only_the_process_of_an_executor_is_prepared_and_once(
+    context: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(TaskContext, "get", lambda: context)
+    monkeypatch.setattr(executor, "exclude_pandas", lambda: done.append("no pandas"))
+    monkeypatch.setattr(executor, "collect_rarely", lambda: done.append("rare collections"))
+    executor._prepare.cache_clear()
+    try:
+        (found,) = executor.attempt_parcel([small_unit(tmp_path)])
+        assert executor.attempt_parcel([]) == []
+    finally:
+        executor._prepare.cache_clear()
+    assert isinstance(found, UnitResult)
+    assert found.figures.rows_out == 3
+    assert done == (["no pandas", "rare collections"] if context else [])
