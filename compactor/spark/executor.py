@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from functools import cache
 
@@ -25,3 +26,4 @@ def _prepare() -> None:
     if TaskContext.get() is not None:
         exclude_pandas()
         collect_rarely()
+        gc.freeze()  # what is imported stays; PySpark looks for cycles among all objects after each task

@@ -18,6 +18,7 @@ def test_only_the_process_of_an_executor_is_prepared_and_once(
     monkeypatch.setattr(TaskContext, "get", lambda: context)
     monkeypatch.setattr(executor, "exclude_pandas", lambda: done.append("no pandas"))
     monkeypatch.setattr(executor, "collect_rarely", lambda: done.append("rare collections"))
+    monkeypatch.setattr(executor.gc, "freeze", lambda: done.append("frozen"))
     executor._prepare.cache_clear()
     try:
         (found,) = executor.attempt_parcel([small_unit(tmp_path)])
@@ -26,4 +27,4 @@ def test_only_the_process_of_an_executor_is_prepared_and_once(
         executor._prepare.cache_clear()
     assert isinstance(found, UnitResult)
     assert found.figures.rows_out == 3
-    assert done == (["no pandas", "rare collections"] if context else [])
+    assert done == (["no pandas", "rare collections", "frozen"] if context else [])

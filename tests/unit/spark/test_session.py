@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compactor.errors import NotSupported
-from compactor.spark.session import _is_shipped, _name, attempt, is_alive, session, tracking_url
+from compactor.spark.session import _defaults, _is_shipped, _name, attempt, is_alive, session, tracking_url
 
 
 def test_without_spark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +56,11 @@ def test_yarn_s_proxy_is_where_people_look(package: str) -> None:
     assert (
         tracking_url(SimpleNamespace(sparkContext=Context(conf={}, uiWebUrl="http://node:4040"))) == "http://node:4040"
     )  # type: ignore[arg-type]
+
+
+def test_a_jvm_that_no_rows_pass_through_compiles_its_code_once() -> None:
+    assert _defaults("local[2]")["spark.driver.defaultJavaOptions"] == "-XX:TieredStopAtLevel=1"
+    assert "spark.driver.defaultJavaOptions" not in _defaults("yarn")
 
 
 @pytest.mark.parametrize(("found", "number"), [(None, 1), ("2", 2), ("local", 1)])
