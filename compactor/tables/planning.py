@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from compactor.acid.directory import AcidDirectory, acid_directory
-from compactor.errors import NotEnoughHistory, NotSupported, SnapshotExpired, StorageError
+from compactor.errors import NotEnoughHistory, NotFound, NotSupported, SnapshotExpired, StorageError, TransactionAborted
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
 from compactor.service.site import path_of
@@ -35,7 +35,7 @@ def plan_scan(txn: Transaction, table: Table, wanted: Wanted) -> ScanPlan:
     deciding = {} if condition is None else columns_of(condition)
     comparable = comparable_schema(table, wanted.timestamps)
     chosen = _chosen(txn, table, condition, comparable)
-    txn.lock_for_reading(table, [part.name for part in chosen] or [None])
+    _protect(txn, table, [part.name for part in chosen] or [None])
     places = places_of(table, list(deciding))
     return ScanPlan(
         table=str(table),
@@ -51,6 +51,15 @@ def plan_scan(txn: Transaction, table: Table, wanted: Wanted) -> ScanPlan:
         row_ids=wanted.row_ids,
         tasks=tuple(task for part in chosen for task in _tasks(txn, table, part)),
     )
+
+
+def _protect(txn: Transaction, table: Table, partitions: Sequence[str | None]) -> None:
+    """Takes the locks, then the snapshot."""
+    try:
+        txn.lock_for_reading(table, partitions)
+        txn.write_ids(table)
+    except (TransactionAborted, NotFound) as error:
+        raise SnapshotExpired(f"{error}; its snapshot is no longer protected") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

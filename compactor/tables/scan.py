@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
     import polars as pl
+
+
+THREADS = min(4, os.cpu_count() or 1)  #: that decode stripes of a scan
 
 
 class Scan:
@@ -77,7 +81,7 @@ class Scan:
         with self._transaction() as txn:
             plan = plan_scan(txn, self._table, wanted or self._wanted)
             for task in plan.tasks:
-                for batch in read_task(plan, task, self._site.storage):
+                for batch in read_task(plan, task, self._site.storage, threads=THREADS):
                     txn.check()
                     yield batch
 

@@ -6,25 +6,29 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 
 from compactor.errors import FileGone, SnapshotExpired
 from compactor.rewrite.full_acid.delete_events import Deletes, load_delete_events
-from compactor.rewrite.full_acid.stripe_choice import Action, choose_action
+from compactor.rewrite.full_acid.stripe_choice import Action, Choice, choose_action
 from compactor.rows.acid_file import AcidFile, open_files
 from compactor.storage.protocol import Storage
 from compactor.tables.conditions import Condition, columns_of
 from compactor.tables.evaluation import matching
+from compactor.tables.in_order import Job, in_order
 from compactor.tables.partition_constants import facts_of_partition
 from compactor.tables.pruning import FilePruner
 from compactor.tables.stripe_reader import FileColumns, Rows, stripe_rows
 from compactor.tables.tasks import ScanPlan, ScanTask
 
 
-def read_task(plan: ScanPlan, task: ScanTask, storage: Storage) -> Iterator[pa.RecordBatch]:
+def read_task(plan: ScanPlan, task: ScanTask, storage: Storage, *, threads: int = 1) -> Iterator[pa.RecordBatch]:
     """Yields the visible rows of one task that meet the plan's condition, in file order, in the plan's schema.
+
+    Args:
+        threads: stripes that are decoded at a time.
 
     Raises:
         SnapshotExpired: a file of the plan is gone or was replaced.
@@ -38,8 +42,8 @@ def read_task(plan: ScanPlan, task: ScanTask, storage: Storage) -> Iterator[pa.R
             ).events
             with open_files(task.location, task.inserts, task.number, storage) as files:
                 _must_be_as_planned(task, files)
-                for file in files:
-                    yield from FileReader(plan=plan, task=task, file=file).batches(events)
+                readers = [FileReader(plan=plan, task=task, file=file) for file in files]
+                yield from in_order((job for reader in readers for job in reader.jobs(events)), threads)
     except FileGone as error:
         raise SnapshotExpired(
             f"{plan.table}: {error}; the snapshot of transaction {plan.txn} is lost, begin another"
@@ -61,27 +65,25 @@ class FileReader:
     task: ScanTask
     file: AcidFile
 
-    def batches(self, events: Deletes) -> Iterator[pa.RecordBatch]:
-        """Yields the file's rows that are visible, not deleted, and meet the condition."""
+    def jobs(self, events: Deletes) -> Iterator[Job[pa.RecordBatch]]:
+        """Yields for each stripe with rows to show a function that reads them: visible ones, not deleted, that meet the
+        condition."""
         for stripe, found in enumerate(self.file.tail.stripes):
-            if found.rows:
-                yield from self._stripe(stripe, events)
+            if found.rows and (job := self._job(stripe, events)) is not None:
+                yield job
 
-    def _stripe(self, stripe: int, events: Deletes) -> Iterator[pa.RecordBatch]:
+    def _job(self, stripe: int, events: Deletes) -> Job[pa.RecordBatch] | None:
         condition = self.plan.condition
         if condition is not None and self._pruner is not None:
             outcomes = self._pruner.of_stripe(stripe)
-            if True not in outcomes:
-                return
             if outcomes == {True}:
                 condition = None
-            else:
-                groups = self._pruner.groups(stripe)
-                if groups is not None and not groups.any():
-                    return
+            elif True not in outcomes or ((groups := self._pruner.groups(stripe)) is not None and not groups.any()):
+                return None
         choice = choose_action(self.file, stripe, events, self.plan.write_ids, False, None)
-        if choice.action is Action.DROP:
-            return
+        return None if choice.action is Action.DROP else partial(self._batches, choice, condition)
+
+    def _batches(self, choice: Choice, condition: Condition | None) -> Iterator[pa.RecordBatch]:
         places = (*self.plan.columns, *(() if condition is None else self.plan.filter_columns))
         for rows in stripe_rows(self._columns, choice, places):
             kept = rows if condition is None else rows.kept(matching(condition, self._comparable(rows, condition)))
@@ -123,7 +125,7 @@ class FileReader:
     def _in_schema(self, rows: Rows) -> pa.RecordBatch:
         schema = self.plan.schema
         if not len(schema):
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows.count, pa.struct([])))
+            return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows.count, [None]))
         arrays = [rows.keys] if self.plan.row_ids else []
         arrays += [rows.columns[place] for place in self.plan.columns]
         arrays += [pa.repeat(self.task.constants[name], rows.count) for name in schema.names[len(arrays) :]]

@@ -41,8 +41,8 @@ from compactor.metastore.locks.manager import wait_for
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, Target, path_of
 from compactor.steps import WriteStep, reach
-from compactor.tables.age import Age
 from compactor.tables.pending import Pending
+from compactor.tables.watch import Watch
 
 log = logging.getLogger(__name__)
 _BEGINNINGS = 10  #: times that a transaction begins again, in favour of others, before it gives up
@@ -80,12 +80,12 @@ class Transaction:
     """An open transaction. Made by ``transaction``; after its block has ended, nothing of its snapshot can be read."""
 
     def __init__(
-        self, site: Site, txn: TxnId, user: str, heart: Heartbeat, age: Age, open: Callable[[], TxnId]
+        self, site: Site, txn: TxnId, user: str, heart: Heartbeat, watch: Watch, open: Callable[[], TxnId]
     ) -> None:
         self._user = user
         self._open = open
         self._heart = heart
-        self._age = age
+        self._watch = watch
         self._statements: Counter[tuple[str, str]] = Counter()
         self._components: set[tuple[Entity, WriteOperation]] = set()
         self._locked: dict[Entity, LockType] = {}  # the strongest on each
@@ -109,9 +109,12 @@ class Transaction:
 
         Raises:
             SnapshotExpired: the transaction has ended, timed out, or grew older than compactor.read.max.age.
+            LockLost: its locks are gone.
         """
         if self._is_over:
             raise SnapshotExpired(f"transaction {self.id} has ended, and with it its snapshot; begin another one")
+        if self._watch.found is not None:
+            raise self._watch.found
         try:
             self._heart.check()
         except LostClaim as error:
@@ -158,7 +161,7 @@ class Transaction:
             StorageError: a directory holds the write ID already: the metastore was restored, or is another's.
         """
         self._heart.check()
-        self._age.is_waived = True
+        self._watch.writes = True
         target = self.site.target(entity)
         kind = write_lock(_WHAT[operation], self.site.settings)
         self._lock_for_writing(target.table, entity, kind)
@@ -202,7 +205,7 @@ class Transaction:
         old, self.id = self.id, self._open()
         self._heart.take(self.id)
         self._heart.let_go(old)
-        self._age.begin_again(self.id)
+        self._watch.begin_again(self.id)
         self._locked.clear()
         self._write_ids.clear()
         self.pending = Pending(self.site.storage, self.id)
@@ -214,7 +217,7 @@ class Transaction:
         A provisional component stands for all of its partitions until ``record_partitions`` (Hive's dynamic partitions).
         """
         self._heart.check()
-        self._age.is_waived = True
+        self._watch.writes = True
         entity = _entity(table)
         self._lock_for_writing(table, entity, write_lock(_WHAT[operation], self.site.settings))
         write_id = self.site.metastore.write_ids.allocate(self.id, table.database, table.name)
@@ -313,6 +316,7 @@ class Transaction:
             sleep=time.sleep,
         )
         self._locked |= strongest
+        self._watch.has_locks = True
 
     def _strength(self, entity: Entity, asked: Mapping[Entity, LockType]) -> int:
         """Returns the strength of what is held or asked for on ``entity``, -1 if nothing is."""
@@ -341,14 +345,15 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
         return transactions.open(owner, site.host, agent=site.identity(role))[0]
 
     txn = begin()
-    age = Age(transactions, txn, site.settings.milliseconds("compactor.read.max.age"))
-    period = min(site.settings.milliseconds("hive.txn.timeout") // 2, age.longest_ms)
+    watch = Watch(site.metastore, txn, site.settings.milliseconds("compactor.read.max.age"))
+    period = min(site.settings.milliseconds("hive.txn.timeout") // 2, watch.longest_ms)
     opened: Transaction | None = None
     try:
-        with Heartbeat(transactions, [txn], period, also=age.check) as heart:
-            opened = Transaction(site, txn, owner, heart, age, begin)
+        with Heartbeat(transactions, [txn], period, also=watch.check) as heart:
+            opened = Transaction(site, txn, owner, heart, watch, begin)
             yield opened
-            heart.check()
+            if watch.found is not None:
+                raise watch.found
             if opened.pending:
                 opened.pending.make_durable()
                 heart.let_go(opened.id)

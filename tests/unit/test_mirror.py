@@ -65,7 +65,7 @@ ELSEWHERE: dict[str, str] = {
     "storage/object_store.py": "storage/test_contract.py",
     "storage/s3.py": "storage/test_contract.py",
     "service/roles/removing.py": "unit/service/roles/test_cleaner.py",
-    "tables/age.py": "unit/tables/test_transaction.py",
+    "tables/watch.py": "unit/tables/test_scan.py",
     "tables/assignments.py": "unit/tables/test_changes.py",
     "tables/insert_files.py": "unit/tables/test_append.py",
     "tables/pending.py": "unit/tables/test_append.py",

@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from compactor.database.prepared import send, send_all
-from compactor.errors import NotFound, TransactionAborted
+from compactor.errors import NotFound, TransactionAborted, TransactionTimedOut
 from compactor.ids import TxnId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
@@ -44,6 +44,7 @@ from compactor.metastore.schema.tables import (
 
 OPEN, ABORTED, COMMITTED = "o", "a", "c"
 _META_LENGTH = 128  #: TXN_META_INFO
+TIMED_OUT = "heartbeat time-out"  #: TXN_META_INFO of a transaction that timed out
 
 
 class TxnType(enum.IntEnum):
@@ -106,7 +107,7 @@ def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow:
     """
     row = locked_row(conn, dialect, txn)
     if row is not None and row.state == ABORTED:
-        raise aborted_error(txn)
+        raise aborted_error(conn, txn)
     if row is None or row.state != OPEN:
         raise NotFound(f"transaction {txn} is not open: it is committed, or there is no such transaction")
     return row
@@ -117,8 +118,13 @@ def unknown_error(txn: TxnId) -> NotFound:
     return NotFound(f"transaction {txn}: there is no such row in TXNS; it never existed, or it ended and is forgotten")
 
 
-def aborted_error(txn: TxnId) -> TransactionAborted:
-    """Returns the error for an aborted transaction."""
+def aborted_error(conn: Connection, txn: TxnId) -> TransactionAborted:
+    """Returns the error for an aborted transaction, by the reason that is written beside it."""
+    reason = conn.execute(select(TXNS.c.TXN_META_INFO).where(TXNS.c.TXN_ID == txn)).scalar()
+    if reason == TIMED_OUT:
+        return TransactionTimedOut(
+            f"transaction {txn} is aborted: it had no heartbeat for hive.txn.timeout; begin again"
+        )
     return TransactionAborted(
         f"transaction {txn} is aborted: it timed out, lost to another writer, or was aborted by somebody; begin again"
     )

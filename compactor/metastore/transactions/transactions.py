@@ -24,6 +24,7 @@ from compactor.metastore.transactions.rows import (
     ABORTED,
     COMMITTED,
     OPEN,
+    TIMED_OUT,
     TxnRow,
     TxnType,
     aborted_error,
@@ -33,7 +34,6 @@ from compactor.metastore.transactions.rows import (
 from compactor.metastore.transactions.values import HeartbeatRange, KeyValue, NewTransaction, OpenTransaction
 
 TIMEOUT_MS = 300_000  #: ``hive.txn.timeout``
-TIMED_OUT = "heartbeat time-out"  #: TXN_META_INFO of a transaction that timed out
 REPL_TIMEOUT_MS = 11 * 86_400_000  #: ``hive.repl.txn.timeout``
 
 
@@ -141,7 +141,7 @@ class Transactions:
             if row.state == COMMITTED:
                 return
             if row.state == ABORTED:
-                raise aborted_error(txn)
+                raise aborted_error(conn, txn)
             winner = self._commit_unless_lost(conn, txn, row.type)
             if winner is None and key_value is not None:
                 commits.set_property(conn, key_value)
@@ -236,7 +236,7 @@ class Transactions:
                 return
             row = self._must_exist(conn, txn)
         if row.state == ABORTED:
-            raise aborted_error(txn)
+            raise aborted_error(conn, txn)
         raise NotFound(f"transaction {txn} is committed; a heartbeat is only for an open one")
 
     @retried

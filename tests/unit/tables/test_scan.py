@@ -1,19 +1,28 @@
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from sqlalchemy import delete as sql_delete
 
-from compactor.errors import NotFound, NotSupported, Refused, SnapshotExpired
+from compactor.errors import LockLost, NotFound, NotSupported, Refused, SnapshotExpired
+from compactor.ids import TxnId
+from compactor.metastore.schema.tables import HIVE_LOCKS
+from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
+from compactor.service.worker.outcome import Result
 from compactor.tables.planning import plan_scan
 from compactor.tables.store import Store
+from compactor.tables.table import Table
 from compactor.tables.task_reader import read_task
 from compactor.tables.tasks import ScanPlan
 from compactor.tables.transaction import WriteOperation, transaction
 from compactor.tables.wanted import Wanted
 from compactor.tables.writer import write_deletes, write_rows
+from tests.support.passes import clean_all, compact
+from tests.support.patience import until
 from tests.support.tables import entity_of, make_table, with_settings
 
 ROWS = [{"a": 1, "b": "one"}, {"a": 2, "b": None}, {"a": 3, "b": "three"}]
@@ -133,3 +142,97 @@ def test_other_tables_are_refused(store: Store, warehouse: Path) -> None:
     make_table(store.site, warehouse, "only", transactional_properties="insert_only")
     with pytest.raises(NotSupported, match="only full ACID tables"):
         store.load_table("default.only").scan().to_arrow()
+
+
+@pytest.mark.parametrize("kind", ["minor", "major"])
+def test_a_scan_that_is_held_open_sees_one_snapshot_while_all_is_compacted_and_cleaned(store: Store, kind: str) -> None:
+    """TABLES 1 and 3: a cleaner waits for the reader's transaction; nothing is listed twice."""
+    for number in range(4):
+        insert(store, [{"a": number, "b": "x" * 100}] * 50)
+    delete(store, [1])
+    with store.transaction() as txn:
+        held = txn.load_table("default.t").scan(row_ids=True).to_arrow_batch_reader()
+        first = held.read_next_batch()
+        insert(store, [{"a": 9, "b": "later"}])
+        assert compact(store.site, kind).result is Result.COMPACTED
+        clean(store.site)
+        rest = held.read_all()
+        again = txn.load_table("default.t").scan(row_ids=True).to_arrow()
+    seen = pa.concat_tables([pa.Table.from_batches([first]), rest])
+    assert sorted(set(seen["a"].to_pylist())) == [0, 2, 3]
+    assert seen.num_rows == 150
+    assert again.equals(seen)
+    clean_all(store.site)
+    assert store.load_table("default.t").scan().count() == 151
+
+
+def test_a_scan_holds_the_lock_of_hives_select_until_its_last_row(store: Store) -> None:
+    insert(store, ROWS)
+    reader = store.load_table("default.t").scan().to_arrow_batch_reader()
+    (lock,) = store.site.metastore.locks.show()
+    assert (lock.type.name, lock.table) == ("SHARED_READ", "t")
+    reader.read_all()
+    assert store.site.metastore.locks.show() == []
+    assert store.site.metastore.transactions.open_transactions() == []
+
+
+def test_a_scan_that_is_given_up_ends_its_transaction(store: Store) -> None:
+    insert(store, ROWS)
+    reader = store.load_table("default.t").scan().to_arrow_batch_reader()
+    del reader
+    gc.collect()
+    assert store.site.metastore.transactions.open_transactions() == []
+
+
+def expires(store: Store, abort: bool) -> TxnId:
+    """Waits within a transaction until its snapshot expires, and raises what a scan then does."""
+    with store.transaction() as txn:
+        table = txn.load_table("default.t")
+        if abort:
+            store.site.metastore.transactions.abort(TxnId(txn.id), "by hand")
+        until("the snapshot expires", lambda: _is_expired(table))
+        table.scan().count()
+    return TxnId(txn.id)
+
+
+@pytest.mark.parametrize(
+    ("abort", "age", "why"), [(True, "24h", "is aborted"), (False, "100ms", r"older than compactor\.read\.max\.age")]
+)
+def test_a_transaction_that_is_ended_has_no_snapshot(store: Store, abort: bool, age: str, why: str) -> None:
+    insert(store, ROWS)
+    short = Store(with_settings(store.site, compactor_read_max_age=age, hive_txn_timeout="200ms"))
+    with pytest.raises(SnapshotExpired, match=why):
+        expires(short, abort)
+    assert store.site.metastore.transactions.open_transactions() == []
+
+
+def loses_its_lock(store: Store) -> None:
+    with store.transaction() as txn:
+        table = txn.load_table("default.t")
+        assert table.scan().count() == 3
+        with store.site.metastore.database.write() as conn:
+            conn.execute(sql_delete(HIVE_LOCKS))
+        until("the lock is missed", lambda: _is_lost(table))
+
+
+def test_a_lock_that_somebody_removed_is_lost(store: Store) -> None:
+    insert(store, ROWS)
+    with pytest.raises(LockLost, match="its locks are gone"):
+        loses_its_lock(Store(with_settings(store.site, hive_txn_timeout="200ms")))
+    assert store.site.metastore.transactions.open_transactions() == []
+
+
+def _is_lost(table: Table) -> bool:
+    try:
+        table.scan().count()
+    except LockLost:
+        return True
+    return False
+
+
+def _is_expired(table: Table) -> bool:
+    try:
+        table.scan().count()
+    except SnapshotExpired:
+        return True
+    return False

@@ -1,0 +1,58 @@
+"""What may end a transaction of a program early: its age while it only reads, and the loss of its locks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from compactor.errors import CompactorError, LockLost, SnapshotExpired
+from compactor.ids import TxnId
+from compactor.metastore.store import Metastore
+
+
+class Watch:
+    """Watches one open transaction; its heartbeat calls ``check``. ``writes`` and ``has_locks`` are set by its statements:
+    one that writes is not forgotten, whatever its age.
+
+    Args:
+        longest_ms: ``compactor.read.max.age``.
+    """
+
+    def __init__(
+        self, metastore: Metastore, txn: TxnId, longest_ms: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._metastore, self._txn, self._clock = metastore, txn, clock
+        self._begun = clock()
+        self.longest_ms = longest_ms
+        self.writes = self.has_locks = False
+        self.found: CompactorError | None = None  #: why the transaction is lost
+
+    def begin_again(self, txn: TxnId) -> None:
+        """Watches another transaction from now on."""
+        self._txn, self._begun, self.has_locks = txn, self._clock(), False
+
+    def check(self) -> None:
+        """Checks the age, and that the locks are still held.
+
+        Raises:
+            SnapshotExpired: it was too old, and is aborted now.
+            LockLost: its locks are gone.
+        """
+        try:
+            self._check()
+        except (SnapshotExpired, LockLost) as error:
+            self.found = error
+            raise
+
+    def _check(self) -> None:
+        if not self.writes and (self._clock() - self._begun) * 1000 >= self.longest_ms:
+            self._metastore.transactions.abort(self._txn, "older than compactor.read.max.age")
+            raise SnapshotExpired(
+                f"transaction {self._txn} is older than compactor.read.max.age ({self.longest_ms // 1000} s) and was ended; "
+                "begin another"
+            )
+        if self.has_locks and self._metastore.locks.without([self._txn]):
+            raise LockLost(
+                f"transaction {self._txn} is open and its locks are gone: somebody removed them, and what they protected "
+                "may have changed; begin again"
+            )
