@@ -234,9 +234,8 @@ class Transactions:
             guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == OPEN)
             if conn.execute(guarded.values(TXN_LAST_HEARTBEAT=now_ms(conn))).rowcount == 1:
                 return
-            row = self._must_exist(conn, txn)
-        if row.state == ABORTED:
-            raise aborted_error(conn, txn)
+            if self._must_exist(conn, txn).state == ABORTED:
+                raise aborted_error(conn, txn)
         raise NotFound(f"transaction {txn} is committed; a heartbeat is only for an open one")
 
     @retried
