@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from compactor.airflow import batch_progress, driver_processes
+from compactor.airflow import applications, batch_progress, driver_processes
 from compactor.airflow.batch_progress import BatchProgress, NextStep, next_step
 from compactor.compaction.states import State
 from compactor.deployment import open_deployment
@@ -15,6 +16,7 @@ from compactor.service.batches.control import BatchStatus
 from compactor.service.batches.driver import run_batch
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, own_state
+from compactor.yarn.application import YarnApplication
 from tests.support.tables import insert, make_table
 
 
@@ -112,3 +114,51 @@ def test_a_failed_entry_says_why(planned: tuple[Site, int]) -> None:
     site.metastore.endings.finish(entry, State.FAILED, "bucket_00000 is damaged")
     found = batch_progress.read_progress("default", batch)
     assert found.failed == {number: f"compaction {number} of default.t: failed: bucket_00000 is damaged"}
+
+
+def yarn(state: str, said: str = "") -> SimpleNamespace:
+    """A ResourceManager on which every application is in this state."""
+
+    def application(number: str) -> YarnApplication:
+        return YarnApplication(
+            id=number,
+            state=state,
+            final="UNDEFINED",
+            queue="q",
+            user="u",
+            name="n",
+            diagnostics=said,
+            log_url="http://n/l",
+        )
+
+    return SimpleNamespace(application=application, driver_output=lambda one: "", kill=lambda number: True)
+
+
+def test_an_application_that_has_ended_on_yarn_is_lost_at_once(
+    planned: tuple[Site, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, batch = planned
+    batch_progress.record_launch("default", batch, "application_17_0001")
+    monkeypatch.setattr(applications, "resource_manager", lambda environ: yarn("KILLED", "killed by user x"))
+    found = batch_progress.read_progress("default", batch)
+    assert found.status is BatchStatus.LOST
+    assert "batch 1: application_17_0001 has ended: YARN says KILLED: killed by user x" in found.news(None)
+    monkeypatch.setattr(applications, "resource_manager", lambda environ: None)
+    assert batch_progress.read_progress("default", batch).status is BatchStatus.UNDER_WAY
+
+
+def test_a_batch_stays_reserved_while_its_application_waits_for_its_queue(
+    planned: tuple[Site, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, batch = planned
+    batches = own_state(site).batches
+    batches.set_application(batch, "application_17_0001", 5_000)
+    monkeypatch.setattr(applications, "resource_manager", lambda environ: yarn("ACCEPTED"))
+    found = batch_progress.read_progress("default", batch)
+    assert "batch 1: its driver's log is at http://n/l" in found.news(None)
+    after = batches.get(batch)
+    assert after.reserved_until - after.read_at > 5_000
+    assert not found.is_pointless
+    batches.register(batch, "compactor-driver-h-1-x", 5_000)
+    assert batch_progress.read_progress("default", batch).has_driver
+    assert batches.get(batch).reserved_until - after.read_at < 60_000  # its driver sees to that by itself

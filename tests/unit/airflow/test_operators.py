@@ -14,6 +14,7 @@ from compactor.airflow import operators
 from compactor.airflow.operators import (
     APPLICATION,
     CompactionSubmitOperator,
+    application_for,
     detaches,
     driver_environment,
     spark_binary,
@@ -217,6 +218,43 @@ def test_the_name_that_spark_submit_reports_is_returned(
     program.chmod(0o755)
     operator = submit(spark_binary=str(program))
     assert submit_to_cluster(operator._get_hook(), operator.application) == wanted
+
+
+def test_what_a_cluster_refuses_is_told_in_its_words_and_given_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from compactor.airflow import batch_progress
+    from compactor.service.batches.control import BatchStatus
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)
+    program = tmp_path / "spark-submit"
+    sentence = "Application application_1_0002 submitted by user x to unknown queue: nope"
+    program.write_text(f"#!/bin/sh\necho 'YarnException: {sentence}'\nexit 1\n", "utf-8")
+    program.chmod(0o755)
+    released: list[str] = []
+    progress = batch_progress.BatchProgress(batch_id=41, status=BatchStatus.WAITS)
+    monkeypatch.setattr(batch_progress, "read_progress", lambda metastore, batch_id: progress)
+    monkeypatch.setattr(batch_progress, "release", lambda metastore, batch_id, because: released.append(because))
+    operator = submit(spark_binary=str(program))
+    with pytest.raises(
+        AirflowException, match=f"^batch 41: its application could not do it: {sentence}; the batch is "
+    ):
+        operator._submitted(operator._get_hook())
+    assert released == [f"its application could not do it: {sentence}"]
+
+
+def test_a_pod_has_the_driver_s_file_in_its_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.providers.apache.spark.hooks import spark_submit
+
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", KUBERNETES)
+    assert application_for(submit()._get_hook(), "/opt/worker.py") == "local:///opt/worker.py"
+    uploads = submit(conf={"spark.kubernetes.file.upload.path": "s3a://b/up"})
+    assert application_for(uploads._get_hook(), "/opt/worker.py") == "/opt/worker.py"
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)
+    assert application_for(submit()._get_hook(), "/opt/worker.py") == "/opt/worker.py"
 
 
 def test_without_a_name_the_submit_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:

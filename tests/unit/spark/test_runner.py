@@ -14,6 +14,7 @@ import pytest
 
 from compactor.errors import BadFile, LostClaim, StorageError
 from compactor.rewrite.plan.unit import Input, Unit
+from compactor.rewrite.run import progress
 from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.task_queue import Job
 from compactor.spark.runner import SparkRunner
@@ -111,6 +112,26 @@ def test_a_failed_job_leaves_no_other_running(unit: Unit) -> None:
         run_units([replace(large, number=n) for n in range(9)], runner(context))
     assert context.cancelled.is_set()
     assert len(context.jobs) <= 4  # two for each core
+
+
+def test_units_that_no_executor_takes_end_with_their_request(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster without room: nobody tells the driver but the rows, and its job would wait for ever."""
+    monkeypatch.setattr(progress, "EVERY_S", 0.01)
+
+    class Waits(Context):
+        def done(self, work: Callable[[Any], Any], value: Any) -> Any:
+            assert self.cancelled.wait(PATIENCE)
+            raise RuntimeError("cancelled")
+
+    context, asked = Waits(1), []
+
+    def check() -> None:
+        asked.append(1)
+        if len(asked) > 2:
+            raise LostClaim("cancelled by a person")
+
+    (answer,) = runner(context).run([Job(units=[unit], check=check)])
+    assert isinstance(answer, LostClaim)
 
 
 def test_an_executors_error_is_raised_as_it_was(unit: Unit) -> None:
