@@ -46,8 +46,8 @@ class _Run:
     def end(self) -> int:
         return self.offset + self.length
 
-    def add(self, stripe: Stripe, of_file: int) -> None:
-        """Adds the next stripe; its file has ``of_file``."""
+    def add(self, stripe: Stripe, of_file: int | None) -> None:
+        """Adds the next stripe; its file has ``of_file``, or None if more follows in it that nobody reads yet."""
         self.stripes.append(stripe)
         self.length += stripe.length
         self.whole = len(self.stripes) == of_file
@@ -130,7 +130,7 @@ class Assembler:
         if self._run is None or self._run.source is not source or self._run.end != stripe.offset:
             self._flush()
             self._run = _Run(source=source, offset=stripe.offset)
-        self._run.add(stripe, len(tail.stripes))
+        self._run.add(stripe, len(tail.stripes) if tail.length == source.length else None)
 
     def _flush(self) -> None:
         run, self._run = self._run, None

@@ -15,6 +15,7 @@ from compactor.storage.protocol import Storage
 from compactor.storage.taking_over import TakenRange, TakingOver, pieces
 
 _HEAD = 16  #: bytes at the start of a file that a range may bring along if its source starts with the same: ORC's magic
+_WHOLE = 1.1  #: most bytes of a whole file for each in the range: the others are its tail, and stay as padding
 _END = 1024  #: bytes at the end of a range that are looked at again: those of a stripe are its footer, which was read
 
 
@@ -64,6 +65,8 @@ class NewFile(LocalSink):
             return None
         position, start = self.tell(), 0 if terms.whole else offset
         end = source.length if terms.whole else offset + length
+        if end - start > _WHOLE * length:
+            return None
         if not self.ranges and start <= position <= min(offset, _HEAD) and source.read(0, position) == self._head:
             position = start = 0  # for what was written alone some stores would need a request, or megabytes more
         self.skip(position + end - start - self.tell())

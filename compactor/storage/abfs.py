@@ -9,21 +9,32 @@ and is removed after its content.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import os
 import time
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from itertools import groupby, zip_longest
 from typing import Any, TypeVar
 
 from compactor.errors import StorageError
+from compactor.steps import StoreStep, reach
 from compactor.storage.capabilities import ABFS, Capabilities
-from compactor.storage.object_store import ObjectStorage, RefusedKey, errors, side_files_and_data
-from compactor.storage.taking_over import TakenRange
+from compactor.storage.file_status import FileStatus
+from compactor.storage.object_store import ObjectStorage, RefusedKey, errors, replaced, side_files_and_data
+from compactor.storage.part_plan import Part, PartLimits, plan_parts
+from compactor.storage.taking_over import TakenRange, TakingOver, ends_of
 
 _T = TypeVar("_T")
 BULK = 256  #: keys in one request for removal; Azure takes no more
 TRANSFERS = 4  #: blocks of one file under way at once, each in memory
+COPIES = 16  #: blocks that the store copies at once
+#: Of a file of which ranges are taken over. A range below 1 MiB is not worth a request of its own.
+BLOCKS = PartLimits(smallest=1 << 20, sent=64 << 20, copied=64 << 20, parts=50_000)
+_VALID = timedelta(hours=1)  #: of the permission by which the store reads one source: longer than any request
 COPY_PAUSES = (0.05, 2.0)  #: seconds between two looks at a copy: the first pause, doubled up to the longest
 _DIRECTORY = "hdi_isfolder"  #: marks a directory of a hierarchical namespace, or one that Hadoop made
 
@@ -80,8 +91,17 @@ class AbfsStorage(ObjectStorage):
         return bool(self._run(path, self._blob(path).exists))
 
     def length(self, path: str) -> int:
+        return self.status(path).length
+
+    def status(self, path: str) -> FileStatus:
         with errors("measure", path):
-            return int(self._run(path, self._blob(path).get_blob_properties).size)
+            found = self._run(path, self._blob(path).get_blob_properties)
+            return FileStatus(length=int(found.size), tag=found.etag)
+
+    def taking_over(self, path: str) -> TakingOver | None:
+        """Returns terms only for a client with the account's key, by which a permission for each source is made here."""
+        with errors("reach", path):
+            return TakingOver(smallest=BLOCKS.smallest) if self._account_key(path) else None
 
     def read(self, path: str) -> bytes:
         with errors("read", path):
@@ -104,8 +124,74 @@ class AbfsStorage(ObjectStorage):
 
     def _put(self, local: str, path: str, ranges: Sequence[TakenRange]) -> None:
         """Uploads a file. Its key exists only after its last block; the store drops blocks of a failed upload in time."""
+        if ranges:
+            self._put_blocks(local, path, ranges)
+            return
         with open(local, "rb") as file:
             self._upload(path, file)
+
+    def _put_blocks(self, local: str, path: str, ranges: Sequence[TakenRange]) -> None:
+        parts = plan_parts(os.stat(local).st_size, ranges, BLOCKS)
+        blocks = [(base64.b64encode(b"%06d" % number).decode("ascii"), part) for number, part in enumerate(parts)]
+        with ThreadPoolExecutor(COPIES, thread_name_prefix="storage") as pool:
+            list(pool.map(lambda one: self._copy_block(path, *one), [(n, p.taken) for n, p in blocks if p.taken]))
+        with ThreadPoolExecutor(TRANSFERS, thread_name_prefix="storage") as pool:
+            sent = [block for block in blocks if block[1].taken is None]
+            list(pool.map(lambda one: self._send_block(local, path, ranges, *one), sent))
+        self._check_tags(ranges)
+
+        async def committed() -> None:
+            await self._blob(path).commit_block_list([name for name, _ in blocks])
+
+        self._run(path, committed)
+        self._check_ends(path, ends_of(ranges))
+
+    def _send_block(self, local: str, path: str, ranges: Sequence[TakenRange], block: str, part: Part) -> None:
+        data = self._content(local, ranges, part.start, part.end)
+
+        async def sent() -> None:
+            await self._blob(path).stage_block(block, data, length=len(data), validate_content=True)
+
+        self._run(path, sent)
+
+    def _copy_block(self, path: str, block: str, taken: TakenRange) -> None:
+        from azure.core.exceptions import HttpResponseError
+
+        async def copied() -> None:
+            await self._blob(path).stage_block_from_url(
+                block,
+                self._readable_url(taken.source),
+                source_offset=taken.offset,
+                source_length=taken.length,
+                headers={"x-ms-source-if-match": taken.tag},
+            )
+
+        try:
+            self._run(path, copied)
+        except HttpResponseError as error:
+            if error.status_code in (404, 412):
+                raise replaced(taken.source) from error
+            raise
+        reach(StoreStep.RANGE_TAKEN)
+
+    def _account_key(self, path: str) -> str | None:
+        found: str | None = getattr(self._container(path).credential, "account_key", None)
+        return found
+
+    def _readable_url(self, path: str) -> str:
+        """Returns the address of a blob with the permission to read it for a while."""
+        from azure.storage.blob import BlobSasPermissions, generate_blob_sas
+
+        blob = self._blob(path)
+        permission = generate_blob_sas(
+            blob.account_name,
+            blob.container_name,
+            blob.blob_name,
+            account_key=self._account_key(path),
+            permission=BlobSasPermissions(read=True),
+            expiry=datetime.now(UTC) + _VALID,
+        )
+        return f"{blob.url}?{permission}"
 
     def _upload(self, path: str, content: Any) -> None:
         async def uploaded() -> None:

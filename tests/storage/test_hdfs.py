@@ -11,6 +11,7 @@ import pytest
 from compactor.errors import BadSetting, StorageError, UnsafeDirectory
 from compactor.storage.capabilities import HDFS, HTTPFS
 from compactor.storage.hdfs import HdfsStorage, _length
+from compactor.storage.hdfs_client import RemoteError
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import StoreOptions
 from tests.storage.conftest import BY_HTTPFS, hdfs_options
@@ -202,3 +203,18 @@ def test_the_next_name_node_is_asked_when_one_is_away(cluster: Hdfs, top: str) -
 def test_an_invalid_address_is_reported(top: str) -> None:
     with pytest.raises(BadSetting, match=r"expected http://host:port of a NameNode or HttpFS"):
         reached("nn:9870").children(top)
+
+
+def test_concat_takes_the_blocks_away_from_its_sources(store: HdfsStorage, top: str) -> None:
+    """ADR 33: so inputs cannot be joined by it, which readers have open and a compaction that fails needs."""
+    for name, content in (("a", b"1" * 1000), ("b", b"2" * 500), ("new", b"ORC")):
+        store.write(f"{top}/{name}", content)
+    store.make_directories(f"{top}/base_1", like=top)
+    store.write(f"{top}/base_1/c", b"3")
+    plain = f"/{top.rpartition('/')[2]}"
+    with pytest.raises(RemoteError, match="not in the same directory"):
+        store._ask("CONCAT", "POST", f"{top}/new", sources=f"{plain}/base_1/c")
+    store._ask("CONCAT", "POST", f"{top}/new", sources=f"{plain}/a,{plain}/b")
+    assert store.children(top) == ("base_1", "new")
+    assert store.length(f"{top}/new") == 1503
+    assert store.taking_over(top) is None

@@ -99,6 +99,23 @@ def test_what_was_not_seen_has_no_checksum(tmp_path: Path, write_acid: WriteAcid
     assert tail.stripes[0].offset == 3 + _Taking.padding
 
 
+def test_a_file_is_not_taken_whole_if_more_follows_that_does_not_count(
+    tmp_path: Path, write_acid: WriteAcid, opened: Opened
+) -> None:
+    """A streaming writer's file may have rows behind its logical length that nobody has committed."""
+    path = write_acid(1, 100)
+    length = path.stat().st_size
+    with path.open("ab") as file:
+        file.write(b"more")
+    with LocalSource(path) as source:
+        tail = read_tail(source, length)
+        sink = _Taking(tmp_path / "out")
+        with sink, Assembler(sink, like=tail) as assembler:
+            assembler.append_file(source, tail)
+            assembler.close({})
+    assert sink.whole == [False]
+
+
 @pytest.mark.parametrize("checksum", [False, True])
 @pytest.mark.parametrize("compression", ["uncompressed", "zlib", "snappy", "zstd", "lz4"])
 def test_a_copy_is_the_concatenation_of_its_inputs(
