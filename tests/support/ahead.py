@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from tests.support import azurite, hadoop, servers, trino
+from tests.support import azurite, hadoop, kerberos, servers, trino
 from tests.support.downloads import ROOT
 from tests.support.hive3 import HIVE_3_1
 from tests.support.hive4 import HIVE_4_1
@@ -23,7 +23,7 @@ NEEDED: Mapping[str, Sequence[Callable[[], object]]] = {
     "tests/contract": (servers.hive_schemas,),
     "tests/crash": (servers.hive_schemas,),
     "tests/storage": (hadoop.hadoop_jars, azurite.modules),
-    "tests/cluster": (hadoop.yarn_jars, hadoop.hadoop_jars),
+    "tests/cluster": (hadoop.yarn_jars, hadoop.hadoop_jars, kerberos.kerberos_libraries),
     "tests/live": (
         *(servers.hive_schemas, HIVE_4_1.classpath, trino.server, trino.java),
         *(HIVE_3_1.classpath, HIVE_4_2.classpath, HIVE_4_2.run_time),

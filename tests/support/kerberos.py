@@ -144,6 +144,17 @@ def kerberos_libraries() -> Path:
     return kept_once(ROOT / "build" / "cache", name, lambda folder: _install(wanted, folder))
 
 
+@contextmanager
+def kerberos_on_path() -> Iterator[None]:
+    """Lets this process import the libraries of the extra."""
+    libraries = str(kerberos_libraries())
+    sys.path.append(libraries)
+    try:
+        yield
+    finally:
+        sys.path.remove(libraries)
+
+
 def _install(wanted: list[str], folder: Path) -> Path:
     uv = str(ROOT / ".tools" / "bin" / "uv")
     target = ["--python", sys.executable, "--no-deps", "--target", str(folder / "lib")]

@@ -68,8 +68,14 @@ class SecureHdfs:
 
 
 @contextmanager
-def secure_hdfs(folder: Path, kdc: Kdc) -> Iterator[SecureHdfs]:
-    """Yields a cluster with its files in ``folder``; makes the principals of its daemons and users."""
+def secure_hdfs(
+    folder: Path, kdc: Kdc, token_seconds: tuple[int, int] = (TOKEN_RENEWAL_S, TOKEN_LIFE_S)
+) -> Iterator[SecureHdfs]:
+    """Yields a cluster with its files in ``folder``; makes the principals of its daemons and users.
+
+    Args:
+        token_seconds: for how long a token is renewed, and for how long it lives.
+    """
     for principal in (*_DAEMONS, "compactor", "hive", "stranger"):
         kdc.add(principal)
     kdc.add("short", "-maxlife", "1min", "-maxrenewlife", "0")
@@ -78,6 +84,8 @@ def secure_hdfs(folder: Path, kdc: Kdc) -> Iterator[SecureHdfs]:
     )
     ca = _keystores(folder)
     values = _site(folder, kdc, ports)
+    for name, seconds in zip(("renew-interval", "max-lifetime"), token_seconds, strict=True):
+        values[f"dfs.namenode.delegation.token.{name}"] = str(seconds * 1000)
     for name in ("core-site.xml", "hdfs-site.xml"):
         write_site(folder / name, values)
     for application in ("hdfs", "datanode"):
@@ -151,8 +159,6 @@ def _site(folder: Path, kdc: Kdc, ports: Mapping[str, int]) -> dict[str, str]:
         "dfs.namenode.safemode.extension": "0",
         "dfs.namenode.kerberos.principal": f"nn/localhost@{REALM}",
         "dfs.namenode.keytab.file": keytab("nn/localhost"),
-        "dfs.namenode.delegation.token.renew-interval": str(TOKEN_RENEWAL_S * 1000),
-        "dfs.namenode.delegation.token.max-lifetime": str(TOKEN_LIFE_S * 1000),
         "dfs.datanode.data.dir": (folder / "data").as_uri(),
         "dfs.datanode.address": f"localhost:{ports['data']}",
         "dfs.datanode.http.address": f"localhost:{ports['data_http']}",

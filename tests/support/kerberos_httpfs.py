@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.daemons import HTTPFS_PLACES, HTTPFS_SERVER, Daemon, hadoop_jars, java_command, write_site
+from tests.support.daemons import HTTPFS_PLACES, HTTPFS_SERVER, Daemon
+from tests.support.hadoop import hadoop_jars, java_command, write_site
 from tests.support.kerberos import REALM, answers
 from tests.support.kerberos_hdfs import SHORT_NAMES, SecureHdfs
 from tests.support.ports import free_port

@@ -6,7 +6,7 @@ import getpass
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,7 @@ class Yarn:
     node: Daemon | None = None
     nodes: int = 0
     site: dict[str, str] = field(default_factory=dict)
+    java: Sequence[str] = ()  #: further options of the daemons' Java
 
     @property
     def page(self) -> str:
@@ -118,7 +119,7 @@ class Yarn:
         folder.mkdir()
         write_site(folder / "yarn-site.xml", values)
         (folder / "core-site.xml").write_bytes((self.configuration / "core-site.xml").read_bytes())
-        self.node = _daemon("node", folder, f"{_SERVER}.nodemanager.NodeManager")
+        self.node = _daemon("node", folder, f"{_SERVER}.nodemanager.NodeManager", self.java)
         self.node.start()
         self.node.until(lambda: self._active() == 1)
 
@@ -147,8 +148,8 @@ class Yarn:
         _end_containers(self.folder)
 
 
-def _daemon(name: str, folder: Path, main: str) -> Daemon:
-    options = ["-Djava.net.preferIPv4Stack=true", f"-Dhadoop.log.dir={folder}", f"-Dyarn.log.dir={folder}"]
+def _daemon(name: str, folder: Path, main: str, java: Sequence[str]) -> Daemon:
+    options = [*java, "-Djava.net.preferIPv4Stack=true", f"-Dhadoop.log.dir={folder}", f"-Dyarn.log.dir={folder}"]
     return Daemon(
         name=name,
         folder=folder,
@@ -213,21 +214,29 @@ _HOSTS = ("hostname", "bind-host")
 
 
 @contextmanager
-def yarn(folder: Path, default_fs: str = "file:///") -> Iterator[Yarn]:
-    """Yields a cluster that keeps everything in ``folder``; ends every process of it, containers included."""
-    site = _site()
+def yarn(
+    folder: Path, default_fs: str = "file:///", further: Mapping[str, str] | None = None, java: Sequence[str] = ()
+) -> Iterator[Yarn]:
+    """Yields a cluster that keeps everything in ``folder``; ends every process of it, containers included.
+
+    Args:
+        further: configuration of the daemons and their clients, which has precedence.
+        java: options of the daemons' Java.
+    """
+    site = {**_site(), **(further or {})}
     core = {
         "fs.defaultFS": default_fs,
         "hadoop.tmp.dir": str(folder / "tmp"),
         f"hadoop.proxyuser.{USER}.hosts": "*",
         f"hadoop.proxyuser.{USER}.groups": "*",
+        **(further or {}),
     }
     write_site(folder / "core-site.xml", core)
     write_site(folder / "yarn-site.xml", site)
     write_site(folder / "capacity-scheduler.xml", _scheduler())
-    manager = _daemon("manager", folder, f"{_SERVER}.resourcemanager.ResourceManager")
+    manager = _daemon("manager", folder, f"{_SERVER}.resourcemanager.ResourceManager", java)
     url = f"http://{site['yarn.resourcemanager.webapp.address']}"
-    found = Yarn(folder=folder, url=url, configuration=folder, manager=manager, site=site)
+    found = Yarn(folder=folder, url=url, configuration=folder, manager=manager, site=site, java=java)
     answers: Callable[[], bool] = lambda: found._active() >= 0  # noqa: E731
     manager.start()
     try:

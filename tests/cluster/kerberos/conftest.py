@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.kerberos import kdc, kerberos_libraries
+from tests.support.kerberos import kdc, kerberos_on_path
 from tests.support.kerberos_hdfs import SecureHdfs, secure_hdfs
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHdfs]:
-    libraries = str(kerberos_libraries())
-    sys.path.append(libraries)
-    try:
-        with (
-            kdc(tmp_path_factory.mktemp("kdc")) as realm,
-            secure_hdfs(tmp_path_factory.mktemp("secure-hdfs"), realm) as found,
-        ):
-            yield found
-    finally:
-        sys.path.remove(libraries)
+    with (
+        kerberos_on_path(),
+        kdc(tmp_path_factory.mktemp("kdc")) as realm,
+        secure_hdfs(tmp_path_factory.mktemp("secure-hdfs"), realm) as found,
+    ):
+        yield found
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ import requests
 
 from compactor.errors import NotSupported, StorageError
 from compactor.storage.hdfs import HdfsStorage
-from compactor.storage.hdfs_client import host_of
+from compactor.storage.hdfs_client import _error_in, host_of
+from compactor.storage.kerberos_errors import UNPROVEN
 from compactor.storage.options import StoreOptions
 
 
@@ -125,3 +126,16 @@ def test_a_missing_module_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
         NotSupported, match=r"hdfs://nn: Kerberos needs the extra: pip install .hive-compactor\[hdfs,ker"
     ):
         store.length("hdfs://nn/f")
+
+
+def test_an_error_that_is_not_proven_to_be_the_name_nodes_says_nothing_about_files() -> None:
+    """Somebody in between could answer so; that a file is gone is concluded from a NameNode's own word alone."""
+    answer = requests.Response()
+    answer.status_code = 404
+    answer._content = (
+        b'{"RemoteException": {"exception": "FileNotFoundException", "message": "File does not exist: /t"}}'
+    )
+    assert _error_in(answer).kind == "FileNotFoundException"
+    setattr(answer, UNPROVEN, True)
+    error = _error_in(answer)
+    assert (error.kind, str(error)) == ("Http", "File does not exist: /t")
