@@ -127,6 +127,7 @@ def main() -> None:
             calm = site_of(metastore, state, hive_compactor_delta_num_threshold=str(given.deltas))
             due = site_of(metastore, state, hive_compactor_delta_num_threshold=str(given.deltas - 1))
             one_pass("nothing is due", calm, given.profile)
+            one_pass("nothing has changed", calm, given.profile)
             one_pass("everything is due", due, given.profile)
             one_pass("everything is queued", due, given.profile)
 

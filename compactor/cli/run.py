@@ -69,7 +69,8 @@ def initiator(context: CliContext, once: bool) -> None:
             for c in done.considered:
                 entry = f" (compaction {c.entry_id})" if c.entry_id is not None else ""
                 click.echo(f"{c.entity}: {c.outcome}{entry}, because {c.because}")
-            click.echo(f"initiator: {len(done.considered)} considered, {len(done.enqueued)} enqueued")
+            as_before = f", {done.kept} unchanged" if done.kept else ""
+            click.echo(f"initiator: {len(done.considered)} considered{as_before}, {len(done.enqueued)} enqueued")
         return not any(c.outcome in ("error", DISAGREEMENT) for c in done.considered)
 
     _role(context, once, "hive.compactor.check.interval", one_pass)

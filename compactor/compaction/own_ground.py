@@ -49,6 +49,10 @@ class Overlaps:
         """Returns the reason why a table or partition is left alone; None if it has its ground to itself."""
         return self.refused.get((table, None)) or self.refused.get((table, partition))
 
+    def is_clear(self, table: int) -> bool:
+        """Returns true if neither the table nor any of its partitions is left alone."""
+        return all(refused != table for refused, _ in self.refused)
+
 
 def overlaps(places: Iterable[Place]) -> Overlaps:
     """Returns which of ``places`` overlap.

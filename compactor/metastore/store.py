@@ -9,6 +9,7 @@ from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable
 from compactor.metastore.catalog.embedded import EmbeddedCatalog
 from compactor.metastore.catalog.grounds import Grounds
+from compactor.metastore.catalog.partition_places import PartitionPlaces
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locks.hive_locks import Locks
@@ -18,6 +19,7 @@ from compactor.metastore.queue.candidates import Candidates
 from compactor.metastore.queue.claims import Claims
 from compactor.metastore.queue.cleaning import Cleaning
 from compactor.metastore.queue.commits import Commits
+from compactor.metastore.queue.ended import EndedEntries
 from compactor.metastore.queue.endings import Endings
 from compactor.metastore.queue.entries import Entries
 from compactor.metastore.queue.pages import CompactionLists
@@ -48,6 +50,7 @@ class Metastore:
         self.schema_version = schema_version
         self.catalog = Catalog(database)
         self.grounds = Grounds(database)
+        self.partition_places = PartitionPlaces(database)
         self.embedded_catalog = EmbeddedCatalog(database, dialect)
         self.transactions = Transactions(database, dialect, self._limits(limits or TxnLimits()))
         self.write_ids = WriteIds(database, dialect)
@@ -60,6 +63,7 @@ class Metastore:
         self.endings = Endings(self.queue)
         self.cleaning = Cleaning(self.queue)
         self.entries = Entries(self.queue)
+        self.ended = EndedEntries(self.queue, dialect)
         self.candidates = Candidates(database, dialect)
         self.compaction_lists = CompactionLists(database, self.queue.rows)
         self.housekeeping = Housekeeping(database, dialect)

@@ -32,13 +32,20 @@ class Ground:
 
     def refusal(self, table: int, partition: str | None) -> str | None:
         """Returns the reason why a table or partition, by its TBL_ID and PART_NAME, is left alone; None if there is none."""
+        return self._current().refusal(table, partition)
+
+    def is_clear(self, table: int) -> bool:
+        """Returns true if neither the table nor any of its partitions is left alone."""
+        return self._current().is_clear(table)
+
+    def _current(self) -> Overlaps:
         with self._lock:
             started = time.monotonic()
             if self._known is None or started > self._known[0]:
                 found = self._usual()
                 took = time.monotonic() - started
                 self._known = started + max(_FRESH_S, took * _SHARE), found
-            return self._known[1].refusal(table, partition)
+            return self._known[1]
 
     def everything(self) -> Overlaps:
         """Returns what overlaps, with every partition of every table compared: for a person who waits for it."""

@@ -22,7 +22,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import no_partition
-from compactor.metastore.catalog.values import Partition, Table
+from compactor.metastore.catalog.values import Partition, PartitionPlace, Table
 from compactor.metastore.schema.detect import BY_WRITE_IDS
 from compactor.metastore.store import Metastore
 from compactor.service.ground import Ground
@@ -225,7 +225,7 @@ class Target:
         )
 
 
-def path_of(storage: Storage, table: Table, partition: Partition | None) -> str:
+def path_of(storage: Storage, table: Table, partition: PartitionPlace | None) -> str:
     """Returns the path of a table's or partition's directory. A partition below its table is not reached over a link."""
     if partition is None:
         return storage.resolve(table.location)

@@ -259,8 +259,9 @@ _OWN = (
         default="12",
         unit=_C,
         minimum=1,
-        effect="Number of check intervals after which the initiator also looks at tables and partitions it has not seen "
-        "yet, because no write to them is recorded. It reports what it finds and requests nothing.",
+        effect="Number of check intervals after which the initiator looks again at tables and partitions of which nothing "
+        "has changed; in between their last decision stands, without a listing. It then also looks at those it has not seen "
+        "yet, because no write to them is recorded; there it reports what it finds and requests nothing.",
     ),
     Setting(
         key="compactor.history.retention.aborted",

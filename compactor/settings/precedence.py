@@ -8,6 +8,7 @@ parameters of tables and databases, which anybody with ALTER may write, they are
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -184,6 +185,13 @@ class Settings:
     def _is_for_all(self) -> bool:
         """True if nothing is said about databases, or the mode comes from above the file that says it: a flag."""
         return not self.database_modes or _RANK[self.source(KEY)] < _RANK[_MODES_LAYER]
+
+    @property
+    def digest(self) -> str:
+        """The digest of the effective values of all settings that are given anywhere."""
+        given = {key for layer in self.layers for key in layer.values}
+        values = sorted((key, self.raw(key)[0]) for key in given)
+        return hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()
 
     def explain(self) -> tuple[Explained, ...]:
         """Lists every setting with its value as written, its source, unit and effect."""

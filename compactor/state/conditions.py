@@ -22,14 +22,17 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    update,
 )
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
+from compactor.compaction.standing import Basis, StoredDecision
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.errors import BadSetting
+from compactor.ids import TxnId
 from compactor.state.tables import CONDITIONS, alone
 
 _C = CONDITIONS.c
@@ -69,7 +72,8 @@ class Seen:
     """One entity as of the last look at it. Times are epoch ms of the metastore's clock.
 
     ``condition`` is the result of the last look into its directory, which may be an older one; None before the first.
-    ``last_compacted`` is the end of its newest compaction that succeeded, as far as the history goes back.
+    ``last_compacted`` is the end of its newest compaction that succeeded, as far as the history goes back. ``basis`` is what
+    the decision was based on, if it may stand in later passes.
     """
 
     entity: Entity
@@ -79,6 +83,12 @@ class Seen:
     condition: Condition | None = None
     last_compacted: int | None = None
     at: int = 0
+    basis: Basis | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """True if there was nothing to merge or to clean, and no obstacle."""
+        return self.outcome == "notneeded" and self.condition is not None and self.condition.deltas == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +174,44 @@ class Conditions:
             found = self._known(conn, metastore, [_key(entity) for entity in entities])
         return {seen.entity: seen for seen in found.values()}
 
+    def tables(self, metastore: str) -> list[tuple[str, str]]:
+        """Returns database and name of every table with rows."""
+        query = select(_C.DB_NAME, _C.TABLE_NAME).where(_C.METASTORE == metastore).distinct()
+        with self._database.read() as conn:
+            return [(row.DB_NAME, row.TABLE_NAME) for row in conn.execute(query)]
+
+    def stored_decisions(
+        self, metastore: str, tables: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], dict[str | None, StoredDecision]]:
+        """Returns the decisions that may stand, by database and table, then by partition."""
+        found: dict[tuple[str, str], dict[str | None, StoredDecision]] = {table: {} for table in tables}
+        columns = (_C.DB_NAME, _C.TABLE_NAME, _C.PART_NAME, _C.DIGEST, _C.OPEN_DIGEST, _C.NEWEST_TXN_ID, _C.OUTCOME)
+        query = select(*columns, _C.SEEN_AT).where(
+            _C.METASTORE == metastore, _C.DIGEST.is_not(None), _of_tables(tables)
+        )
+        with self._database.read() as conn:
+            for database, table, partition, *decision in conn.execute(query).all():
+                if (of_table := found.get((database, table))) is not None:
+                    of_table[partition] = StoredDecision._make(decision)
+        return found
+
+    @retried
+    def forget_bases(self, metastore: str, table: tuple[str, str] | None = None) -> None:
+        """Lets no decision stand, of one table or of all."""
+        query = update(CONDITIONS).where(_C.METASTORE == metastore)
+        if table is not None:
+            query = query.where(_C.DB_NAME == table[0], _C.TABLE_NAME == table[1])
+        with self._database.write() as conn:
+            conn.execute(query.values(DIGEST=None))
+
+    @retried
+    def forget_tables(self, metastore: str, tables: Collection[tuple[str, str]]) -> None:
+        """Deletes the rows of tables that are gone."""
+        with self._database.write() as conn:
+            for database, table in tables:
+                here = (_C.METASTORE == metastore, _C.DB_NAME == database, _C.TABLE_NAME == table)
+                conn.execute(delete(CONDITIONS).where(*here))
+
     def unsettled(self, metastore: str, before: int) -> list[Seen]:
         """Returns rows of looks before ``before`` that show something to merge or to clean, or an obstacle."""
         calm = (_C.OUTCOME == "notneeded") & (func.coalesce(_C.DELTAS, 1) == 0)
@@ -201,6 +249,14 @@ def _of(query: Select[Any], metastore: str, wanted: Wanted | None) -> Select[Any
     return query
 
 
+def _of_tables(tables: Collection[tuple[str, str]]) -> ColumnElement[bool]:
+    """Returns the condition for rows of ``tables``, which also others may meet that share their names.
+
+    Two plain lists, since a server compares each row with each pair of a list of pairs.
+    """
+    return _C.DB_NAME.in_({database for database, _ in tables}) & _C.TABLE_NAME.in_({table for _, table in tables})
+
+
 def _with(seen: Seen, known: Seen | None) -> Seen:
     """Returns the columns to update: a look that did not reach the directory keeps the result of the one before."""
     return seen if known is None else replace(seen, condition=known.condition)
@@ -213,7 +269,7 @@ def _key(entity: Entity) -> str:
 
 
 def _row(metastore: str, key: str, seen: Seen) -> dict[str, Any]:
-    condition = seen.condition
+    condition, basis = seen.condition, seen.basis
     return {
         "METASTORE": metastore,
         "ENTITY_KEY": key,
@@ -226,6 +282,9 @@ def _row(metastore: str, key: str, seen: Seen) -> dict[str, Any]:
         "FLIPS": json.dumps(list(seen.flips)),
         "LAST_COMPACTED": seen.last_compacted,
         **{name.upper(): None if condition is None else getattr(condition, name) for name in _FIGURES},
+        "DIGEST": None if basis is None else basis.digest,
+        "OPEN_DIGEST": None if basis is None else basis.open,
+        "NEWEST_TXN_ID": None if basis is None else basis.newest_txn,
     }
 
 
@@ -241,6 +300,7 @@ def _seen(row: RowMapping) -> Seen:
         condition=condition,
         last_compacted=row["LAST_COMPACTED"],
         at=row["SEEN_AT"],
+        basis=None if row["DIGEST"] is None else Basis(row["DIGEST"], row["OPEN_DIGEST"], TxnId(row["NEWEST_TXN_ID"])),
     )
 
 

@@ -163,6 +163,10 @@ CONDITIONS = Table(
     Column("OBSOLETE", BigInteger),
     Column("ABORTS", BigInteger),
     Column("HEALTH", BigInteger),
+    Column("DIGEST", String(64)),
+    Column("OPEN_DIGEST", String(64)),
+    Column("NEWEST_TXN_ID", BigInteger),
+    Index("COMPACTOR_CONDITIONS_TABLE_IDX", "METASTORE", "DB_NAME", "TABLE_NAME"),
 )
 
 OVERRIDES = Table(

@@ -42,6 +42,7 @@ from compactor.settings.precedence import Settings
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
 from tests.support.aborted import aborted_of
+from tests.support.candidates import candidates_of
 from tests.support.committing import committing
 from tests.support.passes import Renames, compact, with_storage
 from tests.support.tables import delete, insert, make_table, with_settings
@@ -414,7 +415,7 @@ def test_candidates_and_aborts_are_read(metastore: Metastore) -> None:
         metastore.write_ids.add_component(txn, T, "i", metastore.write_ids.allocate(txn, "default", "t"))
     metastore.transactions.commit(committed)
     metastore.transactions.abort(aborted, "rollback")
-    assert metastore.candidates.page(10) == [T]
+    assert candidates_of(metastore) == [T]
     assert metastore.candidates.aborts()[T].count == 1
     assert aborted_of(metastore, T).count == 1
 

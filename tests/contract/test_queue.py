@@ -20,6 +20,7 @@ from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.rows import TxnType
 from tests.support.aborted import aborted_of
+from tests.support.candidates import candidates_of
 from tests.support.committing import committing
 
 WORKER = "compactor-1"
@@ -426,8 +427,7 @@ def test_rows_of_trino_without_write_id_are_purged(metastore: Metastore, unparti
 # --- candidates ---------------------------------------------------------------------------------------------------
 
 
-def test_candidates_come_in_one_order_and_from_behind_the_last(metastore: Metastore) -> None:
-    """PROTOCOL 10: a total order with a cursor, so that nothing behind a limit starves."""
+def test_candidates_are_what_was_written_and_what_has_aborts(metastore: Metastore) -> None:
     wanted = [
         Entity(database="default", table="a"),
         Entity(database="default", table="b", partition="p=1"),
@@ -437,11 +437,24 @@ def test_candidates_come_in_one_order_and_from_behind_the_last(metastore: Metast
     for entity in reversed(wanted):
         write(metastore, entity, abort=entity.table == "c")
         write(metastore, entity, abort=entity.table == "c")
-    assert metastore.candidates.page(100) == wanted
-    seen: list[Entity] = []
-    while found := metastore.candidates.page(1, after=seen[-1] if seen else None):
-        seen.extend(found)
-    assert seen == wanted
+    assert candidates_of(metastore) == wanted
+    assert metastore.candidates.tables() == {("default", "a"): 2, ("default", "b"): 4}
+    of_b = metastore.candidates.written([("default", "b"), ("default", "none")])
+    assert {table: list(of_table) for table, of_table in of_b.items()} == {
+        ("default", "b"): ["p=1", "p=2"],
+        ("default", "none"): [],
+    }
+
+
+def test_every_commit_and_every_cleaning_shows_in_what_was_written(metastore: Metastore) -> None:
+    """A sum, since one of several rows may be another one by the next pass."""
+    figures = set()
+    for _ in range(3):
+        write(metastore, T)
+        figures.add(metastore.candidates.written([("default", "t")])["default", "t"][None])
+    assert metastore.housekeeping.purge_components() == 2
+    figures.add(metastore.candidates.written([("default", "t")])["default", "t"][None])
+    assert [one.rows for one in sorted(figures)] == [1, 1, 2, 3]
 
 
 def test_aborts_are_counted_by_transaction(metastore: Metastore) -> None:
@@ -472,7 +485,7 @@ def test_duplicate_components_are_purged(metastore: Metastore) -> None:
     assert metastore.housekeeping.purge_components() == 4
     assert completed(metastore) == [(None, 1), (None, 3)]
     assert metastore.housekeeping.purge_components() == 0
-    assert metastore.candidates.page(10) == [T]
+    assert candidates_of(metastore) == [T]
 
 
 def test_duplicates_keep_one_and_trinos_go_once_compacted(metastore: Metastore, unpartitioned: Table) -> None:

@@ -9,6 +9,7 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.rows import TxnType
+from tests.support.candidates import candidates_of
 from tests.support.committing import committing
 
 ENTITY = Entity(database="default", table="t")
@@ -61,7 +62,7 @@ def test_the_time_of_a_request_stays_when_it_is_cleaned(metastore: Metastore) ->
 def test_nothing_is_there_to_be_found(metastore: Metastore) -> None:
     assert metastore.claims.claim(WORKER, "test", pool_timeout_ms=0) is None
     assert metastore.cleaning.ready_for_cleaning(metastore.now_ms()) == []
-    assert metastore.candidates.page(10) == []
+    assert candidates_of(metastore) == []
     assert metastore.locks.show() == []
 
 

@@ -16,6 +16,7 @@ from compactor.metastore.locks.manager import wait_for
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXNS
 from compactor.metastore.store import Metastore
 from tests.support.aborted import aborted_of
+from tests.support.candidates import candidates_of
 from tests.support.sessions import Session
 
 pytestmark = pytest.mark.usefixtures("hive4")
@@ -304,7 +305,7 @@ def test_components_of_what_committed(begin: Begin, metastore: Metastore) -> Non
     lost = begin()
     lost.run("insert into u values (1)")
     lost.rollback()
-    names = metastore.candidates.page(10)
+    names = candidates_of(metastore)
     assert Entity(database="default", table="part", partition="p=1") in names
     assert Entity(database="default", table="part", partition="p=2") in names
     assert aborted_of(metastore, Entity(database="default", table="u")).count == 1

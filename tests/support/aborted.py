@@ -16,7 +16,8 @@ def aborted_of(metastore: Metastore, entity: Entity) -> Aborted:
     """Returns the aborted transactions of one entity, under every form of its partition's name."""
     with metastore.database.read() as conn:
         here = components.of_entity(conn, metastore.dialect, entity)
-        figures = select(func.count(TXNS.c.TXN_ID.distinct()), func.min(TXNS.c.TXN_STARTED))
+        total = func.sum(TXNS.c.TXN_ID.distinct())
+        figures = select(func.count(TXNS.c.TXN_ID.distinct()), func.min(TXNS.c.TXN_STARTED), total)
         joined = figures.select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID))
-        count, oldest = conn.execute(joined.where(TXNS.c.TXN_STATE == txn_rows.ABORTED, here)).one()
-    return Aborted(count=count, oldest_start=oldest or 0)
+        count, oldest, added = conn.execute(joined.where(TXNS.c.TXN_STATE == txn_rows.ABORTED, here)).one()
+    return Aborted(count=count, oldest_start=oldest or 0, total=int(added or 0))

@@ -30,6 +30,7 @@ ELSEWHERE: dict[str, str] = {
     "metastore/queue/hive2_queue.py": "contract/test_hive2.py",
     "metastore/queue/cleaning.py": "contract/test_queue.py",
     "metastore/queue/commits.py": "contract/test_fences.py",
+    "metastore/queue/ended.py": "contract/test_kept_decisions.py",
     "metastore/queue/entries.py": "contract/test_queue.py",
     "metastore/queue/table.py": "contract/test_fences.py",
     "metastore/locks/manager.py": "integration/locks/test_zookeeper.py",

@@ -134,13 +134,6 @@ class Catalog:
         with self._database.read() as conn:
             return partitions_of(conn, table, *chosen)
 
-    def partitions_named(self, names: Collection[tuple[int, str]]) -> dict[tuple[int, str], Partition]:
-        """Returns those of the partitions with these TBL_IDs and PART_NAMEs that exist."""
-        if not names:
-            return {}
-        with self._database.read() as conn:
-            return _partitions(conn, tuple_(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME).in_(names))
-
     def partition_names(self, tables: Collection[Table]) -> dict[int, list[str]]:
         """Returns the names of all partitions of ``tables``, in order, by TBL_ID."""
         found: dict[int, list[str]] = {table.id: [] for table in tables}

@@ -74,7 +74,7 @@ class Table:
         """True if others may change its files without a lock of the metastore."""
         return self.type == EXTERNAL or is_true(parameter(self.parameters, "EXTERNAL"))
 
-    def refusal(self, partition: Partition | None = None) -> str | None:
+    def refusal(self, partition: PartitionPlace | None = None) -> str | None:
         """Returns the reason why no worker compacts the table, or this partition of it, and no cleaner touches it, whatever
         the queue asks for; None if they may.
         """
@@ -106,15 +106,21 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
-    """One row of PARTITIONS. ``name`` is PART_NAME as stored, ``values`` are plain."""
+class PartitionPlace:
+    """What an initiator has to know of a partition. ``name`` is PART_NAME as stored."""
 
     id: int
     name: str
-    values: tuple[str, ...]
     location: str
-    parameters: Mapping[str, str] = field(default_factory=_nothing)
     sort_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition(PartitionPlace):
+    """One row of PARTITIONS, whole. ``values`` are plain."""
+
+    values: tuple[str, ...]
+    parameters: Mapping[str, str] = field(default_factory=_nothing)
 
     @property
     def no_cleanup(self) -> bool:

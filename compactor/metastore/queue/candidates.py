@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    func,
-    or_,
-    select,
-    union,
-)
+from sqlalchemy import BigInteger, ColumnElement, Label, cast, func, select
 
 from compactor.compaction.entry import Entity
+from compactor.compaction.standing import Writes
 from compactor.database.engine import Database
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
@@ -23,6 +19,8 @@ from compactor.metastore.schema.tables import (
 )
 from compactor.metastore.transactions import rows as txn_rows
 
+_W = COMPLETED_TXN_COMPONENTS.c
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aborted:
@@ -30,6 +28,7 @@ class Aborted:
 
     count: int
     oldest_start: int  #: epoch ms at which the oldest of them was opened
+    total: int = 0  #: the sum of their ids: another one if others of them were forgotten than came
 
 
 class Candidates:
@@ -39,31 +38,32 @@ class Candidates:
         self._database = database
         self._dialect = dialect
 
-    def page(self, limit: int, after: Entity | None = None) -> list[Entity]:
-        """Returns entities with committed or aborted writes, in the order of their names, after ``after`` (PROTOCOL 10).
+    def tables(self) -> dict[tuple[str, str], int]:
+        """Returns the tables that were written since they were last compacted, by the names of their database and
+        themselves, with the number of rows that say so."""
+        names = [self._dialect.exactly(name) for name in (_W.CTC_DATABASE, _W.CTC_TABLE)]
+        query = select(*_named(names), func.count().label("n")).where(_W.CTC_TABLE.is_not(None)).group_by(*names)
+        with self._database.read() as conn:
+            return {(row.name0, row.name1): row.n for row in conn.execute(query)}
+
+    def written(self, tables: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str | None, Writes]]:
+        """Returns what was written into each of ``tables`` since it was last compacted, by partition.
 
         Partition names are returned as recorded, so Hive's twice escaped form may come beside the stored one.
         """
-        written = COMPLETED_TXN_COMPONENTS.c
-        committed = select(
-            self._dialect.exactly(written.CTC_DATABASE).label("db_name"),
-            self._dialect.exactly(written.CTC_TABLE).label("table_name"),
-            self._dialect.exactly(func.coalesce(written.CTC_PARTITION, "")).label("part_name"),
-        ).where(written.CTC_TABLE.is_not(None))
-        everything = union(committed, _aborted_components(self._dialect)).subquery()
-        columns = everything.c
-        query = (
-            select(columns.db_name, columns.table_name, columns.part_name)
-            .order_by(columns.db_name, columns.table_name, columns.part_name)
-            .limit(limit)
-        )
-        if after is not None:
-            query = query.where(_behind(columns.db_name, columns.table_name, columns.part_name, after))
+        found: dict[tuple[str, str], dict[str | None, Writes]] = {table: {} for table in tables}
+        names = [self._dialect.exactly(name) for name in (_W.CTC_DATABASE, _W.CTC_TABLE, _W.CTC_PARTITION)]
+        total = cast(func.sum(_W.CTC_TXNID), BigInteger)  # exact, and no decimal
+        columns: list[Any] = [*_named(names), func.count(), total]
+        query = select(*columns).group_by(*names)
+        # Two plain lists and not one of pairs, with which a server compares each row one by one.
+        query = query.where(_W.CTC_DATABASE.in_({database for database, _ in tables}))
+        query = query.where(_W.CTC_TABLE.in_({table for _, table in tables}))
         with self._database.read() as conn:
-            return [
-                Entity(database=row.db_name, table=row.table_name, partition=row.part_name or None)
-                for row in conn.execute(query)
-            ]
+            for database, table, partition, rows, sum_of_txns in conn.execute(query).all():
+                if (of_table := found.get((database, table))) is not None:
+                    of_table[partition] = Writes(rows, sum_of_txns)
+        return found
 
     def aborts(self) -> dict[Entity, Aborted]:
         """Returns every entity with aborted transactions, in one statement."""
@@ -71,9 +71,10 @@ class Candidates:
         names = [self._dialect.exactly(name) for name in (columns.TC_DATABASE, columns.TC_TABLE, columns.TC_PARTITION)]
         query = (
             select(
-                *(name.label(label) for name, label in zip(names, ("database", "table", "part"), strict=True)),
+                *_named(names),
                 func.count(TXNS.c.TXN_ID.distinct()).label("transactions"),
                 func.min(TXNS.c.TXN_STARTED).label("oldest"),
+                cast(func.sum(TXNS.c.TXN_ID.distinct()), BigInteger).label("total"),
             )
             .select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == columns.TC_TXNID))
             .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, columns.TC_TABLE.is_not(None))
@@ -81,29 +82,12 @@ class Candidates:
         )
         with self._database.read() as conn:
             return {
-                Entity(database=row.database, table=row.table, partition=row.part): Aborted(
-                    count=row.transactions, oldest_start=row.oldest
+                Entity(database=row.name0, table=row.name1, partition=row.name2): Aborted(
+                    count=row.transactions, oldest_start=row.oldest, total=row.total
                 )
                 for row in conn.execute(query)
             }
 
 
-def _aborted_components(dialect: Dialect) -> Select[tuple[str, str, str]]:
-    columns = TXN_COMPONENTS.c
-    return (
-        select(
-            dialect.exactly(columns.TC_DATABASE).label("db_name"),
-            dialect.exactly(columns.TC_TABLE).label("table_name"),
-            dialect.exactly(func.coalesce(columns.TC_PARTITION, "")).label("part_name"),
-        )
-        .select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == columns.TC_TXNID))
-        .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, columns.TC_TABLE.is_not(None))
-    )
-
-
-def _behind(
-    database: ColumnElement[str], table: ColumnElement[str], partition: ColumnElement[str], after: Entity
-) -> ColumnElement[bool]:
-    same_table = (database == after.database) & (table == after.table)
-    later_table = (database == after.database) & (table > after.table)
-    return or_(database > after.database, later_table, same_table & (partition > (after.partition or "")))
+def _named(names: list[ColumnElement[str]]) -> list[Label[str]]:
+    return [name.label(f"name{number}") for number, name in enumerate(names)]

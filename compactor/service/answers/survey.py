@@ -14,7 +14,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.pool_policy import DEFAULT, POOL
 from compactor.compaction.states import CompactionType
 from compactor.errors import CompactorError, DatabaseUnavailable, failing_alone
-from compactor.metastore.catalog.values import Partition, Table
+from compactor.metastore.catalog.values import PartitionPlace, Table
 from compactor.service.answers.show_compactions import CompactionFilter, CompactionWords, find_filter
 from compactor.service.roles.scan import DISAGREEMENT, Considered, Scan
 from compactor.service.site import Site, path_of
@@ -175,7 +175,7 @@ class Survey:
             because=worst.because if worst is not None else "it has no partitions",
         )
 
-    def _surveyed(self, table: Table, partition: Partition | None) -> Surveyed:
+    def _surveyed(self, table: Table, partition: PartitionPlace | None) -> Surveyed:
         name, location = (partition.name, partition.location) if partition else (None, table.location)
         entity = Entity(database=table.database, table=table.name, partition=name)
         try:

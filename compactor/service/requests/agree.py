@@ -13,6 +13,7 @@ from compactor.service.mark_files import MarkFiles
 from compactor.service.memory import judged
 from compactor.service.mode import must_write
 from compactor.service.requests.open_writes import OpenWrite, open_writes
+from compactor.service.roles.initiator import look_again
 from compactor.service.site import Site
 
 log = logging.getLogger(__name__)
@@ -91,6 +92,7 @@ def agree(site: Site, by: str) -> BothSides:
     path = memory.add_agreement(above, uuid.uuid4().hex, {"by": by, "at": sides.database.now_ms, **sides.to_json()})
     token, now = site.metastore.marks.begin_again(site.name, uuid.uuid4().hex, above=above)
     memory.add(to_remember(None, token, now.marks))
+    look_again(site)
     log.warning(
         "metastore %s: %s accepted its database as it is; what was remembered until now is in %s", site.name, by, path
     )

@@ -22,6 +22,7 @@ from compactor.metastore.transactions.rows import TxnType
 from compactor.service.exclusive import exclusively
 from compactor.service.mode import must_write
 from compactor.service.requests.in_doubt import InDoubt, by_entity, in_doubt, in_doubt_at
+from compactor.service.roles.initiator import look_again
 from compactor.service.site import Site, must_have_its_own_ground
 from compactor.steps import CommandStep, reach
 
@@ -83,6 +84,7 @@ def resolve(site: Site, table: Table, rulings: Mapping[str, Ruling]) -> Resoluti
         with _held(site, entity, here):
             done += _keep(site, here)
     _raise_write_ids(site, table, done)
+    look_again(site, table)
     return Resolution(directories=tuple(done), next_write_id=site.metastore.write_ids.next(table.database, table.name))
 
 

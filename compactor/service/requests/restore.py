@@ -27,6 +27,7 @@ from compactor.service.mode import Mode, may
 from compactor.service.quarantine import SETTING
 from compactor.service.requests.overrides import remove_override
 from compactor.service.requests.pause import PAUSED, pause, paused_tables
+from compactor.service.roles.initiator import look_again
 from compactor.service.site import Site, Target, must_have_its_own_ground, own_state
 from compactor.service.where import find_table
 from compactor.steps import CommandStep, reach
@@ -106,6 +107,7 @@ def restore(site: Site, table: str, partition: str | None, entry_id: int, by: st
             with site.metastore.transactions.holding(txn):
                 quarantine.take(site.storage, target.location, entry_id, moved.outputs, expected)
         reach(CommandStep.OUTPUT_TAKEN)
+    look_again(site, target.table)
     log.warning("%s: compaction %d was undone by %s", target.entity, entry_id, by)
     size = sum(length for path, length in record.stays.items() if path.partition("/")[0] in record.outputs)
     _list(site, planned, record.outputs, size)

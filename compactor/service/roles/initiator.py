@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from compactor.compaction.decision import AbortCleanup
-from compactor.compaction.eligibility import order
 from compactor.compaction.entry import Entity
-from compactor.service import lost_workers
+from compactor.compaction.portions import portions
+from compactor.metastore.catalog.values import Table
+from compactor.service import collector, lost_workers
 from compactor.service.bystander import beside
 from compactor.service.memory import must_not_be_older
-from compactor.service.roles import unrecorded
+from compactor.service.roles import outdated, unrecorded
+from compactor.service.roles.candidate_page import CandidatePage
+from compactor.service.roles.outdated import record_conditions
 from compactor.service.roles.scan import Considered, Scan
 from compactor.service.site import Site
 from compactor.state.decisions import Decided
-from compactor.state.store import OwnState
 
 log = logging.getLogger(__name__)
 RECORD_SIZE = 1000  #: candidates whose requests are made, and decisions stored, in one transaction
@@ -26,8 +28,12 @@ RECORD_EVERY_S = 5.0  #: seconds after which that happens even for fewer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitiatorPass:
+    """What one pass did. ``kept`` is the number of candidates that are as they were, and whose earlier decision stands and
+    asks for nothing; they are not among those ``considered``."""
+
     repaired: tuple[lost_workers.Repaired, ...]
     considered: tuple[Considered, ...]
+    kept: int = 0
 
     @property
     def enqueued(self) -> tuple[tuple[str | None, int], ...]:
@@ -52,6 +58,7 @@ class InitiatorPass:
                 }
                 for c in self.considered
             ],
+            "kept": self.kept,
             "enqueued": [{"pool": pool, "compaction": entry} for pool, entry in self.enqueued],
         }
 
@@ -60,7 +67,8 @@ def initiate(site: Site) -> InitiatorPass:
     """Runs one pass over every candidate. One bad table never stops the others.
 
     A pass starts after the candidate at which the previous one ended and goes around once, so that passes that are cut
-    short still get to every candidate (PROTOCOL 10).
+    short still get to every candidate (PROTOCOL 10). A candidate of which nothing has changed is not listed again until
+    ``compactor.full.sweep`` check intervals are over.
 
     Raises:
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
@@ -68,22 +76,38 @@ def initiate(site: Site) -> InitiatorPass:
     repaired = lost_workers.repair(site) if must_not_be_older(site) else ()
     scan = Scan(site)
     cursor = beside("reading where the last pass ended", lambda: _cursor(site))
+    looked_at = beside("reading when the last pass was", lambda: _looked_at(site))
+    considered: list[Considered] = []
+    kept = 0
+    first: CandidatePage | None = None
+    for portion in portions(scan.candidate_tables(), cursor):
+        with collector.waiting():
+            page = first if first is not None and portion.until is not None else CandidatePage(scan, portion.tables)
+            first = page if portion.after is not None else first  # its other half comes last
+            found = page.sort_out(portion)
+        kept += found.kept
+        considered += _judge(scan, page.judged(found.pending))
+    beside("considering outdated conditions again", lambda: outdated.reconsider(scan, looked_at))
+    beside("considering what has no recorded write", lambda: _consider_unrecorded(scan))
+    return InitiatorPass(repaired=repaired, considered=tuple(considered), kept=kept)
+
+
+def _judge(scan: Scan, judgements: Iterable[Considered]) -> list[Considered]:
     considered: list[Considered] = []
     judged: list[Considered] = []
     since = time.monotonic()
-    for entity in order(scan.candidates(), cursor):
-        judged.append(scan.consider(entity))
+    for one in judgements:
+        judged.append(one)
         if len(judged) >= RECORD_SIZE or time.monotonic() - since > RECORD_EVERY_S:
             considered += _act_on(scan, judged)
             judged, since = [], time.monotonic()
-    considered += _act_on(scan, judged)
-    beside("considering outdated conditions again", lambda: _reconsider_outdated(scan))
-    beside("considering what has no recorded write", lambda: _consider_unrecorded(scan))
-    return InitiatorPass(repaired=repaired, considered=tuple(considered))
+    return considered + _act_on(scan, judged)
 
 
 def _act_on(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
     """Requests the compactions that are due, and stores the decisions."""
+    if not judged:
+        return []
     must_not_be_older(scan.site, polling=True)
     done = scan.request(judged)
     beside("recording decisions", lambda: _record(scan, done))
@@ -94,8 +118,12 @@ def _cursor(site: Site) -> Entity | None:
     return None if site.state is None else site.state.decisions.cursor(site.name)
 
 
-def _record(scan: Scan, considered: Sequence[Considered]) -> None:
-    site = scan.site
+def _looked_at(site: Site) -> int | None:
+    return None if site.state is None else site.state.conditions.newest(site.name)
+
+
+def _record(scan: Scan, judged: Sequence[Considered]) -> None:
+    site, considered = scan.site, [one for one in judged if not one.stands]
     if site.state is None or not considered:
         return
     site.state.decisions.record(
@@ -111,32 +139,7 @@ def _record(scan: Scan, considered: Sequence[Considered]) -> None:
         ],
         at=scan.now_ms,
     )
-    _record_conditions(scan, site.state, considered)
-
-
-def _record_conditions(scan: Scan, state: OwnState, considered: Sequence[Considered]) -> None:
-    there = [c for c in considered if scan.tables.exists(c.entity)]
-    gone = [c.entity for c in considered if not scan.tables.exists(c.entity)]
-    state.conditions.record(scan.site.name, [scan.seen(c) for c in there], gone)
-
-
-def _reconsider_outdated(scan: Scan) -> None:
-    """Considers again the entities that were compacted or dropped since they were considered, and are no longer candidates.
-    Nothing is due there; recording it once keeps outdated conditions from being shown forever."""
-    state = scan.site.state
-    if state is None:
-        return
-    known = state.conditions.unsettled(scan.site.name, scan.now_ms)
-    scan.tables.expect(seen.entity for seen in known)
-    outdated = [
-        seen.entity
-        for seen in known
-        if not scan.tables.exists(seen.entity) or any((e.end or 0) > seen.at for e in scan.history.get(seen.entity, ()))
-    ]
-    if outdated:
-        fresh = Scan(scan.site, write=False)
-        fresh.tables.expect(outdated)
-        _record_conditions(fresh, state, [fresh.consider(entity) for entity in outdated])
+    record_conditions(scan, site.state, considered)
 
 
 def _consider_unrecorded(scan: Scan) -> None:
@@ -148,7 +151,7 @@ def _consider_unrecorded(scan: Scan) -> None:
     fresh = Scan(site, write=False)
     fresh.tables.expect(unseen)
     considered = [fresh.consider(entity) for entity in unseen]
-    _record_conditions(
+    record_conditions(
         fresh,
         state,
         [
@@ -159,6 +162,15 @@ def _consider_unrecorded(scan: Scan) -> None:
         ],
     )
     unrecorded.record_sweep(site, state, len(unseen), scan.now_ms)
+
+
+def look_again(site: Site, table: Table | None = None) -> None:
+    """Lets the next pass look at every entity of one table, or of all, though nothing that is recorded of it has changed:
+    a person has changed directories, or what the metastore's database is."""
+    state = site.state
+    if state is not None:
+        name = None if table is None else (table.database, table.name)
+        beside("forgetting what decisions were based on", lambda: state.conditions.forget_bases(site.name, name))
 
 
 def consider_now(site: Site, entity: Entity) -> Considered:

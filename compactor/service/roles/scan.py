@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
 from compactor.compaction.disagreement import Numbers, doubts
-from compactor.compaction.eligibility import Candidate, Skipped, eligible
+from compactor.compaction.eligibility import Candidate, Eligible, Skipped, eligible
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.health import Condition
+from compactor.compaction.standing import Basis, Lasts
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, Disagreement, Refused, failing_alone
 from compactor.ids import TxnId
@@ -22,14 +23,14 @@ from compactor.service.abort_grace import AbortGrace
 from compactor.service.agreement import Given
 from compactor.service.ground import Ground
 from compactor.service.mode import Mode, may
-from compactor.service.roles.surveyed_tables import SurveyedTable, SurveyedTables
-from compactor.service.site import Site, ground_of, path_of
+from compactor.service.roles.past import Past
+from compactor.service.roles.surveyed_tables import SurveyedTable, SurveyedTables, TableName
+from compactor.service.site import Moment, Site, ground_of, path_of
 from compactor.settings.precedence import Settings
 from compactor.state.conditions import Seen
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
-PAGE = 100_000  #: candidates fetched at a time; their order is total, so none is skipped
 DISAGREEMENT = "disagreement"  #: the outcome where files and metastore contradict each other
 
 
@@ -44,71 +45,90 @@ class Considered:
     decision: Decision | None = None
     entry_id: int | None = None
     pool: str | None = None
+    lasts: Lasts = Lasts.NOT
+    basis: Basis | None = None  #: of a decision that may stand in later passes
+    stands: bool = False  #: true for a decision of an earlier pass
 
 
 @dataclass(slots=True)
 class Scan:
-    """The data that one pass reads once: a constant number of statements for a thousand tables and partitions."""
+    """The data that one pass reads: once, or once for each page of tables, a constant number of statements for each."""
 
     site: Site
     write: bool = True
     txns: ValidTxnList = field(init=False)
     now_ms: int = field(init=False)
-    queue: Mapping[Entity, Sequence[Entry]] = field(init=False)
-    history: Mapping[Entity, Sequence[Entry]] = field(init=False)
+    looked_after: int = field(init=False)  #: epoch ms; what was not looked at since is looked at again, changed or not
+    queue: Mapping[TableName, Mapping[str | None, Sequence[Entry]]] = field(init=False)
+    past: Past = field(init=False)
     aborts: Mapping[Entity, Aborted] = field(init=False)
     grace: AbortGrace = field(init=False)
     ground: Ground = field(init=False)
     tables: SurveyedTables = field(init=False)
+    _moment: Moment = field(init=False)
+    _aborted: defaultdict[TableName, set[str | None]] = field(init=False)
     _compactions: Mapping[TxnId, bool] = field(init=False)
 
     def __post_init__(self) -> None:
         metastore = self.site.metastore
         self.txns = metastore.transactions.snapshot()
-        moment = self.site.moment()
-        self.now_ms = moment.now_ms
-        self.tables = SurveyedTables(self.site, self.txns, moment)
-        self.queue = _by_entity(metastore.entries.queue())
-        self.history = _by_entity(metastore.entries.history())
+        self._moment = self.site.moment()
+        self.now_ms = self._moment.now_ms
+        self.looked_after = self.now_ms - sweep_ms(self.site.settings)
+        self.turn_to(self.fresh_tables(), Past(self.site))
+        self.queue = _by_table(metastore.entries.queue())
         self.aborts = metastore.candidates.aborts()
+        self._aborted = defaultdict(set)
+        for one in self.aborts:
+            self._aborted[one.database, one.table].add(one.partition)
         self.grace = AbortGrace(self.site)
         self.ground = ground_of(self.site)
         self._compactions = dict.fromkeys(metastore.transactions.not_compactions(), False)
 
-    def candidates(self) -> list[Entity]:
-        """Returns every entity that was written to or has aborts, under the name of its partition, once each.
+    def fresh_tables(self) -> SurveyedTables:
+        """Returns the tables of this pass's snapshot, none of them read yet."""
+        return SurveyedTables(self.site, self.txns, self._moment)
 
-        Hive 4 records partition names of static inserts escaped twice, and Hive 3.1 in lower case, and so neither compacts
-        those partitions; here they are mapped to the stored names.
-        """
-        recorded: list[Entity] = []
-        more = True
-        while more:
-            page = self.site.metastore.candidates.page(PAGE, after=recorded[-1] if recorded else None)
-            recorded.extend(page)
-            more = len(page) == PAGE
-        return self.tables.meant(recorded)
+    def turn_to(self, tables: SurveyedTables, past: Past) -> None:
+        """Judges by what was read of other tables from now on."""
+        self.tables, self.past = tables, past
 
-    def _aborts(self, entity: Entity) -> Aborted | None:
+    def candidate_tables(self) -> Mapping[TableName, int]:
+        """Returns the tables that were written to or have aborts, each with the number of its recorded writes."""
+        return dict.fromkeys(self._aborted, 0) | self.site.metastore.candidates.tables()
+
+    def aborted_in(self, table: TableName) -> Set[str | None]:
+        """Returns the partitions of a table with aborted transactions, by their recorded names."""
+        return self._aborted.get(table, frozenset())
+
+    def queued(self, entity: Entity) -> Sequence[Entry]:
+        """Returns the rows of the queue for an entity."""
+        return self.queue.get((entity.database, entity.table), {}).get(entity.partition, ())
+
+    def aborts_of(self, entity: Entity) -> Aborted | None:
         """Returns the aborted transactions of the entity, under every form of its name."""
         names = self.site.metastore.dialect.recorded_names(entity.partition)
         found = [aborts for name in names if (aborts := self.aborts.get(replace(entity, partition=name))) is not None]
         if len(found) < 2:
             return found[0] if found else None
-        return Aborted(count=sum(one.count for one in found), oldest_start=min(one.oldest_start for one in found))
+        return Aborted(
+            count=sum(one.count for one in found),
+            oldest_start=min(one.oldest_start for one in found),
+            total=sum(one.total for one in found),
+        )
 
     def seen(self, considered: Considered) -> Seen:
         """Returns the condition that people are shown until the next pass."""
-        decision, ended = considered.decision, self.history.get(considered.entity, ())
-        succeeded = [e.end for e in ended if e.state is State.SUCCEEDED and e.end is not None]
+        decision = considered.decision
         return Seen(
             entity=considered.entity,
             outcome=considered.outcome,
             because=considered.because,
             flips=decision.flips if decision is not None else (),
             condition=Condition.of(decision.numbers) if decision is not None else None,
-            last_compacted=max(succeeded, default=None),
+            last_compacted=self.past.of(considered.entity).succeeded_at,
             at=self.now_ms,
+            basis=considered.basis,
         )
 
     def consider(self, entity: Entity) -> Considered:
@@ -125,15 +145,19 @@ class Scan:
     def _consider(self, entity: Entity) -> Considered:
         found = self.tables.found(entity)
         settings = found.settings if found else self.site.settings.of_database(entity.database)
-        verdict = eligible(self._candidate(entity, found, settings), settings, self.now_ms)
+        verdict = self.verdict(entity, found, settings)
         if isinstance(verdict, Skipped):
             if verdict.record and self.write and may(settings, Mode.REQUEST):
                 self.site.metastore.requests.did_not_initiate(entity, verdict.because)
-            return Considered(entity=entity, outcome="skipped", because=verdict.because)
+            return Considered(entity=entity, outcome="skipped", because=verdict.because, lasts=Lasts.WHILE_UNCHANGED)
         assert found is not None  # a missing table is never eligible
-        decision = self._decide(entity, found)
+        decision, lasts = self._decide(entity, found)
         outcome = type(decision).__name__.lower()
-        return Considered(entity=entity, outcome=outcome, because=decision.because, decision=decision)
+        return Considered(entity=entity, outcome=outcome, because=decision.because, decision=decision, lasts=lasts)
+
+    def verdict(self, entity: Entity, found: SurveyedTable | None, settings: Settings) -> Eligible | Skipped:
+        """Tells whether an entity is looked at; see ``eligible``."""
+        return eligible(self._candidate(entity, found, settings), settings, self.now_ms)
 
     def _candidate(self, entity: Entity, found: SurveyedTable | None, settings: Settings) -> Candidate:
         table = found.table if found else None
@@ -145,9 +169,9 @@ class Scan:
             is_partitioned=bool(table.partition_keys) if table else False,
             table_parameters=table.parameters if table else {},
             database_parameters=table.database_parameters if table else {},
-            queued=self.queue.get(entity, ()),
-            history=self.history.get(entity, ()),
-            has_old_abort=self._old_abort(entity, settings),
+            queued=self.queued(entity),
+            history=self.past.entries(entity),
+            has_old_abort=self.has_old_abort(entity, settings),
         )
 
     def _never(self, entity: Entity, found: SurveyedTable) -> str | None:
@@ -155,18 +179,19 @@ class Scan:
         table = found.table
         return table.refusal(self.tables.partition(entity)) or self.ground.refusal(table.id, entity.partition)
 
-    def _old_abort(self, entity: Entity, settings: Settings) -> bool:
-        aborts = self._aborts(entity)
+    def has_old_abort(self, entity: Entity, settings: Settings) -> bool:
+        """Returns true if its oldest aborted transaction is past hive.compactor.aborted.txn.time.threshold."""
+        aborts = self.aborts_of(entity)
         limit = settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
         return aborts is not None and limit >= 0 and self.now_ms - aborts.oldest_start > limit
 
-    def _decide(self, entity: Entity, found: SurveyedTable) -> Decision:
-        aborts = self._aborts(entity)
+    def _decide(self, entity: Entity, found: SurveyedTable) -> tuple[Decision, Lasts]:
+        aborts = self.aborts_of(entity)
         age = None if aborts is None else self.now_ms - aborts.oldest_start
         count = 0 if aborts is None else aborts.count
         if entity.partition is None and found.table.partition_keys:
             # An aborted dynamic-partition write: the partitions it touched are not recorded.
-            return decide(Facts(aborts=count, oldest_abort_age_ms=age), found.settings)
+            return decide(Facts(aborts=count, oldest_abort_age_ms=age), found.settings), Lasts.WHILE_UNCHANGED
         partition = self.tables.partition(entity)
         listing = self.site.storage.listing(path_of(self.site.storage, found.table, partition))
         self._must_agree(entity, found, listing.directories)
@@ -180,15 +205,18 @@ class Scan:
             is_insert_only=inserts,
             minor_supported=not inserts or self.site.metastore.dialect.layout.has_visibility,  # rows have no write ID
         )
-        decision = decide(facts, found.settings)
-        ready = [e.id for e in self.queue.get(entity, ()) if e.state is State.READY_FOR_CLEANING]
-        if isinstance(decision, CleanOnly) and ready:
-            return NotNeeded(
-                because=f"{decision.because}; compaction {ready[0]} is ready for cleaning and will remove them",
-                numbers=decision.numbers,
-                flips=("the end of the transactions that hold back the cleaner",),
-            )
-        return decision
+        return self._but_for_the_cleaner(entity, decide(facts, found.settings)), _lasts(directory)
+
+    def _but_for_the_cleaner(self, entity: Entity, decision: Decision) -> Decision:
+        """Returns ``decision``, unless it asks only for what a cleaner is about to do."""
+        ready = [e.id for e in self.queued(entity) if e.state is State.READY_FOR_CLEANING]
+        if not (isinstance(decision, CleanOnly) and ready):
+            return decision
+        return NotNeeded(
+            because=f"{decision.because}; compaction {ready[0]} is ready for cleaning and will remove them",
+            numbers=decision.numbers,
+            flips=("the end of the transactions that hold back the cleaner",),
+        )
 
     def _must_agree(self, entity: Entity, found: SurveyedTable, names: Collection[str]) -> None:
         """Raises Disagreement if the metastore cannot have allocated a number in ``names`` (PROTOCOL 11.3).
@@ -253,8 +281,24 @@ def _with_answer(considered: Considered, request: Request, answer: int | Compact
     return replace(considered, entry_id=answer, pool=request.pool)
 
 
-def _by_entity(entries: Sequence[Entry]) -> Mapping[Entity, Sequence[Entry]]:
-    grouped: dict[Entity, list[Entry]] = defaultdict(list)
+def sweep_ms(settings: Settings) -> int:
+    """Returns the time within which everything is looked at once, in ms."""
+    return settings.milliseconds("hive.compactor.check.interval") * settings.integer("compactor.full.sweep")
+
+
+def _lasts(directory: AcidDirectory) -> Lasts:
+    """Returns for how long a decision about ``directory`` stands.
+
+    Aborted directories may be removed, and are left alone for a time, without another row; a compaction that nobody sees yet
+    may commit after the state of its row has changed.
+    """
+    if directory.aborted or directory.unseen or directory.unparsable:
+        return Lasts.NOT
+    return Lasts.WHILE_OPEN if directory.waiting else Lasts.WHILE_UNCHANGED
+
+
+def _by_table(entries: Sequence[Entry]) -> Mapping[TableName, Mapping[str | None, Sequence[Entry]]]:
+    grouped: defaultdict[TableName, defaultdict[str | None, list[Entry]]] = defaultdict(lambda: defaultdict(list))
     for entry in entries:
-        grouped[entry.entity].append(entry)
+        grouped[entry.entity.database, entry.entity.table][entry.entity.partition].append(entry)
     return grouped

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
+from compactor.service.roles.scan import sweep_ms
 from compactor.service.site import Site
 from compactor.state.decisions import Decided
 from compactor.state.store import OwnState
@@ -19,14 +20,18 @@ ROLE = "sweep"
 _EVERYTHING = Entity(database="", table="")
 
 
+def is_due(site: Site, state: OwnState, now_ms: int) -> bool:
+    """Returns true if a sweep is due, or has begun and is not over yet."""
+    last = state.decisions.newest(site.name, ROLE)
+    return last is None or now_ms >= last + sweep_ms(site.settings)
+
+
 def next_unrecorded(site: Site, state: OwnState, now_ms: int) -> list[Entity] | None:
     """Returns those that were never considered, by name, at most ``MAX_PER_PASS``; None until the next sweep is due.
 
     A sweep reads the whole catalog, so it runs only every ``compactor.full.sweep`` check intervals.
     """
-    last = state.decisions.newest(site.name, ROLE)
-    wait = site.settings.milliseconds("hive.compactor.check.interval") * site.settings.integer("compactor.full.sweep")
-    if last is not None and now_ms < last + wait:
+    if not is_due(site, state, now_ms):
         return None
     known = state.conditions.entities(site.name)
     tables = [table for table in site.metastore.catalog.tables() if table.is_transactional]

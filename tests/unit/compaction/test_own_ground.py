@@ -111,6 +111,11 @@ def test_the_reason_names_both_and_what_to_do() -> None:
     assert Overlaps().refusal(1, None) is None
 
 
+def test_a_table_is_clear_if_none_of_its_places_overlaps() -> None:
+    found = overlaps([place("a", "/w/a"), place("b", "/w/b"), place("c", "/w/b/x", "p=1"), place("c", "/w/c")])
+    assert [found.is_clear(ord(name)) for name in "abc"] == [True, False, False]
+
+
 _LOCATIONS = st.lists(st.sampled_from("ab-"), min_size=1, max_size=4).map(lambda names: "/" + "/".join(names))
 
 

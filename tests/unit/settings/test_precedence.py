@@ -106,6 +106,15 @@ def test_getters_are_typed() -> None:
         Settings.of().text("nonsense")
 
 
+def test_a_digest_is_of_what_is_in_force() -> None:
+    site = Settings.of([Layer(name="flag", values={"compactor.mode": "clean"})])
+    loose = Settings.of([Layer(name="flag", values={"compactor.mode": "observe"})])
+    table = with_table(site, {"compactorthreshold.hive.compactor.delta.num.threshold": "7", "numRows": "9"})
+    assert site.digest == with_table(site, {"numRows": "9"}).digest
+    assert site.digest == with_table(site, {"compactor.mode": "clean"}).digest
+    assert len({site.digest, loose.digest, table.digest}) == 3
+
+
 def test_explain_shows_value_source_unit_and_effect() -> None:
     rows = {row.key: row for row in _site(hive_txn_timeout="5min").explain()}
     assert rows["hive.txn.timeout"][1:4] == ("5min", "compactor.toml", "s")

@@ -6,7 +6,9 @@ import pytest
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
+from compactor.compaction.standing import Basis, StoredDecision
 from compactor.errors import BadSetting
+from compactor.ids import TxnId
 from compactor.state.conditions import ORDERS, Seen, Wanted
 from compactor.state.store import OwnState
 
@@ -105,6 +107,50 @@ def test_old_ones_go(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen("a"), seen("b", at=2**60)])
     assert fresh.conditions.purge(1000) == 1
     assert names(fresh) == ["b"]
+
+
+BASIS = Basis("digest", None, TxnId(7))
+
+
+def test_what_a_decision_was_based_on_is_stored_beside_it(fresh: OwnState) -> None:
+    waiting = replace(seen("u", WELL), basis=Basis("other", "open", TxnId(8)))
+    fresh.conditions.record("m", [replace(seen("t/p=1", WELL), basis=BASIS), seen("t/p=2"), waiting])
+    fresh.conditions.record("other", [replace(seen("t/p=9"), basis=BASIS)])
+    assert fresh.conditions.stored_decisions("m", [("d", "t"), ("d", "u"), ("d", "none")]) == {
+        ("d", "t"): {"p=1": StoredDecision("digest", None, TxnId(7), "notneeded", 5)},
+        ("d", "u"): {None: StoredDecision("other", "open", TxnId(8), "notneeded", 5)},
+        ("d", "none"): {},
+    }
+    assert fresh.conditions.of("m", [entity("u")])[entity("u")].basis == waiting.basis
+
+
+def test_tables_that_share_a_name_are_told_apart(fresh: OwnState) -> None:
+    other = replace(seen("t"), entity=Entity(database="e", table="t"), basis=BASIS)
+    fresh.conditions.record("m", [replace(seen("t"), basis=BASIS), replace(seen("u"), basis=BASIS), other])
+    found = fresh.conditions.stored_decisions("m", [("d", "u"), ("e", "t")])
+    assert {table: list(of_table) for table, of_table in found.items()} == {("d", "u"): [None], ("e", "t"): [None]}
+
+
+def test_a_basis_may_be_forgotten(fresh: OwnState) -> None:
+    fresh.conditions.record("m", [replace(seen(name, WELL), basis=BASIS) for name in ("t/p=1", "t/p=2", "u")])
+    fresh.conditions.forget_bases("m", ("d", "t"))
+    found = fresh.conditions.stored_decisions("m", [("d", "t"), ("d", "u")])
+    assert {table: list(of_table) for table, of_table in found.items()} == {("d", "t"): [], ("d", "u"): [None]}
+    fresh.conditions.forget_bases("m")
+    assert fresh.conditions.stored_decisions("m", [("d", "u")]) == {("d", "u"): {}}
+    assert names(fresh) == ["t/p=1", "t/p=2", "u"]
+
+
+def test_tables_that_are_gone_are_forgotten(fresh: OwnState) -> None:
+    fresh.conditions.record("m", [seen("t/p=1"), seen("t/p=2"), seen("u")])
+    assert sorted(fresh.conditions.tables("m")) == [("d", "t"), ("d", "u")]
+    fresh.conditions.forget_tables("m", [("d", "t")])
+    assert fresh.conditions.tables("m") == [("d", "u")]
+
+
+def test_only_what_has_nothing_to_merge_is_settled() -> None:
+    assert seen("t", WELL).is_settled
+    assert not any(one.is_settled for one in (seen("t", SICK), seen("t", WELL, "major"), seen("t")))
 
 
 def test_all_that_was_seen_by_name(fresh: OwnState) -> None:

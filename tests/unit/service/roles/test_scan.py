@@ -29,7 +29,7 @@ def table(site: Site, warehouse: Path) -> Table:
 
 def test_a_scan_knows_what_was_written_and_what_is_there(site: Site, table: Table) -> None:
     scan = Scan(site)
-    assert scan.candidates() == [entity_of(table)]
+    assert scan.candidate_tables() == {("default", table.name): 4}
     assert (scan.tables.exists(entity_of(table)), scan.tables.exists(GONE)) == (True, False)
     assert scan.tables.exists(Entity(database="default", table=table.name, partition="p=1")) is False
 

@@ -1,0 +1,65 @@
+"""The order in which a pass goes through candidates, a few tables at a time, so that no more than those are in memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from compactor.compaction.entry import Entity
+
+ROWS = 50_000  #: recorded writes of the tables of one portion, unless one table alone has more
+TABLES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """Some tables, by the names of their database and themselves. Of the one in which a pass begins, only the entities
+    ``after`` the one at which the last pass ended, or, in the end, those ``until`` it."""
+
+    tables: tuple[tuple[str, str], ...]
+    after: Entity | None = None
+    until: Entity | None = None
+
+    def of(self, partitions: Iterable[str | None]) -> list[str | None]:
+        """Returns those of a table's partitions that belong to this portion, by name; the table as a whole comes first."""
+        names = sorted(partitions, key=_key)
+        begin = 0 if self.after is None else bisect_right(names, _key(self.after.partition), key=_key)
+        end = len(names) if self.until is None else bisect_right(names, _key(self.until.partition), key=_key)
+        return names[begin:end]
+
+
+def _key(partition: str | None) -> str:
+    return partition or ""
+
+
+def portions(tables: Mapping[tuple[str, str], int], after: Entity | None) -> Iterator[Portion]:
+    """Yields all ``tables`` in the order of ``eligibility.order``: from ``after`` on, once around.
+
+    Args:
+        tables: each with the number of its recorded writes.
+    """
+    ordered = sorted(tables)
+    if after is None:
+        yield from _filled(ordered, tables)
+        return
+    first = (after.database, after.table)
+    if first in tables:
+        yield Portion(tables=(first,), after=after)
+    yield from _filled([table for table in ordered if table > first], tables)
+    yield from _filled([table for table in ordered if table < first], tables)
+    if first in tables:
+        yield Portion(tables=(first,), until=after)
+
+
+def _filled(ordered: Sequence[tuple[str, str]], sizes: Mapping[tuple[str, str], int]) -> Iterator[Portion]:
+    filled: list[tuple[str, str]] = []
+    rows = 0
+    for table in ordered:
+        if filled and (rows + sizes[table] > ROWS or len(filled) == TABLES):
+            yield Portion(tables=tuple(filled))
+            filled, rows = [], 0
+        filled.append(table)
+        rows += sizes[table]
+    if filled:
+        yield Portion(tables=tuple(filled))

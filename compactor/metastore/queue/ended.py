@@ -1,0 +1,86 @@
+"""What the history says of many entities, without reading all of its rows."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, and_, case, func, select, tuple_
+
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.states import State
+from compactor.metastore.queue.rows import CC, KNOWN_ENDED
+from compactor.metastore.queue.table import QueueTable
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.tables import COMPLETED_COMPACTIONS
+
+_FINE = CC.CC_STATE == State.SUCCEEDED.value
+
+
+class Ended(NamedTuple):
+    """The compactions of one entity that have ended."""
+
+    newest: int = 0  #: the largest id; 0 if there are none
+    at: int = 0  #: the last end, epoch ms
+    succeeded_at: int | None = None  #: the end of the last one that succeeded, epoch ms
+    others: int = 0  #: the number of those that did not succeed
+
+
+class EndedEntries:
+    """Reads figures of the history."""
+
+    def __init__(self, table: QueueTable, dialect: Dialect) -> None:
+        self._table = table
+        names = (CC.CC_DATABASE, CC.CC_TABLE, CC.CC_PARTITION)
+        self._names = [dialect.exactly(name) for name in names]
+
+    def of(self, tables: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str | None, Ended]]:
+        """Returns what has ended of each of ``tables``, by partition."""
+        found: dict[tuple[str, str], dict[str | None, Ended]] = {table: {} for table in tables}
+        figures = (
+            func.max(CC.CC_ID),
+            func.max(CC.CC_END),
+            func.max(case((_FINE, CC.CC_END), else_=None)),
+            func.sum(case((_FINE, 0), else_=1)),
+        )
+        names = [name.label(f"name{number}") for number, name in enumerate(self._names)]
+        query: Select[Any] = select(*names, *figures).where(KNOWN_ENDED, _of_tables(tables)).group_by(*self._names)
+        with self._table.database.read() as conn:
+            for database, table, partition, newest, at, end, others in conn.execute(query).all():
+                if (of_table := found.get((database, table))) is not None:
+                    of_table[partition] = Ended(newest, at or 0, end or None, int(others))
+        return found
+
+    def entries(self, tables: Collection[tuple[str, str]]) -> Mapping[Entity, Sequence[Entry]]:
+        """Returns the whole history, newest first, of those entities of ``tables`` of which a compaction did not succeed."""
+        key = tuple_(CC.CC_DATABASE, CC.CC_TABLE, func.coalesce(CC.CC_PARTITION, ""))
+        troubled = COMPLETED_COMPACTIONS.alias("TROUBLED").c
+        theirs = select(troubled.CC_DATABASE, troubled.CC_TABLE, func.coalesce(troubled.CC_PARTITION, "")).where(
+            troubled.CC_STATE != State.SUCCEEDED.value, _of_tables(tables, troubled)
+        )
+        query = select(COMPLETED_COMPACTIONS).where(KNOWN_ENDED, _of_tables(tables), key.in_(theirs))
+        with self._table.database.read() as conn:
+            rows = conn.execute(query.order_by(CC.CC_ID.desc())).mappings()
+            read = self._table.rows.readable_ended(rows)
+        found: defaultdict[Entity, list[Entry]] = defaultdict(list)
+        for entry in read:
+            found[entry.entity].append(entry)
+        return found
+
+    def since(self, at: int) -> set[Entity]:
+        """Returns the entities of which a compaction has ended at ``at`` (epoch ms) or later."""
+        names = [name.label(f"name{number}") for number, name in enumerate(self._names)]
+        query = select(*names).where(KNOWN_ENDED, CC.CC_END >= at).distinct()
+        with self._table.database.read() as conn:
+            return {
+                Entity(database=database, table=table, partition=partition)
+                for database, table, partition in conn.execute(query)
+            }
+
+
+def _of_tables(tables: Collection[tuple[str, str]], columns: Any = CC) -> ColumnElement[bool]:
+    """Returns the condition for rows of ``tables``, which also others may meet that share their names."""
+    databases, names = {database for database, _ in tables}, {table for _, table in tables}
+    return and_(columns.CC_DATABASE.in_(databases), columns.CC_TABLE.in_(names))

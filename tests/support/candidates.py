@@ -1,0 +1,18 @@
+"""The tables and partitions that a metastore's rows make candidates, by their recorded names."""
+
+from __future__ import annotations
+
+from compactor.compaction.eligibility import order
+from compactor.compaction.entry import Entity
+from compactor.metastore.store import Metastore
+
+
+def candidates_of(metastore: Metastore) -> list[Entity]:
+    """Returns them in order."""
+    written = metastore.candidates.written(metastore.candidates.tables())
+    found = [
+        Entity(database=database, table=table, partition=partition)
+        for (database, table), of_table in written.items()
+        for partition in of_table
+    ]
+    return list(order([*found, *metastore.candidates.aborts()]))
