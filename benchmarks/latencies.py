@@ -3,7 +3,8 @@
 PostgreSQL answers each round trip 5 ms later (a proxy in a process of its own delays its answers), and each call of the
 store takes 20 ms longer, on whichever thread. The initiator considers every partition and requests it, the worker compacts
 all, the cleaner cleans all. The figures are partitions per second, and the calls of the store for each partition.
-``--tables N`` spreads the partitions over N tables, ``--threads N`` are those of each role, ``--write`` keeps the results.
+``--tables N`` spreads the partitions over N tables, ``--threads N`` are those of each role, ``--processes`` those in which
+the worker rewrites files; what these ask of the store is delayed, too, but not counted. ``--write`` keeps the results.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.parts.delays import slow_socket, slow_storage
+from benchmarks.parts.delays import SlowRunner, slow_socket, slow_storage
 from benchmarks.parts.report import Row, as_text, machine_facts, write_results
 from compactor.metastore.store import open_metastore
-from compactor.rewrite.run.runner import InProcessRunner
+from compactor.rewrite.run.process_runner import ProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.roles.cleaner import clean
@@ -31,6 +32,7 @@ from compactor.state import store
 from tests.support import servers
 from tests.support.many import make_partitions, site_of
 
+_GROUPS = 4  #: of entries that the worker has under way at once
 BAR = 50.0  #: partitions per second, each role
 
 
@@ -78,6 +80,7 @@ def main() -> None:
     parser.add_argument("deltas", type=int, nargs="?", default=12)
     parser.add_argument("--tables", type=int, default=1)
     parser.add_argument("--threads", type=int, default=32)
+    parser.add_argument("--processes", type=int, default=16, help="in which the worker rewrites files")
     parser.add_argument("--sql-ms", type=float, default=5.0)
     parser.add_argument("--storage-ms", type=float, default=20.0)
     parser.add_argument("--folder", type=Path, default=None)
@@ -87,33 +90,34 @@ def main() -> None:
         "hive_compactor_delta_num_threshold": str(given.deltas - 1),
         "hive_txn_opentxn_timeout": "1ms",
         "hive_compactor_cleaner_threads_num": str(given.threads),
-        "hive_compactor_request_queue": str(given.threads),
+        "compactor_store_threads": str(given.threads),
     }
     count = given.partitions
     with (
         tempfile.TemporaryDirectory(dir=given.folder) as name,
         far_away(Path(name), given, settings) as site,
         slow_storage(given.storage_ms / 1000) as calls,
+        SlowRunner(given.processes, given.storage_ms / 1000) as runner,
     ):
+        runner.start()
         rows = [
             rated("initiator", count, lambda: len(initiate(site).enqueued), calls),
-            rated("worker", count, lambda: _worked(site, given.threads), calls),
+            rated("worker", count, lambda: _worked(site, runner), calls),
             rated("cleaner", count, lambda: len(clean(site).cleaned), calls),
         ]
     facts = machine_facts() | {
         "database": f"PostgreSQL, {given.sql_ms:g} ms to each answer",
         "store": f"local, {given.storage_ms:g} ms to each call",
         "partitions": f"{count} in {given.tables} tables, {given.deltas} deltas each",
-        "threads": str(given.threads),
+        "threads": f"{given.threads}, and {given.processes} processes of the worker",
     }
     sys.stdout.write("\n" + as_text(rows, facts, []))
     if given.write:
         write_results(rows, facts, [], name="latencies")
 
 
-def _worked(site: Site, threads: int) -> int:
-    """Compacts everything that is due, in groups at once as the other roles have threads."""
-    done = run_entries(site, claimable(site), InProcessRunner(threads), parallel=max(2, threads // 4))
+def _worked(site: Site, runner: ProcessRunner) -> int:
+    done = run_entries(site, claimable(site), runner, parallel=_GROUPS)
     assert done.failed == (), done.failed[0].message
     return len(done.outcomes)
 

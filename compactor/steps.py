@@ -77,6 +77,7 @@ class StoreStep(enum.Enum):
 AnyStep: TypeAlias = Step | CommandStep | WriteStep | StoreStep
 _SIGNALS = {"COMPACTOR_DIE_AT": signal.SIGKILL, "COMPACTOR_STOP_AT": signal.SIGSTOP}
 _reached: dict[AnyStep, int] = {}
+_counting = threading.Lock()  #: several threads may come to the same step
 
 
 def reach(step: AnyStep) -> None:
@@ -88,9 +89,10 @@ def reach(step: AnyStep) -> None:
         name, _, count = wanted.partition(":")
         if step.name != name:
             continue
-        _reached[step] = _reached.get(step, 0) + 1
-        if _reached[step] == int(count or 1):
-            _send(sent)
+        with _counting:
+            _reached[step] = _reached.get(step, 0) + 1
+            if _reached[step] == int(count or 1):
+                _send(sent)
 
 
 def _send(sent: signal.Signals) -> None:

@@ -8,10 +8,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
+from compactor.rewrite.run.execute import TaskInput, TaskResult
+from compactor.rewrite.run.failure import Failure
+from compactor.rewrite.run.process_runner import ProcessRunner
+from compactor.rewrite.run.runner import attempt_parcels
 from compactor.storage.local import LocalStorage
 
 _SOCKET = ".s.PGSQL.5432"
@@ -21,6 +25,22 @@ CALLS = (
     *("upload", "write", "make_directories", "make_private", "make_inside", "adopt", "sync", "sync_names", "rename"),
     *("remove", "identity", "identities", "may_write", "free_bytes"),
 )
+
+
+class SlowRunner(ProcessRunner):
+    """Runs units in processes of this machine, in which each call of the local store takes ``seconds`` longer."""
+
+    def __init__(self, width: int, seconds: float) -> None:
+        super().__init__(width)
+        self._seconds = seconds
+
+    def _attempt(self) -> Callable[[list[list[TaskInput]]], list[TaskResult | Failure]]:
+        return partial(_attempted, self._seconds)
+
+
+def _attempted(seconds: float, parcels: list[list[TaskInput]]) -> list[TaskResult | Failure]:
+    with slow_storage(seconds):
+        return attempt_parcels(parcels)
 
 
 @contextmanager

@@ -171,7 +171,9 @@ class CliWorker:
         from compactor.rewrite.run.process_runner import ProcessRunner
 
         self._width = _LOCAL_WIDTH
-        self._processes = ProcessRunner(os.cpu_count() or 1, self._site.settings.integer("compactor.unit.memory"))
+        settings = self._site.settings
+        width = settings.integer("compactor.unit.processes") or os.cpu_count() or 1
+        self._processes = ProcessRunner(width, settings.integer("compactor.unit.memory"))
         return self._processes
 
     def _spark(self, master: str) -> Runner:

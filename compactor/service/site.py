@@ -291,12 +291,17 @@ class Look:
 
     Args:
         own: the oldest of their transactions; nothing that came later is seen.
+        tables: those whose write IDs are read at once; of others they are read as they come.
     """
 
-    def __init__(self, site: Site, own: TxnId | None = None) -> None:
+    def __init__(self, site: Site, own: TxnId | None = None, tables: Iterable[Table] = ()) -> None:
         self.site = site
         self._txns = site.metastore.transactions.snapshot(own)
-        self._write_ids: dict[int, ValidWriteIdList] = {}
+        names = {table.id: (table.database.lower(), table.name.lower()) for table in tables}
+        found = site.metastore.write_ids.valid_of(set(names.values()), self._txns)
+        self._write_ids: dict[int, ValidWriteIdList] = {
+            number: found[name].for_compactor() for number, name in names.items()
+        }
 
     def view(self, target: Target, own: TxnId | None, *, up_to: WriteId | None = None) -> View:
         """Returns the view of one target; see ``compactor_view``."""

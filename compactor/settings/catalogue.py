@@ -234,6 +234,21 @@ _OWN = (
         "that needs more fails by name. Executors of Spark have the cluster's limits instead. 1 GB or more is sensible.",
     ),
     _hive(
+        "compactor.unit.processes",
+        "0",
+        _C,
+        "Processes in which `compactor run worker` rewrites files without Spark; 0 is one for each core. More help where "
+        "the store answers slowly.",
+    ),
+    _hive(
+        "compactor.store.threads",
+        "32",
+        _C,
+        "Tables and partitions that a worker lists, stages, proves or names at once, as far as only the store is asked. "
+        "That of the cleaner is hive.compactor.cleaner.threads.num.",
+        minimum=1,
+    ),
+    _hive(
         "compactor.batch.reserved", "600s", _S, "How long a planned batch keeps its entries before a driver starts it."
     ),
     Setting(

@@ -8,7 +8,8 @@ committed or not. So it gets its final name by one rename, loses it by one renam
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from compactor.acid.names import known_directory
 from compactor.errors import StorageError
@@ -16,6 +17,8 @@ from compactor.ids import TxnId
 from compactor.rewrite.publish.stage import Staged, StagedDirectory
 from compactor.steps import Step, reach
 from compactor.storage.protocol import Storage
+
+AtOnce: TypeAlias = Callable[[Callable[[Staged], str], Sequence[Staged]], Iterable[str]]
 
 
 def name_directories(storage: Storage, staged: Staged) -> None:
@@ -47,8 +50,11 @@ def can_name_together(storage: Storage, staged: Sequence[Staged]) -> bool:
     )
 
 
-def name_together(storage: Storage, staged: Sequence[Staged]) -> Mapping[str, StorageError]:
+def name_together(storage: Storage, staged: Sequence[Staged], at_once: AtOnce = map) -> Mapping[str, StorageError]:
     """Gives several directories their final names, which become durable together.
+
+    Args:
+        at_once: does a step for each of several things, as ``map`` does, perhaps side by side.
 
     Returns:
         The locations whose name could not be made durable, each with the error. These must not be committed, even if
@@ -58,12 +64,15 @@ def name_together(storage: Storage, staged: Sequence[Staged]) -> Mapping[str, St
         StorageError: a directory cannot be renamed; those named before stay named, until ``name_directories`` continues
             with them or the caller hides them.
     """
-    targets: list[str] = []
-    for one in staged:
+
+    def name(one: Staged) -> str:
         (directory,) = one.directories
-        targets.append(f"{one.location}/{directory.name}")
-        storage.rename(directory.staged, targets[-1], durable=False)
+        target = f"{one.location}/{directory.name}"
+        storage.rename(directory.staged, target, durable=False)
         reach(Step.NAMED_FIRST)
+        return target
+
+    targets = list(at_once(name, staged))
     failed = storage.sync_names(targets)
     if not failed:
         for _ in staged:

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for
@@ -73,10 +73,14 @@ class ProcessRunner:
             if self._pool is None:
                 self._pool = _processes(self._width, self._memory)
             try:
-                return self._pool.submit(attempt_parcels, parcels)
+                return self._pool.submit(self._attempt(), parcels)
             except BrokenProcessPool:
                 self._pool = _processes(self._width, self._memory)
-                return self._pool.submit(attempt_parcels, parcels)
+                return self._pool.submit(self._attempt(), parcels)
+
+    def _attempt(self) -> Callable[[list[list[TaskInput]]], list[TaskResult | Failure]]:
+        """Returns what a process does with parcels."""
+        return attempt_parcels
 
 
 def _attempted_alone(task: TaskInput, memory: int) -> TaskResult | Failure:

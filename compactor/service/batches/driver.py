@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypedDict, Unpack
 
 from compactor.rewrite.run.rare_collections import collecting_rarely
@@ -18,6 +19,7 @@ from compactor.service.batches.control import free_for_next_attempt
 from compactor.service.batches.read_cost import ReadCost, Sampler
 from compactor.service.batches.reservation import Reservation
 from compactor.service.memory import must_be_newest
+from compactor.service.side_by_side import SideBySide
 from compactor.service.site import Site, own_state
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
@@ -25,6 +27,7 @@ from compactor.service.worker.work import work_together
 from compactor.state.runs import Run
 
 log = logging.getLogger(__name__)
+_THREADS = "compactor.store.threads"
 MAX_GROUP_SIZE = 64  #: the most entries that go through the steps of a compaction together
 
 
@@ -164,7 +167,7 @@ def run_without_repair(
     lock = threading.Lock()
     sampler = Sampler(site)
 
-    def run_group(group: Sequence[int]) -> Sequence[int]:
+    def run_group(options: Options, group: Sequence[int]) -> Sequence[int]:
         if not wanted():
             return ()
         must_be_newest(site, polling=True)
@@ -177,16 +180,18 @@ def run_without_repair(
                 progress(outcome)
 
         try:
-            return work_together(site, group, runner, options or Options(), on_done)
+            return work_together(site, group, runner, options, on_done)
         finally:
             _keep_figures(site, done, sampler)
 
     size = min(MAX_GROUP_SIZE, site.settings.integer("hive.txn.max.open.batch"), -(-len(ids) // parallel) or 1)
     groups: list[Sequence[int]] = [ids[start : start + size] for start in range(0, len(ids), size)]
     broken: list[BaseException] = []
-    with collecting_rarely(), ThreadPoolExecutor(parallel, thread_name_prefix="group") as pool:
+    pool = ThreadPoolExecutor(parallel, thread_name_prefix="group")
+    with collecting_rarely(), SideBySide(site.settings.integer(_THREADS), "store") as threads, pool:
+        run = partial(run_group, replace(options or Options(), threads=threads))
         while groups:
-            futures = [pool.submit(run_group, group) for group in groups]
+            futures = [pool.submit(run, group) for group in groups]
             groups = []
             for future in as_completed(futures):
                 error = future.exception()

@@ -15,6 +15,7 @@ from compactor.metastore.queue.commits import Commit
 from compactor.rewrite.publish import naming, stage
 from compactor.service import quarantine
 from compactor.service.heartbeat import Heartbeat
+from compactor.service.side_by_side import SideBySide
 from compactor.service.worker.bounds import request_rest
 from compactor.service.worker.group import Group
 from compactor.service.worker.outcome import Outcome, Result
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 TOGETHER = 16  #: the most entries that one transaction of the database commits
 
 
-def commit_all(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat) -> None:
+def commit_all(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat, threads: SideBySide) -> None:
     """Names and commits entries, none of which needs its table alone: together as many as may go together, and one by one
     the others and those for which that failed."""
     joined = [one for one in staged if _may_join(one)] if len(staged) > 1 else []
@@ -34,7 +35,7 @@ def commit_all(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat) ->
         removals = [
             pool.submit(_remove_staging, committed)
             for start in range(0, len(joined), TOGETHER)
-            for committed in _commit_together(group, joined[start : start + TOGETHER], heart)
+            for committed in _commit_together(group, joined[start : start + TOGETHER], heart, threads)
         ]
     for removal in removals:
         removal.result()
@@ -68,7 +69,9 @@ def _may_join(one: StagedEntry) -> bool:
     )
 
 
-def _commit_together(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat) -> list[Committed]:
+def _commit_together(
+    group: Group, staged: Sequence[StagedEntry], heart: Heartbeat, threads: SideBySide
+) -> list[Committed]:
     """Commits several entries in one critical section. Lost ones drop out; if anything else fails, all are rolled back and
     stay in the group to be committed one by one, where names that were given already are recognized.
 
@@ -80,7 +83,7 @@ def _commit_together(group: Group, staged: Sequence[StagedEntry], heart: Heartbe
         return []
     for one in live:
         heart.let_go(one.txn)
-    joint = _JointCommit(live)
+    joint = _JointCommit(live, threads)
     try:
         joint.run()
     except CommitUnknown as error:
@@ -107,6 +110,7 @@ class _JointCommit:
     location the names that could not be made durable."""
 
     entries: Sequence[StagedEntry]
+    threads: SideBySide
     lost: Mapping[int, LostClaim] = field(default_factory=dict)
     undurable: Mapping[str, StorageError] = field(default_factory=dict)
 
@@ -116,7 +120,8 @@ class _JointCommit:
 
     def run(self) -> None:
         with committing_all(self.entries) as self.lost:
-            self.undurable = naming.name_together(self.entries[0].site.storage, [one.staged for one in self.kept])
+            storage, staged = self.entries[0].site.storage, [one.staged for one in self.kept]
+            self.undurable = naming.name_together(storage, staged, self.threads.map)
             for error in self.undurable.values():
                 raise error
 

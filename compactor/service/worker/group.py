@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from compactor.compaction.entry import Entity
@@ -17,6 +18,7 @@ from compactor.rewrite.publish import stage
 from compactor.rewrite.run.task_queue import Job
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.lost_workers import WORKER_TIMEOUT
+from compactor.service.side_by_side import SideBySide
 from compactor.service.site import Site
 from compactor.service.worker.bounds import Budget
 from compactor.service.worker.ending import end, put_back
@@ -60,6 +62,20 @@ class Group:
                 self.drop(one, error)
                 continue
             if after is not None:
+                self._live[one.entry.id] = after
+                further.append(after)
+        return further
+
+    def advance_together(
+        self, step: Callable[[_Before], _After], entries: Iterable[_Before], threads: SideBySide
+    ) -> list[_After]:
+        """Does the same side by side, for a step that touches nothing but its own entry."""
+        every = list(entries)
+        further: list[_After] = []
+        for one, after in zip(every, threads.map(partial(_tried, step), every), strict=True):
+            if isinstance(after, CompactorError):
+                self.drop(one, after)
+            else:
                 self._live[one.entry.id] = after
                 further.append(after)
         return further
@@ -166,6 +182,14 @@ class Watch:
         self._open = frozenset(txn for txn, state in states.items() if state == "o")
         self._awaited = metastore.locks.awaited_exclusively([one.entry.entity for one in self._entries])
         self._unasked = {one.entry.id for one in self._entries}
+
+
+def _tried(step: Callable[[_Before], _After], one: _Before) -> _After | CompactorError:
+    try:
+        with failing_alone(one.entry.entity):
+            return step(one)
+    except CompactorError as error:
+        return error
 
 
 def _log(outcome: Outcome) -> None:

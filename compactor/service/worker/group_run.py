@@ -110,10 +110,11 @@ class GroupRun:
 
     def _publish(self, stager: Stager, staged: Sequence[StagedEntry], heart: Heartbeat) -> None:
         must_not_be_older(self.site, remembering=False)  # a database that was put back may have given our numbers again
-        majors = publish(self.group, staged, heart)
+        threads = self.options.threads
+        majors = publish(self.group, staged, heart, threads)
         if majors:
             planned = self.group.advance(self._planned_as_major, majors)
-            publish(self.group, stager.stage(planned), heart)  # of majors, which leave none to be done again
+            publish(self.group, stager.stage(planned), heart, threads)  # of majors, which leave none to be done again
 
     def _sweep_before_locks(self, opened: Sequence[Opened]) -> list[Opened]:
         """Sweeps stores without rename first: that may need the table alone, which our own lock would prevent."""
@@ -144,12 +145,13 @@ class GroupRun:
         """Makes the view of each entry, once nothing half done is left there."""
         site, group = self.site, self.group
         own = {one.target.location: one.txn for one in locked}
-        scan = leftovers.LeftoverScan(site, [one.target for one in locked], own)
+        threads = self.options.threads
+        scan = leftovers.LeftoverScan(site, [one.target for one in locked], own, threads)
         swept = group.each(lambda one: scan.clear(one.target), locked)
         if not swept:
             return []
         # transactions after the group's first one belong to no compaction here, and to no writer of rows that it may read
-        look = Look(site, min(one.txn for one in swept))
+        look = Look(site, min(one.txn for one in swept), [one.target.table for one in swept])
 
         def view(one: Opened) -> Viewed:
             scope = scope_of(look, one.target, one.txn, one.entry.type)
@@ -158,7 +160,7 @@ class GroupRun:
             leftovers.refuse_beside_unfinished(site, one.target, scope.view)
             return one.viewed(scope)
 
-        return group.advance(view, swept)
+        return group.advance_together(view, swept, threads)
 
     def _planned_or_ended(self, one: Viewed) -> Planned | None:
         sufficient = enough(one.scope.view.directory, one.entry.type)

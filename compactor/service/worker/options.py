@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from compactor.service.side_by_side import SideBySide
 
 
 def _goes_on() -> bool:
@@ -13,8 +15,9 @@ def _goes_on() -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The options of a pass. ``small_stripe_bytes`` None leaves the unit's own bound; ``stops`` returns true once the pass
-    is asked to end soon."""
+    is asked to end soon; ``threads`` do what only the store is asked for."""
 
     full_verify: bool = False
     small_stripe_bytes: int | None = None
     stops: Callable[[], bool] = _goes_on
+    threads: SideBySide = field(default_factory=lambda: SideBySide(1, "store"))

@@ -11,6 +11,7 @@ from compactor.locking.lock_types import LockType
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish.stage import Staged
 from compactor.service.heartbeat import Heartbeat
+from compactor.service.side_by_side import SideBySide
 from compactor.service.worker.commit import commit_all, commit_one
 from compactor.service.worker.group import Group
 from compactor.service.worker.phases import MustBeMajor, StagedEntry
@@ -18,7 +19,7 @@ from compactor.service.worker.phases import MustBeMajor, StagedEntry
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0  #: between two tries for the exclusive lock
 
 
-def publish(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat) -> list[MustBeMajor]:
+def publish(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat, threads: SideBySide) -> list[MustBeMajor]:
     """Names and commits entries, each by itself as far as readers can tell: first those that need no lock for it.
 
     Returns:
@@ -28,7 +29,7 @@ def publish(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat) -> li
     unfit = {one.entry.id for one in majors}
     contenders = [one for one in staged if one.entry.id not in unfit and _needs_the_table(one)]
     waiting = {one.entry.id for one in contenders}
-    commit_all(group, [one for one in staged if one.entry.id not in unfit | waiting], heart)
+    commit_all(group, [one for one in staged if one.entry.id not in unfit | waiting], heart, threads)
 
     return majors + group.advance(_give_way, _contend(group, contenders, heart))
 

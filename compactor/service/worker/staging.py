@@ -35,17 +35,24 @@ class Stager:
 
     def stage(self, planned: Sequence[Planned]) -> list[StagedEntry]:
         """Runs the units and proves their output; on return all of it is durable and nothing is named."""
-        prepared = self.group.each(lambda one: stage.prepare(self.site.storage, one.plan), planned)
+        threads = self.options.threads
+        prepared = self.group.advance_together(self._prepared, planned, threads)
         watch = Watch(self.site, self.heart, prepared)
         ready = self._merge_slices(prepared, watch)
         answers = self.runner.run([watch.job(one, self._budget(one)) for one in ready])
-        staged: list[StagedEntry] = []
+        results: dict[int, list[UnitResult]] = {}
         for one, answer in zip(ready, answers, strict=True):
             if isinstance(answer, CompactorError):
                 self.group.drop(one, answer)
             else:
-                staged += self.group.advance(partial(self._proven, results=answer), [one])
+                results[one.entry.id] = answer
+        done = [one for one in ready if one.entry.id in results]
+        staged = self.group.advance_together(lambda one: self._proven(one, results[one.entry.id]), done, threads)
         return self._durable(staged)
+
+    def _prepared(self, one: Planned) -> Planned:
+        stage.prepare(self.site.storage, one.plan)
+        return one
 
     def _merge_slices(self, prepared: Sequence[Planned], watch: Watch) -> list[Planned]:
         """Merges the slices of plans that have some, and returns all plans that are to go on; those with slices read fewer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from compactor.acid.listing import Listing
 from compactor.compaction.states import State
 from compactor.errors import CommitUnknown, LostClaim, StorageError
 from compactor.locking.lock_types import LockType
@@ -28,6 +30,7 @@ from compactor.service.worker.work import work_together
 from compactor.storage.local import LocalStorage
 from tests.support.committing import watched_sections
 from tests.support.passes import clean_all
+from tests.support.patience import PATIENCE
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
 
@@ -78,6 +81,36 @@ def test_each_has_its_worker_its_transaction_and_its_commit(site: Site, tables: 
     assert_nothing_left(site)
     clean_all(site)
     assert [len(names_in(Path(table.location))) for table in tables] == [1, 1, 1]
+
+
+def test_what_only_the_store_is_asked_for_is_done_side_by_side(site: Site, tables: list[Table]) -> None:
+    """A store that answers slowly is waited for once for several entries, not once for each."""
+    meetings = {name: threading.Barrier(len(NAMES), timeout=PATIENCE) for name in ("list", "prepare", "name")}
+    met: set[tuple[str, str]] = set()
+
+    def meet(what: str, place: str) -> None:
+        if (what, place) not in met:
+            met.add((what, place))
+            meetings[what].wait()
+
+    class Meeting(LocalStorage):
+        def listing(self, path: str) -> Listing:
+            if Path(path).name in NAMES:
+                meet("list", path)
+            return super().listing(path)
+
+        def make_private(self, path: str, inside: Sequence[str] = ()) -> None:
+            meet("prepare", path)
+            super().make_private(path, inside)
+
+        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
+            if "base_" in Path(target).name and Path(target).parent.name in NAMES:
+                meet("name", target)
+            super().rename(source, target, durable=durable)
+
+    done = run_entries(replace(site, storage=Meeting()), asked(site), InProcessRunner())
+    assert [outcome.result for outcome in done.outcomes] == [Result.COMPACTED] * len(NAMES)
+    assert len(met) == len(meetings) * len(NAMES)
 
 
 def test_one_whose_file_is_broken_falls_out_alone(site: Site, tables: list[Table]) -> None:

@@ -40,7 +40,7 @@ def staged(deployment: Site, table: Table, monkeypatch: pytest.MonkeyPatch) -> S
     """An entry as it is just before it is named; the group that staged it leaves it there."""
     found: list[StagedEntry] = []
 
-    def keep(group: Any, entries: list[StagedEntry], heart: object) -> list[MustBeMajor]:
+    def keep(group: Any, entries: list[StagedEntry], heart: object, threads: object) -> list[MustBeMajor]:
         found.extend(entries)
         for one in entries:
             group.release(one)
