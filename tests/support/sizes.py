@@ -20,6 +20,7 @@ WHOLE_IDS = tuple(
         (
             r"tests/contract/.*\[.*(mariadb|mysql)",
             r"tests/contract/test_history\.py.*\[postgres31",
+            r"tests/contract/test_statistics\.py.*(postgres31|\[a table-sqlite|\[a partition-postgres4-_)",
             r"tests/storage/(test_abfs|.*\[.*(abfs|\bgs\b))",
             r"tests/crash/test_hive2\.py.*-new\]",
             r"tests/crash/test_steps\.py.*\[hive3-(major|minor|chunks)-(?!NAMED_FIRST|COMMITTED)",
