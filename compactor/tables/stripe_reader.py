@@ -16,6 +16,8 @@ from compactor.orc.codecs.arrow_types import Array, ArrowType, arrow_type
 from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Codec, Unfit
 from compactor.orc.codecs.pyorc_codec import raw_type
+from compactor.orc.codecs.row_ranges import read_ranges
+from compactor.orc.codecs.stripe_view import BATCH_ROWS
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.tail import key_statistics
 from compactor.orc.format.types import Types
@@ -108,14 +110,22 @@ class Rows:
         )
 
 
-def stripe_rows(columns: FileColumns, choice: Choice, places: Sequence[int]) -> Iterator[Rows]:
+def stripe_rows(
+    columns: FileColumns, choice: Choice, places: Sequence[int], ranges: Sequence[range] | None = None
+) -> Iterator[Rows]:
     """Yields the kept rows of one stripe in batches of bounded size: decoded by Arrow, and by pyorc from the first batch
-    that Arrow would lose something of.
+    that Arrow would lose something of. With ``ranges`` of row numbers only those are read, where that is possible.
 
     Raises:
         BadFile: the stripe cannot be decoded.
         NotSupported: a column cannot be one of the table's.
     """
+    if ranges is not None:
+        try:
+            yield from _ranged(columns, choice, places, ranges)
+            return
+        except Unfit:
+            pass  # nothing was read yet
     shown = 0
     try:
         for rows in _all_rows(columns, choice, places, ARROW):
@@ -129,6 +139,22 @@ def stripe_rows(columns: FileColumns, choice: Choice, places: Sequence[int]) -> 
         seen += rows.count
         if seen > done:
             yield _kept(_last(rows, min(rows.count, seen - done)), choice, seen)
+
+
+def _ranged(columns: FileColumns, choice: Choice, places: Sequence[int], ranges: Sequence[range]) -> Iterator[Rows]:
+    file, stripe = columns.file, choice.stripe
+    found = {place: number for place in places if (number := columns.id_of(place)) is not None}
+    if has_null_rows(file, stripe):
+        raise Unfit("rows may be NULL")
+    keys = KeyReader(file, stripe) if columns.plan.row_ids else None
+    at = 0
+    for start, batch in read_ranges(file.source, file.tail, stripe, ranges, list(found.values())):
+        decoded, count = dict(zip(found, batch.columns, strict=True)), batch.num_rows
+        made = {place: columns.column(decoded.get(place), place, count, PYORC) for place in places}
+        if keys is not None:
+            keys.skip(start - at)
+        at = start + count
+        yield _kept(Rows(count=count, columns=made, keys=None if keys is None else keys.next(count)), choice, at)
 
 
 def _kept(rows: Rows, choice: Choice, end: int) -> Rows:
@@ -217,6 +243,14 @@ class KeyReader:
         else:
             arrays = [column.combine_chunks() for column in self._taken(count).columns]
         return pa.StructArray.from_arrays(arrays, fields=list(ROW_ID_TYPE))
+
+    def skip(self, count: int) -> None:
+        """Passes over the next ``count`` rows."""
+        if self._next is not None:
+            self._next = self._next._replace(row_id=self._next.row_id + count)
+            return
+        for start in range(0, count, BATCH_ROWS):
+            self._taken(min(BATCH_ROWS, count - start))
 
     def _taken(self, count: int) -> pa.Table:
         parts = [] if self._left is None else [self._left]

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+import numpy as np
 import pyarrow as pa
 
 from compactor.errors import FileGone, SnapshotExpired
 from compactor.rewrite.full_acid.delete_events import Deletes, load_delete_events
 from compactor.rewrite.full_acid.stripe_choice import Action, Choice, choose_action
 from compactor.rows.acid_file import AcidFile, open_files
+from compactor.rows.keys import Mask
 from compactor.storage.protocol import Storage
 from compactor.tables.conditions import Condition, columns_of
 from compactor.tables.evaluation import matching
@@ -22,6 +24,8 @@ from compactor.tables.partition_constants import facts_of_partition
 from compactor.tables.pruning import FilePruner
 from compactor.tables.stripe_reader import FileColumns, Rows, stripe_rows
 from compactor.tables.tasks import ScanPlan, ScanTask
+
+FEW = 8  #: one row group of so many is sought by itself: pyorc, which can, takes that much longer for a row
 
 
 def read_task(plan: ScanPlan, task: ScanTask, storage: Storage, *, threads: int = 1) -> Iterator[pa.RecordBatch]:
@@ -73,19 +77,33 @@ class FileReader:
                 yield job
 
     def _job(self, stripe: int, events: Deletes) -> Job[pa.RecordBatch] | None:
-        condition = self.plan.condition
+        condition, ranges = self.plan.condition, None
         if condition is not None and self._pruner is not None:
             outcomes = self._pruner.of_stripe(stripe)
+            if True not in outcomes:
+                return None
             if outcomes == {True}:
                 condition = None
-            elif True not in outcomes or ((groups := self._pruner.groups(stripe)) is not None and not groups.any()):
-                return None
+            elif (groups := self._pruner.groups(stripe)) is not None:
+                if not groups.any():
+                    return None
+                ranges = self._ranges(stripe, groups)
         choice = choose_action(self.file, stripe, events, self.plan.write_ids, False, None)
-        return None if choice.action is Action.DROP else partial(self._batches, choice, condition)
+        return None if choice.action is Action.DROP else partial(self._batches, choice, condition, ranges)
 
-    def _batches(self, choice: Choice, condition: Condition | None) -> Iterator[pa.RecordBatch]:
+    def _ranges(self, stripe: int, groups: Mask) -> list[range] | None:
+        """Returns the row numbers of the row groups if they are few; many are read faster with all between them."""
+        if groups.sum() * FEW > len(groups):
+            return None
+        stride, rows = self.file.tail.row_index_stride, self.file.tail.stripes[stripe].rows
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], groups, [False]))))
+        return [range(low * stride, min(high * stride, rows)) for low, high in edges.reshape(-1, 2).tolist()]
+
+    def _batches(
+        self, choice: Choice, condition: Condition | None, ranges: list[range] | None
+    ) -> Iterator[pa.RecordBatch]:
         places = (*self.plan.columns, *(() if condition is None else self.plan.filter_columns))
-        for rows in stripe_rows(self._columns, choice, places):
+        for rows in stripe_rows(self._columns, choice, places, ranges):
             kept = rows if condition is None else rows.kept(matching(condition, self._comparable(rows, condition)))
             if kept.count:
                 yield self._in_schema(kept)

@@ -71,7 +71,6 @@ ELSEWHERE: dict[str, str] = {
     "tables/insert_files.py": "unit/tables/test_append.py",
     "tables/pending.py": "unit/tables/test_append.py",
     "tables/planning.py": "unit/tables/test_scan.py",
-    "tables/stripe_reader.py": "integration/tables/test_fixtures.py",
     "tables/store.py": "unit/tables/test_scan.py",
     "tables/table.py": "unit/tables/test_scan.py",
     "tables/task_reader.py": "unit/tables/test_scan.py",

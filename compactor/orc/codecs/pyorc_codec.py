@@ -76,7 +76,7 @@ class _RawDecimal(ORCConverter):  # type: ignore[misc]  # pyorc has no types
         return int(value.scaleb(scale, _EXACT))
 
 
-_CONVERTERS = {
+CONVERTERS = {
     pyorc.TypeKind.TIMESTAMP: _RawTimestamp,
     pyorc.TypeKind.TIMESTAMP_INSTANT: _RawTimestamp,
     pyorc.TypeKind.DATE: _RawDate,
@@ -129,24 +129,47 @@ def read_batches(
     size = max(16, (rows or batch_rows(tail, chosen, columns, inner)) // (1 if rows else 8))
     view = StripeView(source, tail, chosen, columns, 8 * size, inner)
     size = max(1, view.rows_at_once // 8)
+    values = Values(tail, children, kinds, as_given=inner is not None)
     try:
-        reader = pyorc.Reader(view, batch_size=min(size, 1024), column_indices=list(places), converters=_CONVERTERS)
-        order = sorted(range(len(children)), key=lambda place: children[place])
-        plain = _Plain(tail.types)
+        reader = pyorc.Reader(view, batch_size=min(size, 1024), column_indices=list(places), converters=CONVERTERS)
         while batch := list(islice(reader, size)):
-            arrays: list[Array] = [pa.nulls(0)] * len(children)
-            for found, place in enumerate(order):
-                values = [plain(row[found], children[place]) for row in batch]
-                arrays[place] = _array(values, kinds[place], tail)
-            yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+            yield pa.RecordBatch.from_arrays(values.arrays(batch), schema=wanted)
     except (pyorc.errors.ORCError, UnicodeDecodeError, ValueError, OSError) as error:
         raise decoding_failed(tail, error) from error
-    if plain.entries != (expected := _entries(source, tail, chosen, children)):
+    if values.entries != (expected := _entries(source, tail, chosen, children)):
         raise NotLossless(
-            f"file {tail.name}: {expected - plain.entries} of {expected} entries of maps have a key that occurs twice in "
+            f"file {tail.name}: {expected - values.entries} of {expected} entries of maps have a key that occurs twice in "
             "its map (0.0 and -0.0 count as one here); such rows cannot be re-encoded; rewrite the partition with INSERT "
             "OVERWRITE"
         )
+
+
+class Values:
+    """Turns rows of pyorc into arrays of ``columns`` (ids), of the types ``kinds``.
+
+    Args:
+        as_given: rows have their columns in this order; else in that of the file.
+    """
+
+    def __init__(
+        self, tail: Tail, columns: Sequence[int], kinds: Sequence[ArrowType], *, as_given: bool = False
+    ) -> None:
+        self._tail, self._columns, self._kinds = tail, columns, kinds
+        places = range(len(columns))
+        self._order = places if as_given else sorted(places, key=lambda place: columns[place])
+        self._plain = _Plain(tail.types)
+
+    @property
+    def entries(self) -> int:
+        """The number of entries of maps so far."""
+        return self._plain.entries
+
+    def arrays(self, rows: Sequence[tuple[Any, ...]]) -> list[Array]:
+        arrays: list[Array] = [pa.nulls(0)] * len(self._columns)
+        for found, place in enumerate(self._order):
+            values = [self._plain(row[found], self._columns[place]) for row in rows]
+            arrays[place] = _array(values, self._kinds[place], self._tail)
+        return arrays
 
 
 def _array(values: list[Any], kind: ArrowType, tail: Tail) -> Array:
@@ -222,7 +245,7 @@ class PyorcWriter:
             dict_key_size_threshold=0.8,
             bloom_filter_columns=sorted(filtered),
             bloom_filter_fpp=false_positives(like),
-            converters=_CONVERTERS,
+            converters=CONVERTERS,
         )
 
     def write(self, batch: pa.RecordBatch) -> None:

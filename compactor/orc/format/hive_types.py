@@ -39,7 +39,7 @@ _NAMES = {
     TypeKind.TIMESTAMP_INSTANT: "timestamp with local time zone",
 }
 _KINDS = {name: kind for kind, name in _NAMES.items()} | {"integer": TypeKind.INT, "double precision": TypeKind.DOUBLE}
-_UNQUOTED = re.compile(r"[A-Za-z0-9_]+")
+UNQUOTED = re.compile(r"[A-Za-z0-9_]+")
 T = TypeVar("T")
 
 
@@ -151,7 +151,7 @@ class _Parser:
 def quoted_name(name: str) -> str:
     """Returns a field's name as ORC's text of a type has it."""
     name = valid_name(name)
-    return name if _UNQUOTED.fullmatch(name) else f"`{name.replace('`', '``')}`"
+    return name if UNQUOTED.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
 def valid_name(name: str) -> str:

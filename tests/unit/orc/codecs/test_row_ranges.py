@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.orc.codecs import pyorc_codec
+from compactor.orc.codecs.codec import Unfit
+from compactor.orc.codecs.row_ranges import read_ranges
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.io.source import LocalSource, Source
+from tests.support import scanned
+
+ROW_TYPE = f"struct<{','.join(f'{name}:{kind}' for name, kind in scanned.COLUMNS.items())}>"
+FIRST = 7  #: id of the first column
+#: A file of Hive's of several row groups.
+HIVE = "tests/fixtures/hive-3.1/g4_stripes"
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[LocalSource]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bucket_00000"
+        scanned.write(path, ROW_TYPE, scanned.rows(3000), 1, 0, ("i", "s", "d"))
+        with LocalSource(path) as opened:
+            yield opened
+
+
+def whole(source: Source, tail: Tail, inner: list[int], stripe: int = 0) -> list[dict[str, object]]:
+    return [
+        row
+        for batch in pyorc_codec.read_batches(source, tail, stripes=[stripe], inner=inner)
+        for row in batch.to_pylist()
+    ]
+
+
+@given(
+    bounds=st.lists(st.integers(0, 3000), min_size=2, max_size=6, unique=True).map(sorted),
+    places=st.lists(st.integers(0, 8), min_size=1, max_size=4, unique=True),
+)
+def test_ranges_have_the_rows_that_the_whole_stripe_has_there(
+    source: LocalSource, bounds: list[int], places: list[int]
+) -> None:
+    tail, inner = read_tail(source), [FIRST + place for place in places]
+    ranges = [range(low, high) for low, high in zip(bounds[::2], bounds[1::2], strict=False)]
+    rows = whole(source, tail, inner)
+    for start, batch in read_ranges(source, tail, 0, ranges, inner):
+        assert str(batch.to_pylist()) == str(rows[start : start + batch.num_rows])
+    found = [start + at for start, batch in read_ranges(source, tail, 0, ranges, inner) for at in range(batch.num_rows)]
+    assert found == [number for one in ranges for number in one]
+
+
+def test_files_of_hive_are_read_by_ranges() -> None:
+    read = 0
+    for path in sorted(Path(HIVE).glob("*/g4_stripes/**/bucket_*")):
+        with LocalSource(path) as opened:
+            tail = read_tail(opened)
+            if not tail.is_acid or tail.row_index_stride == 0 or "delete" in str(path):
+                continue
+            row = tail.types[tail.types[0].children[-1]]
+            for stripe, found in enumerate(tail.stripes):
+                rows = whole(opened, tail, list(row.children), stripe)
+                ranges = [range(found.rows // 3, found.rows // 2), range(found.rows - 1, found.rows)]
+                for start, batch in read_ranges(opened, tail, stripe, ranges, row.children):
+                    assert str(batch.to_pylist()) == str(rows[start : start + batch.num_rows])
+                    read += batch.num_rows
+    assert read > 100
+
+
+def test_little_of_a_file_is_read(source: LocalSource) -> None:
+    asked: list[int] = []
+
+    class Counting(LocalSource):
+        def read(self, offset: int, length: int) -> bytes:
+            asked.append(length)
+            return super().read(offset, length)
+
+    with Counting(source.name) as counted:
+        tail = read_tail(counted)
+        asked.clear()
+        list(read_ranges(counted, tail, 0, [range(2000, 2100)], [FIRST]))
+    assert sum(asked) < source.length
+
+
+def test_what_is_not_safe_is_left_to_others(source: LocalSource) -> None:
+    tail = read_tail(source)
+    for unfit in (replace(tail, row_index_stride=0), replace(tail, compression=Compression.ZSTD)):
+        with pytest.raises(Unfit):
+            list(read_ranges(source, unfit, 0, [range(1)], [FIRST]))
+    with pytest.raises(Unfit):
+        list(read_ranges(source, tail, 0, [range(1)], []))
