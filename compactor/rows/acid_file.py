@@ -96,10 +96,11 @@ def open_files(
         NotLossless: a file is encrypted, or raw with a number that no ROW__ID can hold.
     """
     counters: dict[str, int] = {}
+    place = os.path.join(location, "")
     with FilePool() as pool:
         files: list[AcidFile] = []
         for source in sources:
-            path = os.path.join(location, source.path)
+            path = place + source.path
             opened = pool.open(partial(open_source, storage, path))
             length = flush_length(storage, path) if source.has_flush_length else None
             if length == 0:

@@ -80,7 +80,7 @@ class _Walk:
     def _go_below(self, above: int, name: str, relative: str, depth: int) -> None:
         if depth > self.limits.depth:
             self.limits.check_depth(f"{self.root}/{relative}", depth)
-        descriptor = self._opened(above, name, relative)
+        descriptor, files = self._opened(above, name, relative), self.files
         try:
             for entry in self._entries(descriptor, relative):
                 name = entry.name
@@ -92,7 +92,7 @@ class _Walk:
                         self._go_below(descriptor, name, path, depth + 1)
                     continue
                 length = self._length(entry, path)
-                self.files.append(FileStatus(path=path, length=length))
+                files.append(FileStatus(path, length))
                 if name == METADATA_FILE and depth == 1:
                     self.formats[relative] = self._data_format(descriptor, path, length)
         finally:

@@ -84,7 +84,7 @@ def read_batches(
     try:
         for batch in _at_once(view, len(chosen), names) if is_small else _in_batches(view, size, names):
             if batch.num_rows:
-                for column in batch.columns:
+                for column in batch.columns if tail.types.has_timestamps else ():
                     _check_first_day(column)
                 yield relabelled_batch(batch, wanted)
     except pa.ArrowInvalid as error:
@@ -107,7 +107,7 @@ def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
         (batch,) = reader.read().combine_chunks().to_batches()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise decoding_failed(tail, error) from error
-    for column in batch.columns:
+    for column in batch.columns if tail.types.has_timestamps else ():
         _check_first_day(column)
     return relabelled_batch(batch, schema(tail.types))
 
@@ -153,6 +153,7 @@ class ArrowWriter:
         self._path, self._like, self._filtered = Path(path), like, filtered
         self._stripe_size = stripe_size or stripe_bytes(like)
         self._schema = schema(types.for_encoders)
+        self._has_timestamps = types.has_timestamps
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._encoder: Encoder | ZlibEncoder | None = None
@@ -165,7 +166,7 @@ class ArrowWriter:
         """
         if not batch.num_rows:
             return
-        for column in batch.columns:
+        for column in batch.columns if self._has_timestamps else ():
             _check_timestamps(column)
         # Arrow's ORC writer reads the validity of a sliced struct at the wrong offset; a batch from ``take`` isn't sliced.
         whole = batch.take(pa.array(range(batch.num_rows))) if _sliced(batch) else batch

@@ -15,7 +15,7 @@ from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.length_checks import check_lengths
-from compactor.orc.format.plain_streams import KEPT_BYTES, PlainPart, PlainStream, plain_streams
+from compactor.orc.format.plain_streams import KEPT_BYTES, SMALL_BYTES, PlainPart, PlainStream, plain_streams
 from compactor.orc.format.stripe_footer import DATA_STREAMS, LENGTH, read_stripe_footer
 from compactor.orc.format.tail import MAGIC, Stripe, Tail
 from compactor.orc.format.tail_writer import tail_bytes
@@ -74,20 +74,17 @@ class StripeView(Readable):
 
 def can_decode_together(a: Tail, b: Tail) -> bool:
     """Returns true if stripes of both files can be decoded as if they belonged to one file."""
-    found = [
-        (
-            t.types,
-            t.file_version,
-            t.compression,
-            t.row_index_stride,
-            t.calendar,
-            t.writer,
-            t.writer_version,
-            t.encrypted,
-        )
-        for t in (a, b)
-    ]
-    return found[0] == found[1] and not a.encrypted and a.types[0].kind is TypeKind.STRUCT
+    return (
+        (a.types is b.types or a.types == b.types)
+        and a.file_version == b.file_version
+        and a.compression is b.compression
+        and a.row_index_stride == b.row_index_stride
+        and a.calendar == b.calendar
+        and a.writer == b.writer
+        and a.writer_version == b.writer_version
+        and not (a.encrypted or b.encrypted)
+        and a.types[0].kind is TypeKind.STRUCT
+    )
 
 
 def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
@@ -108,7 +105,7 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
     taken = 0
     for source, tail, number in stripes:
         footer = read_stripe_footer(source, tail, number)
-        read = plain_streams(source, tail, number, footer, range(len(tail.types)), kinds=wanted)
+        read = plain_streams(source, tail, number, footer, range(len(tail.types)), kinds=wanted, room=SMALL_BYTES)
         lengths = check_lengths(read, footer, tail, number)
         stripe = tail.stripes[number]
         bound = flat_bytes(tail.types, lengths, stripe.rows)

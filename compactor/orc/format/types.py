@@ -104,6 +104,11 @@ class Types(tuple[OrcType, ...]):
         return tuple(number for number, item in enumerate(self) if item.kind in CALENDAR_KINDS)
 
     @cached_property
+    def has_timestamps(self) -> bool:
+        """True if some column holds timestamps."""
+        return any(item.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT) for item in self)
+
+    @cached_property
     def text_columns(self) -> tuple[int, ...]:
         """The columns of text."""
         return tuple(number for number, item in enumerate(self) if item.kind in TEXT_KINDS)

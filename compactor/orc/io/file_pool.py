@@ -7,7 +7,6 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import closing
 from typing import Protocol
 
 from compactor.errors import BadFile
@@ -43,10 +42,13 @@ class FilePool:
             BadFile, StorageError: as ``opener`` does.
         """
         first = opener()
-        if first.length <= min(SMALL, self._kept):
-            self._kept -= first.length
-            with closing(first):
-                return BytesSource(first.read(0, first.length), first.name, first.limits)
+        length = first.length
+        if length <= SMALL and length <= self._kept:
+            self._kept -= length
+            try:
+                return BytesSource(first.read(0, length), first.name, first.limits)
+            finally:
+                first.close()
         source = _Reopened(self, opener, first)
         with self._lock:
             self._keep(source, first)
