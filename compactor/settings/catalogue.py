@@ -244,7 +244,7 @@ _OWN = (
         "compactor.store.threads",
         "32",
         _C,
-        "Tables and partitions that a worker lists, stages, proves or names at once, as far as only the store is asked. "
+        "Tables and partitions that an initiator or a worker lists, and that a worker stages, proves or names, at once. "
         "That of the cleaner is hive.compactor.cleaner.threads.num.",
         minimum=1,
     ),

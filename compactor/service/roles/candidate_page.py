@@ -15,9 +15,11 @@ from compactor.service.roles.past import Past
 from compactor.service.roles.scan import Considered, Scan
 from compactor.service.roles.surveyed_tables import TableName
 from compactor.service.roles.table_digests import TableDigests
+from compactor.service.side_by_side import SideBySide
 
 log = logging.getLogger(__name__)
 _NOTHING = Writes()
+_AHEAD = 4  #: candidates for each thread that are judged before the first of them is acted on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +100,18 @@ class CandidatePage:
                 pending.append(Pending(entity=digests.entity(partition), basis=basis))
         return SortedOut(pending=pending, kept=kept)
 
-    def judged(self, pending: Sequence[Pending]) -> Iterator[Considered]:
-        """Yields the judgement of each, in their order."""
+    def judged(self, pending: Sequence[Pending], threads: SideBySide) -> Iterator[Considered]:
+        """Yields the judgement of each, in their order. A few more than were yielded may be listed already: side by side,
+        since a store is waited for."""
         standing = _standing(self._scan, [one.entity for one in pending if one.stands])
-        for one in pending:
+
+        def judge(one: Pending) -> Considered:
             again = standing.get(one.entity)
-            yield _with_basis(self._scan.consider(one.entity), one.basis) if again is None else again
+            return _with_basis(self._scan.consider(one.entity), one.basis) if again is None else again
+
+        ahead = _AHEAD * threads.count if threads.count > 1 else 1
+        for start in range(0, len(pending), ahead):
+            yield from threads.map(judge, pending[start : start + ahead])
 
 
 def _as_stored(

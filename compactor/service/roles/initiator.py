@@ -18,6 +18,7 @@ from compactor.service.roles import outdated, unrecorded
 from compactor.service.roles.candidate_page import CandidatePage
 from compactor.service.roles.outdated import record_conditions
 from compactor.service.roles.scan import Considered, Scan
+from compactor.service.side_by_side import SideBySide
 from compactor.service.site import Site
 from compactor.state.decisions import Decided
 
@@ -80,13 +81,14 @@ def initiate(site: Site) -> InitiatorPass:
     considered: list[Considered] = []
     kept = 0
     first: CandidatePage | None = None
-    for portion in portions(scan.candidate_tables(), cursor):
-        with collector.waiting():
-            page = first if first is not None and portion.until is not None else CandidatePage(scan, portion.tables)
-            first = page if portion.after is not None else first  # its other half comes last
-            found = page.sort_out(portion)
-        kept += found.kept
-        considered += _judge(scan, page.judged(found.pending))
+    with SideBySide(site.settings.integer("compactor.store.threads"), "store") as threads:
+        for portion in portions(scan.candidate_tables(), cursor):
+            with collector.waiting():
+                page = first if first is not None and portion.until is not None else CandidatePage(scan, portion.tables)
+                first = page if portion.after is not None else first  # its other half comes last
+                found = page.sort_out(portion)
+            kept += found.kept
+            considered += _judge(scan, page.judged(found.pending, threads))
     beside("considering outdated conditions again", lambda: outdated.reconsider(scan, looked_at))
     beside("considering what has no recorded write", lambda: _consider_unrecorded(scan))
     return InitiatorPass(repaired=repaired, considered=tuple(considered), kept=kept)

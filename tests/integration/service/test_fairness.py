@@ -10,6 +10,7 @@ from compactor.compaction import portions
 from compactor.compaction.entry import Entity
 from compactor.service.roles import initiator, scan
 from compactor.service.roles.initiator import initiate
+from compactor.service.side_by_side import SideBySide
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
 
@@ -43,6 +44,7 @@ def test_passes_that_are_cut_short_go_on_where_the_last_one_ended(
 ) -> None:
     """Each pass dies after two candidates; after four passes all seven were looked at, and none twice."""
     monkeypatch.setattr(initiator, "RECORD_SIZE", 1)
+    monkeypatch.setattr(initiator, "SideBySide", lambda _, name: SideBySide(1, name))  # none is judged ahead
     original = scan.Scan.consider
     seen: list[str] = []
     left = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from compactor.state.overrides import Override
 from compactor.storage.local import LocalStorage
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of
 from tests.support.passes import clean_all, with_storage
+from tests.support.patience import PATIENCE
 from tests.support.tables import insert, make_table, with_settings
 
 ALL = {"p=1", "p=2", "p=3"}
@@ -358,3 +360,19 @@ def test_transactions_are_numbers(site: Site, table: Table) -> None:
     assert site.state is not None
     decided = site.state.conditions.stored_decisions(site.name, [("default", "t")])["default", "t"]
     assert {one.newest_txn for one in decided.values()} == {TxnId(site.metastore.transactions.newest())}
+
+
+def test_candidates_are_listed_side_by_side(deployment: Site, warehouse: Path) -> None:
+    """A store that answers slowly is waited for once for several candidates, not once for each."""
+    tables = [make_table(deployment, warehouse, name) for name in ("t", "u", "v")]
+    for table in tables:
+        insert(deployment, table, [1])
+    meeting = threading.Barrier(len(tables), timeout=PATIENCE)
+
+    class Meeting(LocalStorage):
+        def listing(self, path: str) -> Listing:
+            meeting.wait()
+            return super().listing(path)
+
+    considered = initiate(with_storage(deployment, Meeting())).considered
+    assert [(one.entity.table, one.outcome) for one in considered] == [(name, "notneeded") for name in ("t", "u", "v")]
