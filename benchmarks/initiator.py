@@ -1,18 +1,22 @@
 """One pass of the initiator over many partitions: ``python benchmarks/initiator.py [partitions] [deltas] [--tables N]``.
 
-The partitions are those of one table or, evenly, of N. Three passes over real directories: nothing is due, everything is
-due and is requested, everything is in the queue. The figures are partitions per second and SQL statements.
-``--database postgresql`` (or ``mysql``) starts a server with Hive's own schema, ``--folder`` chooses where the directories
-are made, ``--profile`` prints where the time went.
+The partitions are those of one table or, evenly, of N. Five passes over real directories: nothing is due, nothing has
+changed since, everything is due and is requested, everything is in the queue, nothing has changed since. The figures are
+seconds, SQL statements, and the ratio of a pass over what has not changed to the one before it. ``--program`` measures
+the whole program instead, and takes off the time in which it looks at an empty metastore; the best of three runs each.
+``--database postgresql`` (or ``mysql``) starts a server with Hive's own schema, ``--folder`` chooses where the
+directories are made, ``--profile`` prints where the time went. ``benchmarks/initiator_fleet.py`` is a pass over a million.
 """
 
 from __future__ import annotations
 
 import argparse
 import cProfile
+import json
 import os
 import platform
 import pstats
+import subprocess
 import sys
 import tempfile
 import time
@@ -88,7 +92,8 @@ def opened(kind: str, folder: Path) -> Iterator[tuple[Metastore, store.OwnState]
         yield metastore, state
 
 
-def one_pass(label: str, site: Site, profile: bool) -> None:
+def one_pass(label: str, site: Site, profile: bool) -> tuple[float, float]:
+    """Returns the seconds of a pass, and those of processor time."""
     assert site.state is not None
     profiler = cProfile.Profile(time.thread_time) if profile else None
     with counted(site.metastore.database, site.state.database) as count:
@@ -96,13 +101,57 @@ def one_pass(label: str, site: Site, profile: bool) -> None:
         done = profiler.runcall(initiate, site) if profiler else initiate(site)
         seconds, cpu = time.perf_counter() - start, time.process_time() - worked
     outcomes = ", ".join(sorted({c.outcome for c in done.considered}))
-    speed = len(done.considered) / seconds
     say(
-        f"{label:22}{seconds:8.2f} s ({cpu:.2f} s of CPU){speed:9.0f} partitions/s{count.statements:7} SQL statements"
-        f"{len(done.enqueued):8} requested   {outcomes}"
+        f"{label:22}{seconds:8.2f} s ({cpu:.2f} s of CPU){count.statements:7} SQL statements{len(done.enqueued):8} requested"
+        f"{done.kept:8} unchanged   {outcomes}"
     )
     if profiler:
         pstats.Stats(profiler).sort_stats("tottime").print_stats(30)
+    return seconds, cpu
+
+
+def ratio(label: str, first: tuple[float, float], again: tuple[float, float]) -> None:
+    say(f"{label}: {again[0] / first[0]:.3f} x the time of the pass before, {again[1] / first[1]:.3f} x its CPU")
+
+
+def whole_program(folder: Path, partitions: int, deltas: int, tables: int) -> None:
+    """Measures ``compactor run initiator --once`` on an empty metastore, then on the partitions: first, and again."""
+    empty, full = folder / "empty", folder / "full"
+    for home in (empty, full):
+        home.mkdir()
+    with opened("sqlite", full) as (metastore, _):
+        for number in range(tables):
+            make_partitions(metastore, full / "warehouse", partitions // tables, deltas=deltas, name=f"t{number}")
+    with opened("sqlite", empty):
+        pass
+    _program("warm", empty)
+    start = _best("start", empty, 3)
+    first, again = _best("first", full, 1), _best("again", full, 3)
+    ratio("again, less the start", _less(first, start), _less(again, start))
+
+
+def _less(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    return one[0] - other[0], one[1] - other[1]
+
+
+def _best(label: str, home: Path, runs: int) -> tuple[float, float]:
+    times = [_program(label, home) for _ in range(runs)]
+    return min(seconds for seconds, _ in times), min(cpu for _, cpu in times)
+
+
+def _program(label: str, home: Path) -> tuple[float, float]:
+    url = f"sqlite:///{home / 'metastore.db'}"
+    environment = os.environ | {"COMPACTOR_METASTORE_URL": url, "COMPACTOR_WAREHOUSE": str(home / "warehouse")}
+    program = [str(Path(sys.executable).parent / "compactor"), "--json", "run", "initiator", "--once"]
+    start, before = time.perf_counter(), os.times()
+    done = subprocess.run(program, env=environment, check=True, stdout=subprocess.PIPE)
+    seconds, after = time.perf_counter() - start, os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    found = json.loads(done.stdout)
+    say(
+        f"{label:8}{seconds:8.2f} s ({cpu:.2f} s of CPU), {len(found['considered'])} considered, {found['kept']} unchanged"
+    )
+    return seconds, cpu
 
 
 def main() -> None:
@@ -113,11 +162,15 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--program", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
         size = f"{given.partitions} partitions in {given.tables} tables x {given.deltas} deltas"
         say(f"{size}, {given.database}, {facts(folder)}")
+        if given.program:
+            whole_program(folder, given.partitions, given.deltas, given.tables)
+            return
         with opened(given.database, folder) as (metastore, state):
             start = time.perf_counter()
             for number in range(given.tables):
@@ -126,10 +179,11 @@ def main() -> None:
             say(f"{'made':22}{time.perf_counter() - start:8.2f} s")
             calm = site_of(metastore, state, hive_compactor_delta_num_threshold=str(given.deltas))
             due = site_of(metastore, state, hive_compactor_delta_num_threshold=str(given.deltas - 1))
-            one_pass("nothing is due", calm, given.profile)
-            one_pass("nothing has changed", calm, given.profile)
+            first = one_pass("nothing is due", calm, given.profile)
+            ratio("nothing has changed", first, one_pass("nothing has changed", calm, given.profile))
             one_pass("everything is due", due, given.profile)
-            one_pass("everything is queued", due, given.profile)
+            first = one_pass("everything is queued", due, given.profile)
+            ratio("nothing has changed", first, one_pass("nothing has changed", due, given.profile))
 
 
 if __name__ == "__main__":

@@ -108,8 +108,8 @@ class Conditions:
     @retried
     def record(self, metastore: str, seen: Sequence[Seen], gone: Collection[Entity] = ()) -> None:
         """Stores the results of a look in place of the one before; entities that are gone are forgotten."""
-        rows = {_key(one.entity): one for one in seen}
-        lost = [_key(entity) for entity in gone]
+        rows = {entity_key(one.entity): one for one in seen}
+        lost = [entity_key(entity) for entity in gone]
         with self._database.write() as conn:
             alone(conn)
             for some in _chunks([*rows, *lost]):
@@ -171,7 +171,7 @@ class Conditions:
     def of(self, metastore: str, entities: Collection[Entity]) -> dict[Entity, Seen]:
         """Returns the rows of these entities."""
         with self._database.read() as conn:
-            found = self._known(conn, metastore, [_key(entity) for entity in entities])
+            found = self._known(conn, metastore, [entity_key(entity) for entity in entities])
         return {seen.entity: seen for seen in found.values()}
 
     def tables(self, metastore: str) -> list[tuple[str, str]]:
@@ -262,7 +262,7 @@ def _with(seen: Seen, known: Seen | None) -> Seen:
     return seen if known is None else replace(seen, condition=known.condition)
 
 
-def _key(entity: Entity) -> str:
+def entity_key(entity: Entity) -> str:
     """Returns a digest of the names, since Hive's names together are longer than any database's keys may be."""
     names = json.dumps([entity.database, entity.table, entity.partition])
     return hashlib.sha256(names.encode()).hexdigest()

@@ -92,7 +92,7 @@ def make_table(
         with metastore.database.write() as conn:
             conn.execute(insert(COMPLETED_TXN_COMPONENTS), [{**written, "CTC_PARTITION": part} for part in names])
     for part in names:
-        _copy(model, location / part)
+        copy_tree(model, location / part)
     return table
 
 
@@ -131,7 +131,7 @@ def _register(metastore: Metastore, table: Table, names: list[str]) -> None:
         conn.execute(insert(PARTITION_KEY_VALS), values)
 
 
-def _copy(model: Path, target: Path) -> None:
+def copy_tree(model: Path, target: Path) -> None:
     """Copies a tree of directories whose files become links, as far as the file system allows that many of them."""
     target.mkdir()
     for delta in os.scandir(model):
