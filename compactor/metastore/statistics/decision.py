@@ -1,7 +1,8 @@
 """From what the metastore has and what a compaction knows to the statistics that change. Pure.
 
 A compaction changes no row, so what is stored and true stays. Hive answers queries from what COLUMN_STATS_ACCURATE marks:
-a mark is set only for figures that are proved, and one that a figure contradicts is taken away.
+a mark is set only for figures that are proved, and one that a figure contradicts is taken away. None is set where the last
+writer left the statistics' write ID as it was, as Hive's streaming does: his next rows would make it wrong.
 """
 
 from __future__ import annotations
@@ -47,13 +48,15 @@ def changes(stored: StoredStatistics, known: CommitStatistics) -> Changes:
         return _estimates(stored, known.rows, flags, sizes)
     flags = flags if seen and flags.basic else Accuracy()
     is_right = flags.basic and stored.parameters.get(ROWS) == str(known.rows.rows)
-    judged = _Judged.of(stored.columns, known.rows, flags, trusts=is_right)
-    wanted = {accuracy.KEY: str(Accuracy(basic=True, columns=judged.flags))}
-    if not is_right:
-        wanted |= {ROWS: str(known.rows.rows), RAW_SIZE: str(known.rows.raw_size)}
-    elif judged.flags == flags.columns:
-        wanted = {}
-    return Changes(sizes=sizes, parameters=wanted, columns=judged.changed, marks=bool(wanted))
+    keeps = stored.write_id >= known.highest
+    judged = _Judged.of(stored.columns, known.rows, flags, trusts=is_right, renews=keeps)
+    if is_right and judged.flags == flags.columns:
+        return Changes(sizes=sizes, columns=judged.changed)
+    marks = is_right or keeps
+    wanted = {} if is_right else {ROWS: str(known.rows.rows), RAW_SIZE: str(known.rows.raw_size)}
+    if marks or accuracy.KEY in stored.parameters:
+        wanted[accuracy.KEY] = str(Accuracy(basic=True, columns=judged.flags) if marks else Accuracy())
+    return Changes(sizes=sizes, parameters=wanted, columns=judged.changed, marks=marks)
 
 
 def _sight(write_id: WriteId, seen: ValidWriteIdList) -> bool | None:
@@ -70,7 +73,7 @@ def _estimates(stored: StoredStatistics, rows: RowFigures, flags: Accuracy, size
         return Changes(sizes=sizes)
     wanted = {ROWS: str(rows.rows), RAW_SIZE: str(rows.raw_size)}
     left = [column for column in stored.columns if column.name not in flags.columns]
-    changed = _Judged.of(left, rows, Accuracy(), trusts=False).changed
+    changed = _Judged.of(left, rows, Accuracy(), trusts=False, renews=False).changed
     return Changes(sizes=sizes, parameters=_differing(wanted, stored.parameters), columns=changed)
 
 
@@ -82,9 +85,11 @@ class _Judged:
     changed: Mapping[int, Mapping[str, object]]
 
     @classmethod
-    def of(cls, stored: Sequence[StoredColumn], rows: RowFigures, flags: Accuracy, *, trusts: bool) -> _Judged:
+    def of(
+        cls, stored: Sequence[StoredColumn], rows: RowFigures, flags: Accuracy, *, trusts: bool, renews: bool
+    ) -> _Judged:
         """Judges every column. ``trusts`` is true if the marks are right about the number of rows; else a mark stays only
-        where all that Hive answers from is proved."""
+        where all that Hive answers from is proved. With ``renews``, columns without an estimate are marked anew."""
         figures = {column.name: column for column in rows.columns}
         marked = set(flags.columns if trusts else ())
         changed: dict[int, Mapping[str, object]] = {}
@@ -98,7 +103,7 @@ class _Judged:
                 marked.discard(column.name)
             elif column.name in flags.columns and columns.is_proved(found):
                 marked.add(column.name)
-            if _is_marked_anew(found):
+            if renews and _is_marked_anew(found):
                 marked.add(column.name)
         return cls(flags=frozenset(marked), changed=changed)
 

@@ -16,14 +16,15 @@ class CommitStatistics:
     """The files and bytes that readers have from this commit on, and the figures of every row that its view sees; these
     are None where they are not known exactly. Their columns bear the table's names.
 
-    ``txns`` and ``write_ids`` are the view's. With ``sets_flags``, figures may be marked as accurate. ``write_id`` is the
-    one that the transaction has in this table already.
+    ``txns`` and ``write_ids`` are the view's, ``highest`` is the highest write ID of the rows. With ``sets_flags``, figures
+    may be marked as accurate. ``write_id`` is the one that the transaction has in this table already.
     """
 
     files: int
     bytes: int
     txns: ValidTxnList
     write_ids: ValidWriteIdList
+    highest: WriteId
     rows: RowFigures | None = None
     sets_flags: bool = True
     write_id: WriteId | None = None

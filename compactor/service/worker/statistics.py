@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from compactor.compaction.row_figures import ColumnFigures, RowFigures
+from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Column, is_true, parameter
 from compactor.metastore.statistics.values import CommitStatistics
 from compactor.rewrite.plan.unit import Shape
@@ -28,6 +29,7 @@ def known_statistics(one: StagedEntry) -> CommitStatistics | None:
         bytes=size,
         txns=view.txns,
         write_ids=view.write_ids,
+        highest=_highest(one),
         rows=_rows(one),
         sets_flags=marks,
         write_id=one.scope.write_id,
@@ -51,6 +53,13 @@ def _files_after(one: StagedEntry) -> tuple[int, int]:
     lone = [file.length for file in directory.originals if file.path not in read]
     files = len(made) + len(lone) + sum(len(d.files) + len(d.unnumbered) for d in stay)
     return files, sum(made) + sum(lone) + sum(d.total_bytes for d in stay)
+
+
+def _highest(one: StagedEntry) -> WriteId:
+    """Returns the highest write ID of the rows and delete events that the view sees."""
+    directory = one.scope.view.directory
+    found = [delta.delta.max_write_id for delta in directory.deltas]
+    return max([*found, *([directory.base.base.write_id] if directory.base else [])], default=WriteId(0))
 
 
 def _rows(one: StagedEntry) -> RowFigures | None:

@@ -18,6 +18,7 @@ KNOWN = CommitStatistics(
     bytes=99,
     txns=ValidTxnList(high_watermark=TxnId(20)),
     write_ids=SEEN,
+    highest=WriteId(5),
     rows=RowFigures(
         rows=4,
         raw_size=8,
@@ -106,6 +107,17 @@ def test_statistics_of_an_aborted_write_count_as_unmarked() -> None:
     found = changes(marked(A, of=("a", "b"), write_id=7), KNOWN)
     assert found.parameters == {FLAGS: flags(), "numRows": "4", "rawDataSize": "8"}
     assert found.marks
+
+
+def test_where_the_last_writer_left_statistics_alone_nothing_is_marked() -> None:
+    """As Hive's streaming does: it would not take the mark away either."""
+    known = replace(KNOWN, highest=WriteId(6))
+    rows = {"numRows": "4", "rawDataSize": "8"}
+    assert changes(stored(STALE_A, C), known) == Changes(sizes=SIZES, parameters=rows, columns={1: EXACT_A})
+    found = changes(marked(A, C, of=("a", "c"), rows="5"), known)
+    assert found == Changes(sizes=SIZES, parameters={**rows, FLAGS: "{}"})
+    assert changes(marked(C), known) == Changes(sizes=SIZES)
+    assert changes(marked(A, C, of=("a",)), known) == Changes(sizes=SIZES)
 
 
 def test_statistics_without_a_write_id_count() -> None:
