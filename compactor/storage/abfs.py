@@ -24,7 +24,15 @@ from compactor.errors import StorageError
 from compactor.steps import StoreStep, reach
 from compactor.storage.capabilities import ABFS, Capabilities
 from compactor.storage.file_status import FileStatus
-from compactor.storage.object_store import ObjectStorage, RefusedKey, errors, replaced, side_files_and_data
+from compactor.storage.object_store import (
+    REFUSED,
+    ObjectStorage,
+    RefusedKey,
+    errors,
+    replaced,
+    side_files_and_data,
+    warn_once,
+)
 from compactor.storage.part_plan import Part, PartLimits, plan_parts
 from compactor.storage.taking_over import TakenRange, TakingOver, ends_of
 
@@ -134,9 +142,10 @@ class AbfsStorage(ObjectStorage):
         parts = plan_parts(os.stat(local).st_size, ranges, BLOCKS)
         blocks = [(base64.b64encode(b"%06d" % number).decode("ascii"), part) for number, part in enumerate(parts)]
         with ThreadPoolExecutor(COPIES, thread_name_prefix="storage") as pool:
-            list(pool.map(lambda one: self._copy_block(path, *one), [(n, p.taken) for n, p in blocks if p.taken]))
+            taken = [(name, part.taken) for name, part in blocks if part.taken is not None]
+            copied = {name for name in pool.map(lambda one: self._copy_block(path, *one), taken) if name is not None}
         with ThreadPoolExecutor(TRANSFERS, thread_name_prefix="storage") as pool:
-            sent = [block for block in blocks if block[1].taken is None]
+            sent = [block for block in blocks if block[0] not in copied]
             list(pool.map(lambda one: self._send_block(local, path, ranges, *one), sent))
         self._check_tags(ranges)
 
@@ -154,7 +163,8 @@ class AbfsStorage(ObjectStorage):
 
         self._run(path, sent)
 
-    def _copy_block(self, path: str, block: str, taken: TakenRange) -> None:
+    def _copy_block(self, path: str, block: str, taken: TakenRange) -> str | None:
+        """Returns the name of the block; None if the store refuses to copy it."""
         from azure.core.exceptions import HttpResponseError
 
         async def copied() -> None:
@@ -171,8 +181,12 @@ class AbfsStorage(ObjectStorage):
         except HttpResponseError as error:
             if error.status_code in (404, 412):
                 raise replaced(taken.source) from error
-            raise
+            if error.status_code not in REFUSED:
+                raise
+            warn_once(path, error)
+            return None
         reach(StoreStep.RANGE_TAKEN)
+        return block
 
     def _account_key(self, path: str) -> str | None:
         found: str | None = getattr(self._container(path).credential, "account_key", None)

@@ -16,7 +16,7 @@ from typing import Any
 from compactor.steps import StoreStep, reach
 from compactor.storage.capabilities import GCS, Capabilities
 from compactor.storage.file_status import FileStatus
-from compactor.storage.object_store import ObjectStorage, RefusedKey, errors, replaced
+from compactor.storage.object_store import REFUSED, ObjectStorage, RefusedKey, errors, replaced, warn_once
 from compactor.storage.taking_over import TakenRange, TakingOver, ends_of, pieces
 
 SMALLEST = 1 << 20  #: bytes of an object that are worth a place in a composition
@@ -25,6 +25,10 @@ BULK = 100  #: keys in one request for removal; Google takes no more
 
 
 _JSON = {"Content-Type": "application/json"}
+
+
+class _CannotCompose(Exception):
+    """The store refuses to compose these objects."""
 
 
 class GcsStorage(ObjectStorage):
@@ -47,6 +51,15 @@ class GcsStorage(ObjectStorage):
         if not ranges:
             super()._put(local, path, ranges)
             return
+        try:
+            self._put_composed(local, path, ranges)
+        except _CannotCompose as error:
+            warn_once(path, error)
+            self._fill(local, ranges)
+            self._check_tags(ranges)
+            super()._put(local, path, ())
+
+    def _put_composed(self, local: str, path: str, ranges: Sequence[TakenRange]) -> None:
         sent: list[str] = []
         try:
             sources = self._sources(local, path, ranges, sent)
@@ -98,8 +111,11 @@ class GcsStorage(ObjectStorage):
         try:
             system.call("POST", "b/{}/o/{}/compose", bucket, key, headers=_JSON, json=body)
         except Exception as error:  # its client has an error of its own for some answers, Python's for others
-            if isinstance(error, FileNotFoundError) or str(getattr(error, "code", "")) in ("404", "412"):
+            code = str(getattr(error, "code", ""))
+            if isinstance(error, FileNotFoundError) or code in ("404", "412"):
                 raise replaced(", ".join(source for source, generation in sources if generation)) from error
+            if str(error).startswith("Forbidden") or code in map(str, REFUSED):
+                raise _CannotCompose(str(error)) from error
             raise
         reach(StoreStep.RANGE_TAKEN)
 

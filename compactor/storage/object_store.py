@@ -6,12 +6,14 @@ A file appears when its upload is complete and not before. A directory exists as
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
 from compactor.acid.listing import Listing
@@ -26,8 +28,12 @@ from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import SCHEMES, StoreOptions, scrub
 from compactor.storage.taking_over import KnownBytes, TakenRange, TakingOver, pieces
 
+log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _R = TypeVar("_R")
+#: HTTP statuses by which a store says that it copies no range, or not for this user or these keys: it is sent then.
+REFUSED = (400, 401, 403, 405, 501)
+FILLED = 64 << 20  #: bytes of a range that are read at a time
 PARALLEL = 8  #: requests at a time when files are copied or removed one by one
 
 
@@ -162,6 +168,15 @@ class ObjectStorage:
         if len(data) != end - start:
             raise StorageError(f"{local}: {len(data)} bytes at {start} with those of its sources, wanted {end - start}")
         return data
+
+    def _fill(self, local: str, ranges: Sequence[TakenRange]) -> None:
+        """Writes the bytes of the ranges into the local file, for a store that does not take them over after all."""
+        with open(local, "r+b") as file:
+            for taken in ranges:
+                for start in range(taken.position, taken.end, FILLED):
+                    part = taken.part(start, min(start + FILLED, taken.end))
+                    file.seek(start)
+                    file.write(self._content(local, ranges, part.position, part.end))
 
     def _check_ends(self, path: str, ends: Sequence[KnownBytes]) -> None:
         def check(end: KnownBytes) -> None:
@@ -368,6 +383,16 @@ class ObjectStorage:
 
     def _with_place(self, options: dict[str, Any], place: str) -> dict[str, Any]:
         return options
+
+
+@lru_cache(maxsize=256)
+def _warn(place: str, why: str) -> None:
+    log.warning("%s: the store copies nothing by itself, so every byte is read and sent: %s", place, why)
+
+
+def warn_once(path: str, error: Exception) -> None:
+    """Warns that a store refused to copy: once for each bucket and reason."""
+    _warn("/".join(path.split("/", 3)[:3]), scrub(error))
 
 
 def replaced(path: str) -> BadFile:

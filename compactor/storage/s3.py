@@ -21,7 +21,7 @@ from compactor.steps import StoreStep, reach
 from compactor.storage.capabilities import S3, Capabilities
 from compactor.storage.deferred_uploads import Deferring, Upload
 from compactor.storage.file_status import FileStatus
-from compactor.storage.object_store import ObjectStorage, RefusedKey, errors, replaced
+from compactor.storage.object_store import REFUSED, ObjectStorage, RefusedKey, errors, replaced, warn_once
 from compactor.storage.part_plan import Part, PartLimits, plan_parts
 from compactor.storage.taking_over import TakenRange, TakingOver, ends_of
 
@@ -170,7 +170,7 @@ class S3Storage(ObjectStorage):
         """Has the store copy the parts that are ranges of other files.
 
         Returns:
-            The store's answers by part number; those that are missing must be sent, since the store does not know the call.
+            The store's answers by part number; those that are missing must be sent, since the store refused the call.
         """
         taken = [(number, part.taken) for number, part in enumerate(parts, 1) if part.taken is not None]
         with ThreadPoolExecutor(COPIES, thread_name_prefix="storage") as pool:
@@ -191,7 +191,8 @@ class S3Storage(ObjectStorage):
             )
         except OSError as error:
             status, code = _answer(error)
-            if status in (405, 501):
+            if status in REFUSED:
+                warn_once(path, error)
                 return None
             if status == 412 or code == "NoSuchKey":
                 raise replaced(taken.source) from error

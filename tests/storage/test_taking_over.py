@@ -195,14 +195,17 @@ def test_other_bytes_than_were_asked_for_are_refused(
     assert way is New.upload or nothing_left(new)
 
 
-def test_a_store_that_cannot_copy_parts_is_sent_them(place: Place, between: Between, tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [501, pytest.param(403, marks=pytest.mark.whole)])
+def test_a_store_that_refuses_to_copy_parts_is_sent_them(
+    place: Place, between: Between, tmp_path: Path, status: int
+) -> None:
     new, tried = New(place, tmp_path), list[str]()
 
     def is_first(method: str, path: str) -> bool:
         tried.append(path)
         return _copies_a_part(method, path) and tried.count(path) == 1
 
-    between.fails, between.status = is_first, 501
+    between.fails, between.status = is_first, status
     new.name()
     assert new.stores.read(new.target) == new.content
 
@@ -212,7 +215,7 @@ def test_a_copy_that_fails_leaves_nothing(
     place: Place, between: Between, tmp_path: Path, way: Callable[[New], None]
 ) -> None:
     new = New(place, tmp_path)
-    between.fails, between.status = _copies_a_part, 403
+    between.fails, between.status = _copies_a_part, 500
     with pytest.raises(StorageError, match="cannot write"):
         way(new)
     between.reset()
@@ -243,11 +246,14 @@ def every(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Place, Far]:
         far: Far = request.getfixturevalue("far")
         return place_in(tmp_path, stores_by(far.url)), far
     far = request.getfixturevalue(f"far_{kind}")
+    return place_of(kind, far.url, tmp_path), far
+
+
+def place_of(kind: str, url: str, folder: Path) -> Place:
+    """Returns a place in Google's or Azure's store."""
     if kind == "gs":
-        location = f"gs://{BUCKET}/taken-{tmp_path.name}/t"
-        return Place(kind=kind, location=location, stores=Stores(gcs_options(far.url))), far
-    location = f"{AZURE}/taken-{tmp_path.name}/t"
-    return Place(kind=kind, location=location, stores=Stores(azure_options(far.url))), far
+        return Place(kind=kind, location=f"gs://{BUCKET}/taken-{folder.name}/t", stores=Stores(gcs_options(url)))
+    return Place(kind=kind, location=f"{AZURE}/taken-{folder.name}/t", stores=Stores(azure_options(url)))
 
 
 @pytest.fixture
@@ -280,6 +286,26 @@ def test_whole_files_and_ranges_are_taken_over_by_every_store_that_can(
     with pytest.raises(BadFile, match=f"{replaced}: it was replaced while it was read"):
         new.stores.upload(str(new.local), again, new.ranges)
     assert not new.stores.exists(again)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("kind", ["gs", "abfs"])
+def test_other_stores_that_refuse_are_sent_the_bytes(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> None:
+    copies = {"gs": "/compose", "abfs": "comp=block&"}[kind]
+    with Between(request.getfixturevalue({"gs": "gcs_url", "abfs": "azure_url"}[kind])) as between:
+        place = place_of(kind, between.url, tmp_path)
+        new, refused = Whole(place, tmp_path), list[str]()
+
+        def fails(method: str, path: str) -> bool:
+            first = copies in path and path not in refused and len(refused) < len(new.ranges)
+            if first:
+                refused.append(path)
+            return first
+
+        between.fails, between.status = fails, 403
+        new.stores.upload(str(new.local), new.target, new.ranges)
+        assert refused
+        assert new.stores.read(new.target) == new.content
 
 
 class Whole:

@@ -7,6 +7,7 @@ import os
 import struct
 from dataclasses import dataclass
 
+_LARGEST_BLOCK = 64 * 1024  #: bytes; NFS says that a block is what it moves at once, such as a megabyte
 _CLONE_RANGE = 0x4020940D  #: FICLONERANGE of ioctl_ficlonerange(2)
 
 
@@ -31,14 +32,15 @@ def share_range(source: int, target: int, position: int, offset: int, length: in
     """Shares the whole blocks of a range of the descriptor ``source`` with ``target``, whose bytes end at ``position``.
 
     Returns:
-        The range's place in ``target``; None if it fills no block.
+        The range's place in ``target``; None if it fills no block, or blocks are so large that padding would cost more.
 
     Raises:
         OSError: nothing was shared; with ``EXDEV`` because the two are in different file systems.
     """
-    found = place_of(position, offset, length, os.fstatvfs(target).f_frsize)
+    block = os.fstatvfs(target).f_frsize
+    found = place_of(position, offset, length, block)
     blocks = length - found.head - found.tail
-    if blocks <= 0:
+    if blocks <= 0 or block > _LARGEST_BLOCK:
         return None
     asked = struct.pack("qQQQ", source, offset + found.head, blocks, found.start + found.head)
     fcntl.ioctl(target, _CLONE_RANGE, asked)
