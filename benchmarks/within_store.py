@@ -1,8 +1,8 @@
 """Stripes that the store copies by itself, beside reading and sending them: ``python benchmarks/within_store.py``.
 
 Tables with stripes of 16 MB in an emulator of S3, behind a line of 50 MB/s in each direction and 20 ms for each answer. A
-worker compacts one after the other, by turns with and without taking over, from the claim to the commit. For each
-range that is read the emulator copies the whole object, which costs both sides time.
+worker compacts one after the other, by turns with and without taking over, from the claim to the commit. The emulator and
+the line take their time on the same cores.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from compactor.service.worker.outcome import Result
 from compactor.state import store
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
-from tests.support.daemons import s3
 from tests.support.far import Far
 from tests.support.moved_tables import moved
 from tests.support.passes import compact
+from tests.support.s3mock import s3mock
 from tests.support.tables import with_settings
 from tests.support.wide_stripes import wide_table
 
@@ -82,10 +82,14 @@ def main() -> None:
     parser.add_argument("--bandwidth", type=float, default=50, help="MB/s in each direction")
     given = parser.parse_args()
     found: dict[bool, list[Measured]] = {True: [], False: []}
-    with tempfile.TemporaryDirectory() as name, site_in(Path(name)) as site, s3(Path(name)) as url, Far(url) as far:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        site_in(Path(name)) as site,
+        s3mock(Path(name), BUCKET) as url,
+        Far(url) as far,
+    ):
         options = StoreOptions.of({"s3": {"endpoint_url": far.url, "key": "somebody", "secret": "something"}})
         stores = {takes_over: Stores(replace(options, takes_over=takes_over)) for takes_over in found}
-        stores[True].of("s3://x")._system(f"s3://{BUCKET}/x").call_s3("create_bucket", Bucket=BUCKET)  # type: ignore[attr-defined]
         far.delay, far.speed = given.delay / 1000, given.bandwidth * 1e6
         for turn in range(given.turns):
             for takes_over, done in found.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from tests.support.far import Far
 from tests.support.forked import die
 from tests.support.moved_tables import moved, rows
 from tests.support.passes import age, clean_all, compact
+from tests.support.s3mock import s3mock
 from tests.support.tables import with_settings
 from tests.support.wide_stripes import wide_table
 
@@ -172,6 +174,21 @@ def test_a_source_that_was_replaced_is_refused(
         way(new)
     assert nothing_left(new)
     assert any(_copies_a_part(*one) for one in between.seen)
+
+
+@pytest.mark.whole
+def test_another_store_refuses_it_by_itself(tmp_path: Path) -> None:
+    """PROTOCOL 4: by the tag in the request, so that no copy of other bytes is ever made."""
+    with s3mock(tmp_path, BUCKET) as url:
+        new = New(place_in(tmp_path, stores_by(url)), tmp_path)
+        new.name()
+        assert new.stores.read(new.target) == new.content
+        new.stores.remove(new.target.rpartition("/")[0])
+        new.ranges = [replace(one, tag='"another"') for one in new.ranges]
+        with pytest.raises(BadFile, match=f"{new.source}: it was replaced while it was read") as raised:
+            new.name()
+        assert "pre-conditions" in str(raised.value.__cause__)
+        assert nothing_left(new)
 
 
 def test_the_tag_is_named_in_each_copy(place: Place, between: Between, tmp_path: Path) -> None:
