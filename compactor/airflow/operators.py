@@ -20,7 +20,7 @@ from compactor.airflow import applications, driver_processes
 from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import one_of, seconds, text
 from compactor.errors import BadSetting, CompactorError, LaunchFailed
-from compactor.settings.driver_config import driver_config, must_know_metastore
+from compactor.settings.driver_config import driver_config, for_yarn, must_know_metastore
 from compactor.yarn.application import application_in, tag_of
 from compactor.yarn.refusal import reason_in
 
@@ -271,6 +271,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             # An archive is unpacked beside executors alone; this interpreter has what the driver needs.
             hook._conf.setdefault("spark.pyspark.driver.python", sys.executable)
         if hook._is_yarn:
+            hook._conf = for_yarn(hook._conf)
             tags = hook._conf.get("spark.yarn.tags")
             hook._conf["spark.yarn.tags"] = f"{tags},{self.tag}" if tags else self.tag
         return hook

@@ -14,7 +14,7 @@ import compactor
 from compactor.cli.context import CliContext
 from compactor.cli.spark_target import SparkTarget
 from compactor.errors import NotSupported
-from compactor.settings.driver_config import driver_config
+from compactor.settings.driver_config import driver_config, for_yarn
 from compactor.yarn.application import tag_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def command(program: str, context: CliContext, batch: PlannedBatch, target: Spar
     line = [program, "--name", batch.job, *target.options]
     line += ["--queue", batch.queue] if batch.queue else []
     line += ["--proxy-user", batch.run_as] if batch.run_as else []
-    for key, value in sorted({**batch.conf, **_added(context, batch, target)}.items()):
+    conf = for_yarn(batch.conf) if target.is_yarn else batch.conf
+    for key, value in sorted({**conf, **_added(context, batch, target)}.items()):
         line += ["--conf", f"{key}={value}"]
     line += [_job(batch, target), "--metastore", context.metastore, "--batch", str(batch.batch_id)]
     line += ["--max-seconds", str(batch.max_seconds)] if batch.max_seconds is not None else []

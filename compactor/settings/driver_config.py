@@ -1,4 +1,4 @@
-"""Where the driver of an application finds compactor.toml: at the same path, or as a copy that travels with it."""
+"""What travels with an application, and where its driver finds compactor.toml: at the same path, or as such a copy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from pathlib import PurePath
 
 from compactor.errors import BadSetting
 
-_SHIPPED = ("spark.files", "spark.yarn.dist.files")
+#: The keys that name files which travel, and what each is called once spark-submit has handed it to YARN.
+TRAVELS = {
+    "spark.archives": "spark.yarn.dist.archives",
+    "spark.files": "spark.yarn.dist.files",
+    "spark.jars": "spark.yarn.dist.jars",
+    "spark.submit.pyFiles": "spark.yarn.dist.pyFiles",
+}
 _IN_ENVIRONMENT = frozenset(
     f"spark.yarn.appMasterEnv.{name}" for name in ("COMPACTOR_CONFIG", "COMPACTOR_METASTORE_URL")
 )
@@ -24,6 +30,17 @@ def driver_config(config: str | None, conf: Mapping[str, str], *, is_cluster: bo
         return config
     names = _shipped(conf)
     return names.get(config) or names.get(f"file:{config}") or names.get(f"file://{config}") or config
+
+
+def for_yarn(conf: Mapping[str, str]) -> dict[str, str]:
+    """Returns ``conf`` with YARN's own keys of archives and files: by Spark's, a driver in client mode would fetch and hand
+    them out once more, an archive of hundreds of megabytes included."""
+    moved = {key: TRAVELS[key] for key in ("spark.archives", "spark.files")}
+    found = {key: value for key, value in conf.items() if key not in moved}
+    for key, name in moved.items():
+        values = [value for value in (conf.get(name), conf.get(key)) if value]
+        found |= {name: ",".join(values)} if values else {}
+    return found
 
 
 def must_know_metastore(config: str | None, conf: Mapping[str, str]) -> None:
@@ -43,7 +60,12 @@ def must_know_metastore(config: str | None, conf: Mapping[str, str]) -> None:
 
 def _shipped(conf: Mapping[str, str]) -> dict[str, str]:
     """Returns the names that files which travel have in the driver's directory, by their paths here."""
-    paths = [name.strip() for key in _SHIPPED for name in conf.get(key, "").split(",") if name.strip()]
+    paths = [
+        name.strip()
+        for key in ("spark.files", TRAVELS["spark.files"])
+        for name in conf.get(key, "").split(",")
+        if name.strip()
+    ]
     return {path.partition("#")[0]: _name_there(path) for path in paths}
 
 

@@ -9,17 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compactor.errors import NotSupported
+from compactor.settings.driver_config import TRAVELS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The keys that name files, and what each is called once spark-submit has handed it to YARN.
-_FILES = {
-    "spark.archives": "spark.yarn.dist.archives",
-    "spark.files": "spark.yarn.dist.files",
-    "spark.jars": "spark.yarn.dist.jars",
-    "spark.submit.pyFiles": "spark.yarn.dist.pyFiles",
-}
 
 _JAVA_OPTIONS = "spark.driver.defaultJavaOptions"  #: come before spark.driver.extraJavaOptions, which therefore win
 _PROXY = ".AmIpFilter.param.PROXY_URI_BASES"  #: the end of the key by which YARN's master says it
@@ -74,7 +68,7 @@ def _given() -> Mapping[str, str]:
 
 def _is_shipped(key: str, given: Mapping[str, str]) -> bool:
     """Returns true for a key that names files of which spark-submit has taken care; on YARN it has a name of its own."""
-    return key in _FILES and any(given.get(name) for name in (key, _FILES[key]))
+    return key in TRAVELS and any(given.get(name) for name in (key, TRAVELS[key]))
 
 
 def _name(given: Mapping[str, str], name: str) -> str:

@@ -187,7 +187,7 @@ class YarnSite:
 
     def spark_submit_line(self, mode: str, planned: PlannedBatch, *arguments: str) -> list[str]:
         given = {
-            "spark.archives": f"{self.packed.archive}#environment",
+            "spark.yarn.dist.archives": f"{self.packed.archive}#environment",
             "spark.pyspark.python": "./environment/bin/python",
             **({"spark.pyspark.driver.python": str(self.packed.python)} if mode == "client" else {}),
         }

@@ -117,7 +117,7 @@ def test_the_dag(airflow: YarnSite, mode: str, monkeypatch: pytest.MonkeyPatch) 
     assert airflow.rows(table) == rows
     batch = the_batch(airflow)
     assert (batch.state, batch.attempt) == (BatchState.DONE, 1)
-    found = airflow.yarn.application(str(batch.application_id))
+    found = airflow.yarn.until_ended(str(batch.application_id))  # a moment after its batch
     assert (found["queue"], found["finalStatus"]) == ("root.night", "SUCCEEDED")
     assert found["name"] == f"{airflow.site.host}-compactor-default.t"
     assert found["applicationTags"] == tag_of("default", batch.id, batch.planned_at)
@@ -189,8 +189,7 @@ def test_a_killed_application_is_noticed_at_once_and_followed_by_another(
     first = until("a driver at work", lambda: working(airflow, table), pause=0.2)
     (row,) = queue_page(airflow.site, find="", state=None, limit=10, offset=0).rows
     assert row["batch"]["log_url"] == first.log_url  # type: ignore[index]
-    with urlopen(f"{first.log_url}/stdout/?start=0") as page:
-        assert "compactor" in unescape(page.read().decode())
+    until("the driver's log", lambda: "0 of 1 tasks done, 1 under way" in log_of(first), pause=0.2)
     airflow.yarn.kill(str(first.application_id))
     with caplog.at_level("INFO"):
         assert task.event() == BatchStatus.LOST.value
@@ -203,6 +202,11 @@ def test_a_killed_application_is_noticed_at_once_and_followed_by_another(
     assert airflow.rows(table) == rows
     batch = the_batch(airflow)
     assert (batch.attempt, batch.application_id == first.application_id) == (2, False)
+
+
+def log_of(batch: Batch) -> str:
+    with urlopen(f"{batch.log_url}/stdout/?start=0") as page:
+        return unescape(page.read().decode())
 
 
 def working(airflow: YarnSite, table: Table) -> Batch | None:

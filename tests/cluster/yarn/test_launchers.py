@@ -16,6 +16,8 @@ from compactor.service.batches.assembly import plan_batches
 from compactor.service.requests.request import request_compaction
 from compactor.state.batches import Batch, BatchState
 from compactor.yarn.application import tag_of
+from tests.support.downloads import ROOT
+from tests.support.spark_cluster import Packed
 from tests.support.yarn import USER
 from tests.support.yarn_site import YarnSite
 
@@ -26,7 +28,7 @@ ALLOWED = {"compactor.allowed.spark.conf": "spark.executor.memory,spark.executor
 MEMORY = {"compactor.spark.executor.memory": "600m", "compactor.spark.executor.cores": "2"}
 
 
-def compacted(on_yarn: YarnSite, table: Table, rows: list[Any]) -> tuple[Batch, dict[str, Any]]:
+def compacted(on_yarn: YarnSite, table: Table, rows: list[Any], user: str = USER) -> tuple[Batch, dict[str, Any]]:
     """Returns the batch and the application that compacted ``table``, as YARN lists it."""
     assert on_yarn.entry(table).state is State.READY_FOR_CLEANING
     assert on_yarn.rows(table) == rows
@@ -34,7 +36,7 @@ def compacted(on_yarn: YarnSite, table: Table, rows: list[Any]) -> tuple[Batch, 
     assert (batch.state, batch.attempt) == (BatchState.DONE, 1)
     found = on_yarn.yarn.application(str(batch.application_id))
     assert on_yarn.entry(table).job_id == found["id"]
-    assert (found["finalStatus"], found["user"]) == ("SUCCEEDED", USER)
+    assert (found["finalStatus"], found["user"]) == ("SUCCEEDED", user)
     return batch, found
 
 
@@ -44,6 +46,14 @@ def shown(on_yarn: YarnSite) -> dict[str, str]:
     events = [json.loads(line) for line in log.read_text().splitlines()]
     (found,) = [event["Spark Properties"] for event in events if event["Event"] == "SparkListenerEnvironmentUpdate"]
     return dict(found)
+
+
+def test_the_packed_code_is_the_checkout_s(packed: Packed) -> None:
+    """However often it was packed before."""
+    (there,) = packed.environment.glob("lib/python3.*/site-packages/compactor")
+    here = ROOT / "compactor"
+    files = [path.relative_to(here) for path in here.rglob("*.py")]
+    assert [path for path in files if (there / path).read_bytes() != (here / path).read_bytes()] == []
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -69,6 +79,18 @@ def test_compactor_submit(on_yarn: YarnSite, metastore_url: str, mode: str) -> N
         assert said["log_url"] == batch.log_url == found["amContainerLogs"]
         with urlopen(f"{batch.log_url}/stdout/?start=0") as page:
             assert '"fate": "compacted"' in unescape(page.read().decode())
+
+
+def test_an_application_of_another_user(on_yarn: YarnSite, metastore_url: str) -> None:
+    """The site's run-as user is whom YARN lists; who submits may act for others (hadoop.proxyuser)."""
+    on_yarn.write_config(metastore_url, {"hive.compactor.run.as.user": "somebody"})
+    table = on_yarn.table("t")
+    rows = on_yarn.rows(table)
+    request_compaction(on_yarn.site, table="t", properties={QUEUE: "etl"})
+    done = on_yarn.submit("cluster", "--json")
+    assert done.returncode == 0, done.stderr[-6000:]
+    _, found = compacted(on_yarn, table, rows, user="somebody")
+    assert found["queue"] == "root.etl"
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -85,6 +85,21 @@ def test_a_lost_node_is_followed_by_another(on_yarn: YarnSite, table: Table, pow
     assert after.attempt == 2 or not power
 
 
+def test_an_application_goes_on_without_its_submit(on_yarn: YarnSite, table: Table) -> None:
+    """Whoever submits next finds the batch taken, and starts nothing beside it."""
+    rows = on_yarn.rows(table)
+    with on_yarn.occupied("default", memory="5900m"), on_yarn.submitting("cluster") as process:
+        batch = under_way(on_yarn, table)
+        process.kill()
+        process.wait()
+        again = on_yarn.submit("cluster", "--json")
+        assert (again.returncode, json.loads(again.stdout)) == (0, [])
+    on_yarn.yarn.until_ended(str(batch.application_id))
+    compacted_once(on_yarn, table, rows)
+    (after,) = on_yarn.batches()
+    assert (after.state, after.attempt) == (BatchState.DONE, 1)
+
+
 @pytest.mark.parametrize("mode", ["client", "cluster"])
 def test_a_killed_application_gives_its_batch_back(on_yarn: YarnSite, table: Table, mode: str) -> None:
     """``yarn application -kill`` in the middle: the next pass takes the entry at once, and nothing half done stays."""

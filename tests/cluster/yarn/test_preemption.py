@@ -8,8 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from compactor.acid.directory import acid_directory
+from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
+from compactor.metastore.catalog.values import Table
+from compactor.rows.reader import read_snapshot
 from compactor.service.requests.request import request_compaction
+from compactor.service.site import Site
 from tests.support.many import make_partitions
 from tests.support.patience import PATIENCE, until
 from tests.support.watching import files_below
@@ -32,7 +37,7 @@ COME_AND_GO = {
 def test_preempted_executors_of_a_dynamic_allocation(on_yarn: YarnSite) -> None:
     """Another queue wants what it is guaranteed while executors are at work: some are killed, their tasks run elsewhere."""
     table = make_partitions(on_yarn.site.metastore, on_yarn.warehouse, PARTITIONS, deltas=3, name="wide")
-    rows = on_yarn.rows(table)
+    rows = rows_of_partitions(on_yarn.site, table)
     request_compaction(on_yarn.site, table="wide", properties={QUEUE: "night"})
     with on_yarn.submitting("cluster", "--json", conf={**FILLS, **COME_AND_GO}) as process:
         number = until("an application", lambda: running(on_yarn), pause=0.2)
@@ -51,10 +56,24 @@ def test_preempted_executors_of_a_dynamic_allocation(on_yarn: YarnSite) -> None:
     assert process.returncode == 0, err[-5000:]
     entries = on_yarn.site.metastore.entries
     assert {entry.state for entry in entries.queue()} == {State.READY_FOR_CLEANING}
-    assert on_yarn.rows(table) == rows
+    assert rows_of_partitions(on_yarn.site, table) == rows
     left = [name for name in files_below(Path(table.location)) if ".compactor_v" in str(name)]
     assert left == []
     assert len(list(Path(table.location).glob("*/base_*"))) == PARTITIONS
+
+
+def rows_of_partitions(site: Site, table: Table) -> list[tuple[Any, ...]]:
+    """Returns every row with its ROW__ID and its partition."""
+    found = []
+    for number in range(PARTITIONS):
+        name = f"p={number:06d}"
+        target = site.target(Entity(database=table.database, table=table.name, partition=name))
+        txns = site.metastore.transactions.snapshot()
+        write_ids = site.write_ids(table, txns)
+        directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
+        batches = read_snapshot(target.location, directory, write_ids, target.row_type, site.storage)
+        found += [(name, *row.values()) for batch in batches for row in batch.to_pylist()]
+    return sorted(found)
 
 
 def running(on_yarn: YarnSite) -> str | None:

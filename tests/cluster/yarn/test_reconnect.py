@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,11 +26,11 @@ def airflow(on_yarn: YarnSite, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("airflow")
     launcher = {"AIRFLOW__COMPACTOR__LAUNCHER": "spark-submit", "AIRFLOW__COMPACTOR__SPARK_BINARY": "spark-submit"}
     with system(folder, {**on_yarn.spark_home({}), **launcher}) as started:
-        url, config = make_url(started.url), folder / "compactor.toml"
+        url = make_url(started.url)
         (folder / "password").write_text(str(url.password))
-        on_yarn.write_config(
-            url.set(password=None).render_as_string(), {}, f'password_file = "{folder / "password"}"', to=config
-        )
+        own = replace(on_yarn, warehouse=folder / "warehouse")
+        further = f'password_file = "{folder / "password"}"'
+        own.write_config(url._replace(password=None).render_as_string(), {}, further, to=folder / "compactor.toml")
         started.servers.call("POST", "/api/v2/connections", MASTER)
         yield started
 

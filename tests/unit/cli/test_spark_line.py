@@ -119,3 +119,27 @@ def test_without_spark_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(spark_line.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(NotSupported, match="compactor run worker"):
         spark_line.spark_submit()
+
+
+def test_executors_of_a_cluster_run_what_somebody_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else they take the first python3 of their PATH, which submit warns of."""
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert spark_line.executors_python(target(master="yarn"), BATCH) is None
+    packed = replace(BATCH, conf={"spark.pyspark.python": "./environment/bin/python"})
+    assert spark_line.executors_python(target(master="yarn"), packed) == "./environment/bin/python"
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    assert spark_line.executors_python(target(master="yarn"), BATCH) == "/opt/python"
+
+
+def test_a_pod_has_the_driver_s_file_in_its_image() -> None:
+    pod = {"master": "k8s://https://api", "deploy_mode": "cluster"}
+    assert any(word.startswith("local:///") and word.endswith("jobs/worker.py") for word in line(**pod))
+    uploads = replace(BATCH, conf={"spark.kubernetes.file.upload.path": "s3a://b/up"})
+    assert not any(word.startswith("local://") for word in line(uploads, **pod))
+    assert not any(word.startswith("local://") for word in line(master="k8s://https://api"))
+
+
+def test_yarn_gets_archives_by_its_own_key() -> None:
+    packed = replace(BATCH, conf={"spark.archives": "a.tar.gz#environment"})
+    assert "spark.yarn.dist.archives=a.tar.gz#environment" in line(packed, master="yarn")
+    assert "spark.archives=a.tar.gz#environment" in line(packed, master="spark://m:7077")

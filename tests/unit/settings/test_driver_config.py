@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.errors import BadSetting
-from compactor.settings.driver_config import driver_config, must_know_metastore
+from compactor.settings.driver_config import driver_config, for_yarn, must_know_metastore
 
 CONFIG = "/etc/compactor.toml"
 
@@ -35,3 +35,10 @@ def test_a_driver_elsewhere_must_know_of_a_metastore() -> None:
     must_know_metastore(None, {"spark.files": CONFIG})
     for name in ("COMPACTOR_CONFIG", "COMPACTOR_METASTORE_URL"):
         must_know_metastore(None, {f"spark.yarn.appMasterEnv.{name}": "x"})
+
+
+def test_yarn_gets_archives_and_files_by_its_own_keys() -> None:
+    """By Spark's, a driver in client mode hands them out once more."""
+    found = for_yarn({"spark.archives": "a#e", "spark.files": "f", "spark.yarn.dist.files": "g", "spark.x": "1"})
+    assert found == {"spark.yarn.dist.archives": "a#e", "spark.yarn.dist.files": "g,f", "spark.x": "1"}
+    assert for_yarn({}) == {}
