@@ -139,13 +139,15 @@ class Yarn:
 
     def end(self) -> None:
         """Ends applications first: their containers outlive a NodeManager that is killed."""
-        for one in self.applications(states=("NEW", "SUBMITTED", "ACCEPTED", "RUNNING")):
-            with suppress(URLError, OSError, AssertionError):
-                self.kill(one["id"])
-        if self.node is not None:
-            self.node.end()
-        self.manager.end()
-        _end_containers(self.folder)
+        try:
+            with suppress(OSError, AssertionError):
+                for one in self.applications(states=("NEW", "SUBMITTED", "ACCEPTED", "RUNNING")):
+                    self.kill(one["id"])
+        finally:
+            for daemon in (self.node, self.manager):
+                if daemon is not None:
+                    daemon.end()
+            _end_containers(self.folder)
 
 
 def _daemon(name: str, folder: Path, main: str, java: Sequence[str]) -> Daemon:
