@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from compactor.errors import CompactorError
 from compactor.service.doctor.finding import Finding, Level, ok
+from compactor.service.run_as import AS_OWNER, USER
 from compactor.service.site import Site
 from compactor.storage.log_in import LogIn, log_in
 from compactor.storage.options import SCHEMES, StoreOptions
@@ -13,12 +14,19 @@ from compactor.storage.places import canonical
 
 _SKEW_S = 60.0  #: from which on we warn; Kerberos gives up at 300
 _DAY_S = 86_400.0
+_FEW = 10  #: users that are tried; each is a log-in
 
 
 def check_log_in(site: Site) -> Iterator[Finding]:
-    """Yields findings on each cluster that tables lie in or that the configuration names by itself."""
+    """Yields findings on each cluster that tables lie in or that the configuration names by itself, as ourselves and, with
+    ``doas``, on behalf of those as whom applications run."""
+    options, users = site.storage.options, _users(site)
     for authority in _clusters(site):
-        yield from _findings(site.storage.options, authority)
+        yield from _findings(options, authority)
+        for user in users:
+            acting = options.acting_for(user)
+            if acting.of_place("hdfs", authority).get("proxy_to") == user:
+                yield from _acting(acting, authority)
 
 
 def _clusters(site: Site) -> list[str]:
@@ -33,6 +41,28 @@ def _clusters(site: Site) -> list[str]:
     for authority in site.storage.options.of_kind("hdfs"):
         found.setdefault(canonical("hdfs", authority), authority)
     return list(found.values())
+
+
+def _users(site: Site) -> list[str]:
+    """Returns the first few users as whom applications are to run."""
+    if user := site.settings.text(USER):
+        return [user]
+    if not site.settings.boolean(AS_OWNER):
+        return []
+    owners = {table.owner for table in site.metastore.catalog.tables() if table.is_transactional and table.owner}
+    return sorted(owners)[:_FEW]
+
+
+def _acting(options: StoreOptions, authority: str) -> Iterator[Finding]:
+    """Yields one finding: whether we may act for a user, by the cluster's rules for proxy users."""
+    try:
+        found = log_in(options, authority)
+    except CompactorError as error:
+        yield Finding(
+            level=Level.FAIL, subject="proxy user", found=str(error), wanted="to act for whom applications run as"
+        )
+        return
+    yield ok("proxy user", f"{found.cluster} lets us act for {found.user!r}")
 
 
 def _findings(options: StoreOptions, authority: str) -> Iterator[Finding]:

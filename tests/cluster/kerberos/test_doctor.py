@@ -15,7 +15,7 @@ from compactor.storage.stores import Stores
 from tests.support.kerberos import REALM
 from tests.support.kerberos_hdfs import SecureHdfs, options_of
 from tests.support.moved_tables import moved
-from tests.support.tables import make_table
+from tests.support.tables import make_table, with_settings
 
 Check = Callable[..., list[Finding]]
 
@@ -26,8 +26,9 @@ def check(deployment: Site, warehouse: Path, realm: SecureHdfs, top: str) -> Che
     realm.kdc.keytab("compactor").chmod(0o600)
     moved(deployment, make_table(deployment, warehouse), Stores(options_of(realm)), top)
 
-    def findings(**options: object) -> list[Finding]:
-        return list(check_log_in(replace(deployment, storage=Stores(options_of(realm, **options)))))
+    def findings(run_as: str = "", **options: object) -> list[Finding]:
+        site = replace(deployment, storage=Stores(options_of(realm, **options)))
+        return list(check_log_in(with_settings(site, hive_compactor_run_as_user=run_as)))
 
     return findings
 
@@ -84,3 +85,12 @@ def test_whom_we_act_for(check: Check) -> None:
     assert found.level is Level.OK
     assert "knows us as 'hive', by Kerberos from keytab" in found.found
     assert "acting for hive" in found.found
+
+
+def test_those_as_whom_applications_run(check: Check) -> None:
+    _, found = check("hive", doas=True)
+    assert (found.level, found.subject) == (Level.OK, "proxy user")
+    assert found.found.endswith("lets us act for 'hive'")
+    _, found = check("stranger", doas=True)
+    assert (found.level, found.subject) == (Level.FAIL, "proxy user")
+    assert "hadoop.proxyuser.<user>.groups" in found.found

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import StorageError
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.service.doctor import log_in as module
 from compactor.service.doctor.finding import Finding, Level
 from compactor.service.doctor.log_in import check_log_in
@@ -15,6 +17,7 @@ from compactor.service.site import Site
 from compactor.storage.log_in import LogIn, Tickets
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
+from tests.support.tables import with_settings
 
 PLAIN = LogIn(cluster="hdfs://nn", user="hive", how="by a name", tickets=None, keytab=None, clock_ahead_s=0.0)
 
@@ -62,3 +65,36 @@ def test_tickets_that_nobody_renews(deployment: Site, monkeypatch: pytest.Monkey
     keytab.chmod(0o644)
     _, found = findings(deployment, monkeypatch, replace(PLAIN, tickets=tickets, keytab=str(keytab)))
     assert (found.level, found.subject) == (Level.WARN, "keytab")
+
+
+@pytest.mark.parametrize(
+    ("settings", "users"),
+    [
+        ({}, []),
+        ({"hive_compactor_run_as_user": "ann"}, ["ann"]),
+        ({"compactor_run_as_owner": "true"}, ["somebody"]),
+    ],
+)
+def test_with_doas_each_user_is_tried(
+    deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], users: list[str]
+) -> None:
+    monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION", raising=False)
+    columns = [Column(name="a", type="int")]
+    parameters = {"transactional": "true"}
+    table = NewTable("default", "t", str(warehouse / "t"), columns, parameters=parameters, owner="somebody")
+    deployment.metastore.embedded_catalog.create_database("default", str(warehouse))
+    deployment.metastore.embedded_catalog.create_table(table)
+
+    def log_in(options: StoreOptions, authority: str) -> LogIn:
+        user = options.of_place("hdfs", authority).get("proxy_to", "compactor")
+        if user == "ann":
+            raise StorageError("compactor is not allowed to impersonate ann")
+        return replace(PLAIN, user=user)
+
+    monkeypatch.setattr(module, "log_in", log_in)
+    options = StoreOptions.of({"hdfs://nn": {"kerberos": True, "doas": True}})
+    site = with_settings(replace(deployment, storage=Stores(options)), **settings)
+    found = [one for one in check_log_in(site) if one.subject == "proxy user"]
+    expected = {"ann": Level.FAIL, "somebody": Level.OK}
+    assert [one.level for one in found] == [expected[user] for user in users]
+    assert all(user in one.found for one, user in zip(found, users, strict=True))
