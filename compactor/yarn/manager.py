@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.errors import ClusterUnavailable
+from compactor.storage.hdfs_options import Kerberos
+from compactor.storage.kerberos_errors import LogInFailed, NotProven
+from compactor.storage.silent_logs import without_secrets
 from compactor.yarn.application import YarnApplication, read_application
 from compactor.yarn.configuration import FOLDERS, is_https, read_configuration
 
@@ -88,7 +91,7 @@ class ResourceManager:
                     return None
                 answer.raise_for_status()
                 return dict(answer.json())
-            except (requests.RequestException, ValueError) as error:
+            except (requests.RequestException, ValueError, LogInFailed, NotProven) as error:
                 said.append(str(error))
         raise ClusterUnavailable(
             f"YARN's ResourceManager cannot be asked: {'; '.join(said)}; it is looked for where yarn-site.xml of "
@@ -130,13 +133,15 @@ def _addresses(values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _ticket() -> Any:
+    """Returns a log-in by this process's tickets, or by the keytab that ``KRB5_CLIENT_KTNAME`` names."""
     try:
-        from requests_kerberos import OPTIONAL, HTTPKerberosAuth
+        from compactor.storage.negotiate import Negotiate
     except ImportError as error:
         raise ClusterUnavailable(
-            f"the ResourceManager wants Kerberos, and requests-kerberos is missing: {error}"
+            f"the ResourceManager wants Kerberos, which needs the extra: pip install 'hive-compactor[kerberos]' ({error})"
         ) from None
-    return HTTPKerberosAuth(mutual_authentication=OPTIONAL)
+    without_secrets()
+    return Negotiate(Kerberos(principal=None, keytab=None))
 
 
 def _order(number: str) -> tuple[int, ...]:

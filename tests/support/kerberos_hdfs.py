@@ -47,9 +47,13 @@ class SecureHdfs:
 
     def curl(self, principal: str, operation: str, *, method: str = "GET") -> str:
         """Returns the answer to an operation, given as path and query, asked with a fresh ticket of ``principal``."""
+        return self.ask(principal, f"{self.url}{operation}", "-X", method)
+
+    def ask(self, principal: str, url: str, *options: str) -> str:
+        """Returns what any server of the realm answers to curl with a fresh ticket of ``principal``."""
         cache = self.folder / f"curl-{principal.replace('/', '-')}"
         environment = os.environ | self.kdc.ticket(principal, cache)
-        command = ["curl", "-sS", "--negotiate", "-u", ":", "-X", method, f"{self.url}{operation}"]
+        command = ["curl", "-sS", "--negotiate", "-u", ":", *options, url]
         return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
 
     def changes(self) -> str:

@@ -217,13 +217,18 @@ _HOSTS = ("hostname", "bind-host")
 
 @contextmanager
 def yarn(
-    folder: Path, default_fs: str = "file:///", further: Mapping[str, str] | None = None, java: Sequence[str] = ()
+    folder: Path,
+    default_fs: str = "file:///",
+    further: Mapping[str, str] | None = None,
+    java: Sequence[str] = (),
+    kind: type[Yarn] = Yarn,
 ) -> Iterator[Yarn]:
     """Yields a cluster that keeps everything in ``folder``; ends every process of it, containers included.
 
     Args:
         further: configuration of the daemons and their clients, which has precedence.
         java: options of the daemons' Java.
+        kind: how the ResourceManager is asked.
     """
     site = {**_site(), **(further or {})}
     core = {
@@ -238,7 +243,7 @@ def yarn(
     write_site(folder / "capacity-scheduler.xml", _scheduler())
     manager = _daemon("manager", folder, f"{_SERVER}.resourcemanager.ResourceManager", java)
     url = f"http://{site['yarn.resourcemanager.webapp.address']}"
-    found = Yarn(folder=folder, url=url, configuration=folder, manager=manager, site=site, java=java)
+    found = kind(folder=folder, url=url, configuration=folder, manager=manager, site=site, java=java)
     answers: Callable[[], bool] = lambda: found._active() >= 0  # noqa: E731
     manager.start()
     try:

@@ -34,7 +34,7 @@ def realm(cluster: SecureHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def top(realm: SecureHdfs, request: pytest.FixtureRequest) -> str:
     """An empty directory of ``compactor``."""
-    name = re.sub(r"\W+", "-", request.node.name)
+    name = re.sub(r"\W+", "-", f"{request.node.path.stem}-{request.node.name}")
     said = realm.curl("compactor", f"/webhdfs/v1/t/{name}?op=MKDIRS&permission=755", method="PUT")
     assert "true" in said, said
     return f"{realm.location}/{name}"

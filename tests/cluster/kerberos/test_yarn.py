@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction.states import State
+from compactor.errors import ClusterUnavailable
 from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.storage.stores import Stores
+from compactor.yarn.manager import ResourceManager
 from tests.support.kerberos import REALM, kdc, kerberos_on_path
 from tests.support.kerberos_hdfs import SecureHdfs, options_of, secure_hdfs
 from tests.support.kerberos_yarn import java_options, secure_yarn
 from tests.support.moved_tables import moved, rows
+from tests.support.patience import PATIENCE
 from tests.support.spark_cluster import QUICK, Packed, pack
 from tests.support.tables import insert, make_table
 from tests.support.yarn import Yarn
@@ -58,15 +61,7 @@ def running(cluster: SecureHdfs, tmp_path_factory: pytest.TempPathFactory) -> It
 def on_yarn(
     running: Yarn, packed: Packed, realm: SecureHdfs, deployment: Site, warehouse: Path, tmp_path: Path
 ) -> YarnSite:
-    environment = {"SPARK_SUBMIT_OPTS": java_options(realm)}
-    return YarnSite(
-        yarn=running,
-        packed=packed,
-        site=deployment,
-        warehouse=warehouse,
-        folder=tmp_path,
-        environment=environment | realm.kdc.environment,
-    )
+    return YarnSite(yarn=running, packed=packed, site=deployment, warehouse=warehouse, folder=tmp_path)
 
 
 @pytest.fixture
@@ -91,24 +86,35 @@ def test_spark_submit_with_principal_and_keytab(
     request_compaction(site, table="t", type="major")
     (planned,) = plan_batches(site)
     java = f"{QUICK} {java_options(realm)}"
-    done = on_yarn.spark_submit(
-        mode,
-        replace(planned, queue="etl"),
-        spark_kerberos_principal=principal,
-        spark_kerberos_keytab=keytab,
-        spark_yarn_stagingDir=f"{realm.location}/staging-{mode}",
-        spark_driver_extraJavaOptions=java,
-        spark_executor_extraJavaOptions=java,
-        spark_yarn_am_extraJavaOptions=java,
-    )
-    assert done.returncode == 0, (
-        done.stdout[-3000:] + done.stderr[-3000:] + "".join(map(on_yarn.yarn.log_of, _ids(on_yarn)))[-6000:]
-    )
+    conf = {
+        "spark.kerberos.principal": principal,
+        "spark.kerberos.keytab": keytab,
+        "spark.yarn.stagingDir": f"{realm.location}/staging-{mode}",
+        **{f"spark.{part}.extraJavaOptions": java for part in ("driver", "executor", "yarn.am")},
+    }
+    environment = realm.kdc.environment | {"SPARK_SUBMIT_OPTS": java_options(realm)}
+    line = on_yarn.spark_submit_line(mode, replace(planned, queue="etl"))
+    with on_yarn.started(line, environment, conf) as process:
+        out, err = process.communicate(timeout=PATIENCE)
+    logs = "".join(map(on_yarn.yarn.log_of, _ids(on_yarn)))
+    assert process.returncode == 0, out[-3000:] + err[-3000:] + logs[-6000:]
     (entry,) = site.metastore.entries.queue()
     assert entry.state is State.READY_FOR_CLEANING
     found = on_yarn.yarn.applications()[-1]
     assert (found["user"], found["queue"], found["finalStatus"]) == ("compactor", "root.etl", "SUCCEEDED")
     assert rows(site, made) == before
+
+
+def test_the_resource_manager_is_asked_with_a_ticket(
+    running: Yarn, realm: SecureHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = running.page
+    manager = ResourceManager(addresses=(address,), kerberos=True)
+    with pytest.raises(ClusterUnavailable, match="no ticket: this process cannot log in"):
+        manager.application("application_1_0001")
+    for name, value in realm.kdc.ticket("compactor", tmp_path / "tickets").items():
+        monkeypatch.setenv(name, value)
+    assert manager.application("application_1_0001") is None
 
 
 def _ids(on_yarn: YarnSite) -> list[str]:
