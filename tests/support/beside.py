@@ -33,10 +33,12 @@ from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
 from compactor.state import store
+from compactor.tables.store import Store
 from tests.support.expected import difference, plain_rows, render
 from tests.support.live_hive import Hive, Place
 from tests.support.oracle import read_lines
 from tests.support.patience import until
+from tests.support.scan_lines import lines_of_scan
 from tests.support.servers import Server
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true')"
@@ -211,6 +213,17 @@ class Beside:
                     texts = [render(cell, kind) for cell, kind in zip(cells, types, strict=True)]
                     lines.append((RowId(WriteId(write_id), bucket, number), "\t".join([*texts, *values])))
         return sorted(lines)
+
+    def scanned(self, table: str) -> None:
+        """Checks that a scan of ``compactor.tables`` shows what Hive's SELECT shows, with its ROW__IDs."""
+        hives = sorted(_with_id(line) for line in self.hive.sql(f"select row__id, * from {table}"))
+        found = self.site.metastore.catalog.table("default", table)
+        kinds = [column.type for column in found.columns]
+        lines = lines_of_scan(Store(self.site).load_table(f"default.{table}"), kinds, len(found.partition_keys))
+        seen = sorted(
+            (RowId(WriteId(row_id[0]), *row_id[1:]), "\t".join([*texts, *values])) for row_id, texts, values in lines
+        )
+        assert difference(hives, seen) == "", table
 
     def shown(self, what: str) -> list[dict[str, str]]:
         """Returns the rows of a SHOW statement, as Hive prints them."""

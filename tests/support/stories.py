@@ -58,6 +58,7 @@ class Story:
     def check(self, *keys: int) -> None:
         """All rows by both sides, and Hive's answers about them and each of ``keys``, by batch and row by row."""
         self.beside.rows(self.name, ["\t".join([str(a), b, *self.tail]) for a, b in self.rows.items()])
+        self.beside.scanned(self.name)
         everything = f"select row__id, * from {self.name}"
         fetched, *read = (sorted(self.beside.hive.sql(everything, session)) for session in ("main", *SESSIONS))
         assert read == [fetched, fetched]

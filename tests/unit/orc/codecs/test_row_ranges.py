@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.orc.codecs import pyorc_codec
-from compactor.orc.codecs.codec import Unfit
+from compactor.orc.codecs.choice import ARROW, PYORC
+from compactor.orc.codecs.codec import Codec, Unfit
 from compactor.orc.codecs.row_ranges import read_ranges
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import Tail, read_tail
@@ -95,3 +97,18 @@ def test_what_is_not_safe_is_left_to_others(source: LocalSource) -> None:
             list(read_ranges(source, unfit, 0, [range(1)], [FIRST]))
     with pytest.raises(Unfit):
         list(read_ranges(source, tail, 0, [range(1)], []))
+
+
+@pytest.mark.parametrize("codec", [ARROW, PYORC], ids=["arrow", "pyorc"])
+@pytest.mark.parametrize("places", [[0], [5, 2, 0], [8, 7], [1, 2, 3]])
+def test_columns_within_the_row_are_read_alone_in_any_order(
+    source: LocalSource, codec: Codec, places: list[int]
+) -> None:
+    tail = read_tail(source)
+    names = list(scanned.COLUMNS)
+    batches = list(codec.read_batches(source, tail, stripes=[0], inner=[FIRST + place for place in places]))
+    (everything,) = [pa.Table.from_batches(list(codec.read_batches(source, tail, columns=[5], stripes=[0])))]
+    rows = everything.column(0).combine_chunks()
+    for at, place in enumerate(places):
+        found = pa.chunked_array([batch.column(at) for batch in batches]).combine_chunks()
+        assert str(found.to_pylist()) == str(rows.field(names[place]).to_pylist())
