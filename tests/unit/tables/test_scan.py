@@ -146,7 +146,7 @@ def test_other_tables_are_refused(store: Store, warehouse: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["minor", "major"])
 def test_a_scan_that_is_held_open_sees_one_snapshot_while_all_is_compacted_and_cleaned(store: Store, kind: str) -> None:
-    """TABLES 1 and 3: a cleaner waits for the reader's transaction; nothing is listed twice."""
+    """PROTOCOL 13.2, 13.3: a cleaner waits for the reader's transaction; nothing is listed twice."""
     for number in range(4):
         insert(store, [{"a": number, "b": "x" * 100}] * 50)
     delete(store, [1])
