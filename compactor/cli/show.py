@@ -234,7 +234,7 @@ def settings(context: CliContext) -> None:
 @show.command()
 @with_context
 def decisions(context: CliContext) -> None:
-    """The decisions of the initiator's newest pass, and their reasons."""
+    """The initiator's decision about each table and partition that was written to, and its reason."""
     from compactor.service.answers import show as service
 
     with context.site(read_only=True) as site:

@@ -14,9 +14,9 @@ from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.tables import DECISIONS
+from compactor.state.tables import CONDITIONS, DECISIONS
 
-_D = DECISIONS.c
+_D, _C = DECISIONS.c, CONDITIONS.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +69,12 @@ class Decisions:
             row = conn.execute(query.order_by(_D.DECISION_ID.desc()).limit(1)).mappings().first()
         return None if row is None else _decided(row)
 
-    def last_pass(self, metastore: str, role: str = "initiator") -> list[Decided]:
-        """Returns all decisions of the newest pass of ``role``, by name."""
-        here = (_D.METASTORE == metastore, _D.ROLE == role)
-        newest = select(func.max(_D.PASS_AT)).where(*here).scalar_subquery()
-        query = select(DECISIONS).where(*here, _D.PASS_AT == newest)
+    def in_force(self, metastore: str) -> list[Decided]:
+        """Returns the initiator's decisions that hold, by name: those of the last look at each entity."""
+        of_entity = (_C.METASTORE == _D.METASTORE) & (_C.DB_NAME == _D.DB_NAME) & (_C.TABLE_NAME == _D.TABLE_NAME)
+        last_look = of_entity & _C.PART_NAME.is_not_distinct_from(_D.PART_NAME) & (_C.SEEN_AT == _D.PASS_AT)
+        query = select(DECISIONS).join(CONDITIONS, last_look)
+        query = query.where(_D.METASTORE == metastore, _D.ROLE == "initiator")
         with self._database.read() as conn:
             rows = conn.execute(query.order_by(_D.DB_NAME, _D.TABLE_NAME, _D.PART_NAME)).mappings()
             return [_decided(row) for row in rows]

@@ -18,6 +18,7 @@ from compactor.errors import LostClaim, NotFound, Refused
 from compactor.ids import TxnId
 from compactor.state import store
 from compactor.state.batches import BatchState
+from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
 from compactor.state.places import KnownPlace
 from compactor.state.runs import Run
@@ -194,8 +195,8 @@ def test_decisions_are_kept_by_pass(state: OwnState) -> None:
     found = state.decisions.latest("m", T)
     assert found is not None
     assert (found.outcome, found.because, found.numbers, found.at) == ("Major", "12 deltas > 10", new.numbers, at)
-    assert [decided.entity for decided in state.decisions.last_pass("m")] == [P, T]
-    assert state.decisions.last_pass("m", role="cleaner") == []
+    state.conditions.record("m", [Seen(entity=one, outcome="x", because="x", at=at) for one in (T, P)])
+    assert [(decided.entity, decided.at) for decided in state.decisions.in_force("m")] == [(P, at), (T, at)]
     assert state.decisions.latest("m", Entity(database="default", table="p")) is None
     assert state.decisions.purge(60_000) == 1
 

@@ -111,7 +111,7 @@ def show_settings(of: Settings) -> list[SettingRow]:
 
 
 def show_decisions(site: Site) -> list[DecisionRow]:
-    """Returns the decisions of the initiator's newest pass.
+    """Returns the initiator's decisions that hold: of its newest pass, or of an earlier one if nothing has changed since.
 
     Raises:
         Refused: this site keeps no state of its own.
@@ -129,5 +129,5 @@ def show_decisions(site: Site) -> list[DecisionRow]:
             because=decided.because,
             numbers=decided.numbers,
         )
-        for decided in site.state.decisions.last_pass(site.name)
+        for decided in site.state.decisions.in_force(site.name)
     ]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from compactor.compaction.entry import Entity
+from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
 from compactor.state.store import OwnState
 
@@ -28,20 +29,22 @@ def test_a_table_is_another_thing_than_its_partition(fresh: OwnState) -> None:
     assert table.outcome == "minor"
 
 
-def test_the_last_pass_is_one_roles(fresh: OwnState) -> None:
+def test_what_holds_is_of_the_last_look_at_each(fresh: OwnState) -> None:
     fresh.decisions.record("m", [decided(T)], at=1)
-    fresh.decisions.record("m", [decided(P)], at=2)
-    fresh.decisions.record("m", [decided(T)], at=2)
-    fresh.decisions.record("m", [decided(T, role="cleaner")], at=3)
-    assert [d.entity for d in fresh.decisions.last_pass("m")] == [T, P]
-    assert [d.at for d in fresh.decisions.last_pass("m", "cleaner")] == [3]
-    assert fresh.decisions.cursor("m") == T
+    fresh.decisions.record("m", [decided(P), decided(T)], at=2)
+    fresh.decisions.record("m", [decided(P, role="sweep")], at=3)
+    fresh.decisions.record("m", [decided(P)], at=3)
+    fresh.conditions.record("m", [Seen(entity=T, outcome="x", because="x", at=2)])
+    fresh.conditions.record("m", [Seen(entity=P, outcome="x", because="x", at=3)])
+    fresh.conditions.record("other", [Seen(entity=T, outcome="x", because="x", at=1)])
+    assert [(d.entity, d.at) for d in fresh.decisions.in_force("m")] == [(T, 2), (P, 3)]
+    assert fresh.decisions.cursor("m") == P
     assert fresh.decisions.cursor("other") is None
 
 
 def test_a_pass_that_decides_nothing_has_a_time(fresh: OwnState) -> None:
     assert fresh.decisions.record("m", []) > 0
-    assert fresh.decisions.last_pass("m") == []
+    assert fresh.decisions.in_force("m") == []
 
 
 def test_old_ones_go(fresh: OwnState) -> None:

@@ -50,7 +50,7 @@ def test_due_entities_are_enqueued_with_their_reason(site: Site, table: Table) -
     assert done.enqueued == (("night", entry.id),)
     assert done.to_json()["enqueued"] == [{"pool": "night", "compaction": entry.id}]
     assert site.state is not None
-    (decided,) = site.state.decisions.last_pass(site.name)
+    (decided,) = site.state.decisions.in_force(site.name)
     assert decided.because == considered.because
 
 
@@ -120,7 +120,7 @@ def test_requests_are_made_together_and_reported_one_by_one(
     queued = {entry.entity: entry.id for entry in site.metastore.entries.queue()}
     assert {c.entity: c.entry_id for c in done.considered if c.entry_id is not None} == queued
     assert site.state is not None
-    assert [d.entity for d in site.state.decisions.last_pass(site.name)] == [c.entity for c in done.considered]
+    assert [d.entity for d in site.state.decisions.in_force(site.name)] == [c.entity for c in done.considered]
 
 
 def test_a_refusing_queue_is_reported_for_each(site: Site, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
