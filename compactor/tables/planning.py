@@ -34,8 +34,7 @@ def plan_scan(txn: Transaction, table: Table, wanted: Wanted) -> ScanPlan:
     selection, condition = wanted.selection(table), wanted.condition(table)
     deciding = {} if condition is None else columns_of(condition)
     comparable = comparable_schema(table, wanted.timestamps)
-    chosen = _chosen(txn, table, condition, comparable)
-    _protect(txn, table, [part.name for part in chosen] or [None])
+    chosen = _protected(txn, table, condition, comparable)
     places = places_of(table, list(deciding))
     return ScanPlan(
         table=str(table),
@@ -51,6 +50,18 @@ def plan_scan(txn: Transaction, table: Table, wanted: Wanted) -> ScanPlan:
         row_ids=wanted.row_ids,
         tasks=tuple(task for part in chosen for task in _tasks(txn, table, part)),
     )
+
+
+def _protected(txn: Transaction, table: Table, condition: Condition | None, types: pa.Schema) -> list[_Part]:
+    """Returns the partitions to read, locked and seen by the snapshot: also those that were added while the locks were
+    waited for, since the snapshot may see their rows."""
+    parts = _chosen(txn, table, condition, types)
+    while True:
+        known = [part.name for part in parts]
+        _protect(txn, table, known or [None])
+        parts = _chosen(txn, table, condition, types)
+        if {part.name for part in parts}.issubset(known):
+            return parts
 
 
 def _protect(txn: Transaction, table: Table, partitions: Sequence[str | None]) -> None:

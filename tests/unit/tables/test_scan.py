@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import gc
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from sqlalchemy import delete as sql_delete
 
+from compactor.compaction.entry import Entity
 from compactor.errors import LockLost, NotFound, NotSupported, Refused, SnapshotExpired
 from compactor.ids import TxnId
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import HIVE_LOCKS
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
@@ -18,7 +23,7 @@ from compactor.tables.store import Store
 from compactor.tables.table import Table
 from compactor.tables.task_reader import read_task
 from compactor.tables.tasks import ScanPlan
-from compactor.tables.transaction import WriteOperation, transaction
+from compactor.tables.transaction import Transaction, WriteOperation, transaction
 from compactor.tables.wanted import Wanted
 from compactor.tables.writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact
@@ -236,3 +241,43 @@ def _is_expired(table: Table) -> bool:
     except SnapshotExpired:
         return True
     return False
+
+
+def test_a_partition_that_is_added_before_the_snapshot_is_read(
+    store: Store, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL 13.1: one writer's rows are seen in all of its partitions or in none."""
+    embedded = store.site.metastore.embedded_catalog
+    columns = [Column(name="a", type="int"), Column(name="b", type="string")]
+    new = NewTable(
+        "default",
+        "parts",
+        str(warehouse / "parts"),
+        columns,
+        partition_keys=[Column(name="p", type="int")],
+        parameters={"transactional": "true"},
+    )
+    table = embedded.create_table(new)
+
+    def write(txn: Transaction, value: int) -> None:
+        part = embedded.add_partition(table, (str(value),))
+        Path(part.location).mkdir(parents=True, exist_ok=True)
+        entity = Entity(database="default", table="parts", partition=part.name)
+        made = txn.statement(entity, WriteOperation.INSERT)
+        rows = pa.table({"a": pa.array([value], pa.int32()), "b": ["x"]})
+        write_rows(made.location, table.row_type, rows, write_id=made.write_id, statement_id=made.statement_id)
+
+    older = ExitStack()
+    writer = older.enter_context(transaction(store.site))
+    write(writer, 1)
+    take = Transaction.lock_for_reading
+
+    def slow(self: Transaction, *arguments: Any) -> None:
+        if store.site.metastore.transactions.state(writer.id) == "o":
+            write(writer, 2)
+            older.close()
+        take(self, *arguments)
+
+    monkeypatch.setattr(Transaction, "lock_for_reading", slow)
+    found = store.load_table("default.parts").scan().to_arrow()
+    assert sorted(found["p"].to_pylist()) == [1, 2]
