@@ -1,4 +1,4 @@
-"""What statistics cost a worker over many small partitions: ``python benchmarks/statistics.py [partitions] [deltas]``.
+"""The cost of statistics to a worker over many small partitions: ``benchmarks/column_statistics.py [partitions] [deltas]``.
 
 Groups of entries are compacted in this process, every other one with ``hive.compactor.gather.stats`` off. The ratio is that
 of the processor's time for the groups with statistics to that for the others; nothing was known of any partition before, so
