@@ -189,7 +189,7 @@ def test_a_killed_application_is_noticed_at_once_and_followed_by_another(
     first = until("a driver at work", lambda: working(airflow, table), pause=0.2)
     (row,) = queue_page(airflow.site, find="", state=None, limit=10, offset=0).rows
     assert row["batch"]["log_url"] == first.log_url  # type: ignore[index]
-    until("the driver's log", lambda: "0 of 1 tasks done, 1 under way" in log_of(first), pause=0.2)
+    until("the driver's log", lambda: "0 of 2 tasks done, 2 under way" in log_of(first), pause=0.2)
     airflow.yarn.kill(str(first.application_id))
     with caplog.at_level("INFO"):
         assert task.event() == BatchStatus.LOST.value
