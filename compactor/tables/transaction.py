@@ -89,6 +89,7 @@ class Transaction:
         self._statements: Counter[tuple[str, str]] = Counter()
         self._components: set[tuple[Entity, WriteOperation]] = set()
         self._locked: dict[Entity, LockType] = {}  # the strongest on each
+        self._written: dict[Entity, WriteId] = {}
         self._entered: set[str] = set()  # locations that held nothing of this transaction's write IDs
         self._txns: ValidTxnList | None = None
         self._write_ids: dict[tuple[str, str], ValidWriteIdList] = {}
@@ -96,6 +97,11 @@ class Transaction:
         self.site = site
         self.id = txn
         self.pending = Pending(site.storage, txn)
+
+    @property
+    def written(self) -> Mapping[Entity, WriteId]:
+        """The tables and partitions that it has written into, with its write ID in each."""
+        return self._written
 
     @property
     def txns(self) -> ValidTxnList:
@@ -242,6 +248,7 @@ class Transaction:
             self.id, statement.entity, new, statement.operation.value, statement.write_id
         )
         self._components.update((entities[name], statement.operation) for name in new)
+        self._written |= dict.fromkeys(entities.values(), statement.write_id)
 
     def _lock_for_writing(
         self, table: Table, entity: Entity, kind: LockType | None, to_read: Iterable[Entity] = ()
@@ -258,6 +265,7 @@ class Transaction:
         if (entity, operation) not in self._components:
             self.site.metastore.write_ids.add_component(self.id, entity, operation.value, write_id)
             self._components.add((entity, operation))
+        self._written[entity] = write_id
         return WriteStatement(
             table=target.table,
             entity=entity,
@@ -376,7 +384,7 @@ def _commit(site: Site, opened: Transaction) -> None:
         site.metastore.transactions.commit(opened.id)
         return
     limit = site.settings.milliseconds("hive.txn.timeout") / 2000
-    with site.metastore.transactions.committing(opened.id):
+    with site.metastore.transactions.committing(opened.id, opened.written):
         reach(WriteStep.WRITE_COMMITTING)
         opened.pending.name(limit)
     reach(WriteStep.WRITE_COMMITTED)

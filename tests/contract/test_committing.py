@@ -7,6 +7,8 @@ import pytest
 from compactor.compaction.entry import Entity
 from compactor.errors import NotFound, TransactionAborted, WriteConflict
 from compactor.ids import TxnId
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 
@@ -86,3 +88,29 @@ def test_a_writer_that_commits_meanwhile_is_seen(metastore: Metastore) -> None:
     metastore.transactions.commit(changing)
     assert [later(txn, "default", "t", only_changes=True) for txn in (first, young)] == [changing, changing]
     assert later(first, "default", "other") is None
+
+
+def test_statistics_of_what_was_written_are_no_longer_exact(metastore: Metastore) -> None:
+    """PROTOCOL 12: Hive would answer ``count(*)`` from a mark that is older than the rows."""
+    mark = {"COLUMN_STATS_ACCURATE": '{"BASIC_STATS":"true"}', "transactional": "true"}
+    catalog = metastore.embedded_catalog
+    columns = [Column(name="a", type="int")]
+    table = catalog.create_table(NewTable("default", "t", "file:/t", columns, parameters=mark))
+    other = catalog.create_table(NewTable("default", "o", "file:/o", columns, parameters=mark))
+    key = Column(name="p", type="int")
+    parted = catalog.create_table(NewTable("default", "q", "file:/q", columns, parameters=mark, partition_keys=[key]))
+    parts = [catalog.add_partition(parted, [value]) for value in "12"]
+    with metastore.database.write() as conn:
+        rows = [{"PART_ID": part.id, "PARAM_KEY": "COLUMN_STATS_ACCURATE", "PARAM_VALUE": "{}"} for part in parts]
+        conn.execute(t.PARTITION_PARAMS.insert(), rows)
+    txn = writer(metastore)
+    number = metastore.write_ids.of(txn)[0][2]
+    partition = Entity(database="default", table="q", partition="p=1")
+    with metastore.transactions.committing(txn, {T: number, partition: number}):
+        pass
+    with metastore.database.read() as conn:
+        marked = {row.TBL_ID for row in conn.execute(t.TABLE_PARAMS.select()) if row.PARAM_KEY.startswith("COLUMN")}
+        marked_parts = [row.PART_ID for row in conn.execute(t.PARTITION_PARAMS.select())]
+    assert table.id not in marked
+    assert marked == {other.id, parted.id}
+    assert marked_parts == [parts[1].id]

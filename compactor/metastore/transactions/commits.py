@@ -3,16 +3,23 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from sqlalchemy import Connection, and_, func, insert, literal, or_, select, update
+from collections.abc import Mapping
 
+from sqlalchemy import Column, Connection, and_, delete, func, insert, literal, or_, select, update
+
+from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.errors import Refused, WriteConflict
-from compactor.ids import TxnId
+from compactor.ids import TxnId, WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
     COMPLETED_TXN_COMPONENTS,
+    DBS,
+    PARTITION_PARAMS,
+    PARTITIONS,
     TABLE_PARAMS,
+    TBLS,
     TXN_COMPONENTS,
     WRITE_SET,
 )
@@ -20,6 +27,7 @@ from compactor.metastore.transactions import rows
 from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.values import KeyValue
 
+CATALOG = "hive"
 KEY_PREFIX = "_meta"  #: of what may be committed with a transaction (Hive's ``TxnStore.TXN_KEY_START``)
 
 
@@ -74,6 +82,37 @@ def later_writer(conn: Connection, txn: TxnId, database: str, table: str, *, onl
     )
     found = conn.execute(changes.limit(1)).scalar()
     return found if found is not None or only_changes else conn.execute(writes.limit(1)).scalar()
+
+
+def take_marks_away(conn: Connection, dialect: Dialect, written: Mapping[Entity, WriteId]) -> None:
+    """Says that statistics of what was written are no longer exact: Hive answers ``count(*)`` from those that are marked.
+
+    As Hive does for a writer that keeps none, with the write ID of that writer (PROTOCOL 12).
+
+    Args:
+        written: by table without partitions, or partition, the write ID.
+    """
+    for entity, write_id in sorted(written.items(), key=lambda one: str(one[0])):  # the same order for everybody
+        table_id = conn.execute(
+            select(TBLS.c.TBL_ID)
+            .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+            .where(DBS.c.NAME == entity.database, TBLS.c.TBL_NAME == entity.table, DBS.c.CTLG_NAME == CATALOG)
+        ).scalar()
+        if entity.partition is None:
+            _take_mark_away(conn, dialect, TBLS.c.TBL_ID, TABLE_PARAMS.c.TBL_ID, table_id, write_id)
+            continue
+        here = (PARTITIONS.c.TBL_ID == table_id, PARTITIONS.c.PART_NAME == entity.partition)
+        part_id = conn.execute(select(PARTITIONS.c.PART_ID).where(*here)).scalar()
+        _take_mark_away(conn, dialect, PARTITIONS.c.PART_ID, PARTITION_PARAMS.c.PART_ID, part_id, write_id)
+
+
+def _take_mark_away(
+    conn: Connection, dialect: Dialect, id: Column[int], parameter_id: Column[int], owner: int | None, write_id: WriteId
+) -> None:
+    owners, parameters = id.table, parameter_id.table
+    conn.execute(delete(parameters).where(parameter_id == owner, parameters.c.PARAM_KEY == "COLUMN_STATS_ACCURATE"))
+    if str(owners.c.WRITE_ID) not in dialect.missing_columns:
+        conn.execute(update(owners).where(id == owner).values(WRITE_ID=write_id))
 
 
 def complete(

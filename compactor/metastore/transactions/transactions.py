@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, case, delete, func, insert, select, update
 
 from compactor.acid.write_ids import ValidTxnList
+from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.errors import NotFound, Refused, TryAgain
-from compactor.ids import TxnId
+from compactor.ids import TxnId, WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import HIVE_LOCKS, MIN_HISTORY_LEVEL, TXNS
 from compactor.metastore.transactions import commits
@@ -149,11 +150,14 @@ class Transactions:
             raise commits.lost(txn, winner)
 
     @contextmanager
-    def committing(self, txn: TxnId) -> Iterator[None]:
+    def committing(self, txn: TxnId, written: Mapping[Entity, WriteId] | None = None) -> Iterator[None]:
         """Commits ``txn`` at the end of the block, whose body gives its files their final names.
 
         The row of ``txn`` is locked and ``o`` meanwhile, so nobody can abort, time out or forget it, and whoever was
         paused before can name nothing (TABLES 4). The body must not touch a database.
+
+        Args:
+            written: the tables and partitions whose statistics are no longer exact, with the write IDs.
 
         Raises:
             TransactionAborted: it is aborted, or loses (WriteConflict), mostly before the body runs.
@@ -164,6 +168,7 @@ class Transactions:
             row = must_be_open(conn, self._dialect, txn)
             winner = commits.conflict(conn, self._dialect, txn)
             if winner is None:
+                commits.take_marks_away(conn, self._dialect, written or {})
                 yield
                 winner = self._commit_unless_lost(conn, txn, row.type)
             else:
