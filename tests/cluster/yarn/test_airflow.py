@@ -178,10 +178,10 @@ def test_a_request_that_is_cancelled_ends_an_application_in_its_queue(airflow: Y
     assert task.go_on(BatchStatus.RELEASED.value) == {str(airflow.entry(table).id): "default.t: aborted"}
 
 
-def test_a_killed_application_is_noticed_at_once_and_followed_by_another(
-    airflow: YarnSite, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_killed_application_is_noticed_at_once_and_followed_by_another(airflow: YarnSite) -> None:
     """Not when its reservation ends, ten minutes later. Page and task name the driver's log while it runs."""
+    from compactor.airflow import batch_progress
+
     airflow.spark_home(NEVER_FITS)
     table, task = planned(airflow, "etl")
     rows = airflow.rows(table)
@@ -191,10 +191,10 @@ def test_a_killed_application_is_noticed_at_once_and_followed_by_another(
     assert row["batch"]["log_url"] == first.log_url  # type: ignore[index]
     until("the driver's log", lambda: "0 of 2 tasks done, 2 under way" in log_of(first), pause=0.2)
     airflow.yarn.kill(str(first.application_id))
-    with caplog.at_level("INFO"):
-        assert task.event() == BatchStatus.LOST.value
-    assert f"{first.application_id} has ended: YARN says KILLED" in caplog.text
-    assert f"its driver's log is at {first.log_url}" in caplog.text
+    news = batch_progress.read_progress("default", first.id).news(None)  # as the trigger logs it
+    assert any(f"{first.application_id} has ended: YARN says KILLED" in line for line in news)
+    assert f"batch {first.id}: its driver's log is at {first.log_url}" in news
+    assert task.event() == BatchStatus.LOST.value
     airflow.spark_home({})
     task.go_on(BatchStatus.LOST.value)
     assert task.event() == BatchStatus.ENDED.value
