@@ -259,7 +259,7 @@ def test_what_the_metastore_says_while_it_runs(site: Site, table: Table) -> None
             ("u", entry.highest_write_id),
             ("c", entry.highest_write_id),
         }
-        with pytest.raises(LockNotGranted, match="no EXCL_WRITE lock"):
+        with pytest.raises(LockNotGranted, match="EXCL_WRITE: not granted"):
             delete_where(site, table, {1})
         insert(site, table, [500, 501])
 
