@@ -122,7 +122,7 @@ def _divided(table: Table, parts: Iterable[pa.Table], scratch: str) -> dict[str,
 
 def _by_bucket(table: Table, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """Yields the rows of each bucket. Rows of an unbucketed table are in file 0, as those of one of Hive's writers are: with
-    several numbers Trino's UPDATE leaves both versions of a row (TABLES 7)."""
+    several numbers Trino's UPDATE leaves both versions of a row (PROTOCOL 14.5)."""
     if table.buckets <= 0 or not rows.num_rows:
         if rows.num_rows:
             yield 0, rows

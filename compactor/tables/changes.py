@@ -1,7 +1,7 @@
 """Rows deleted and updated: found in one scan, their ROW__IDs deleted, their new versions inserted.
 
-Delete events go by the number of the file that holds a row, which need not be the bucket in its ROW__ID (TABLES 6), so they
-are written task by task of the scan, and never more of them are in memory than of one.
+Delete events go by the number of the file that holds a row, which need not be the bucket in its ROW__ID (PROTOCOL 14.4), so
+they are written task by task of the scan, and never more of them are in memory than of one.
 """
 
 from __future__ import annotations

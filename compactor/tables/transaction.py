@@ -175,7 +175,7 @@ class Transaction:
 
     def lock_for_changes(self, table: Table, partitions: Iterable[str | None], kind: LockType | None = None) -> None:
         """Takes the table's lock of an UPDATE or DELETE, or ``kind``, with those to read ``partitions``, before anything is
-        looked at (TABLES 2): all in one request, since a second one would wait behind whoever waits for the first.
+        looked at (PROTOCOL 14.2): all in one request, since a second one would wait behind whoever waits for the first.
 
         Where another transaction wrote into the table and committed while this one waited, this one begins again, so that
         it sees that; but not once it has read or written anything.

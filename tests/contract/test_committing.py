@@ -50,7 +50,7 @@ def test_a_body_that_fails_leaves_the_transaction_open(metastore: Metastore) -> 
 
 
 def test_whoever_has_ended_or_loses_names_nothing(metastore: Metastore) -> None:
-    """TABLES 4: what it would name could not be told from what is committed once it is forgotten."""
+    """PROTOCOL 14.1: what it would name could not be told from what is committed once it is forgotten."""
     named: list[TxnId] = []
     aborted, loser, winner = writer(metastore), writer(metastore, "u"), writer(metastore, "u")
     metastore.transactions.abort(aborted, "timed out")
@@ -77,7 +77,7 @@ def test_partitions_take_the_place_of_the_provisional_component(metastore: Metas
 
 
 def test_a_writer_that_commits_meanwhile_is_seen(metastore: Metastore) -> None:
-    """TABLES 2: one that only inserts is not seen by older ones; to one that changes rows, younger ones lose, too."""
+    """PROTOCOL 14.2: one that only inserts is not seen by older ones; to one that changes rows, younger ones lose, too."""
     first, second, changing, young = (writer(metastore, operation) for operation in ("i", "i", "d", "d"))
     later = metastore.write_ids.later_writer
     assert later(first, "default", "t") is None

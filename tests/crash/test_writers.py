@@ -1,4 +1,4 @@
-"""Programs that write rows, killed at every step, or paused until everybody has forgotten them (TABLES 4)."""
+"""Programs that write rows, killed at every step, or paused until everybody has forgotten them (PROTOCOL 14.1)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_killed_writer_wrote_everything_or_nothing(site: Site, metastore_url: 
 def test_a_writer_that_was_paused_until_it_was_forgotten_names_nothing(
     site: Site, metastore_url: str, step: WriteStep
 ) -> None:
-    """TABLES 4: with a name, its rows would be everybody's, since a forgotten write ID counts as committed."""
+    """PROTOCOL 14.1: with a name, its rows would be everybody's, since a forgotten write ID counts as committed."""
     with program(metastore_url, COMPACTOR_STOP_AT=step.name) as process:
         try:
             until(f"the program is suspended at {step.name}", lambda: _state(process) == "T")

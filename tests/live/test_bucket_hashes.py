@@ -15,7 +15,7 @@ _BUCKETS = 7
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_rows_lie_in_the_buckets_that_we_compute(beside: Beside, version: int) -> None:
-    """TABLES 8: a wrong bucket is silent loss, since readers leave out files by it."""
+    """PROTOCOL 14.6: a wrong bucket is silent loss, since readers leave out files by it."""
     texts: dict[str, list[str]] = defaultdict(list)
     for hashed in HASHES:
         if (version == 1 or hashed.second is not None) and hashed.text not in {"NaN", "Infinity"}:

@@ -154,7 +154,7 @@ class Transactions:
         """Commits ``txn`` at the end of the block, whose body gives its files their final names.
 
         The row of ``txn`` is locked and ``o`` meanwhile, so nobody can abort, time out or forget it, and whoever was
-        paused before can name nothing (TABLES 4). The body must not touch a database.
+        paused before can name nothing (PROTOCOL 14.1). The body must not touch a database.
 
         Args:
             written: the tables and partitions whose statistics are no longer exact, with the write IDs.

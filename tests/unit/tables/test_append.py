@@ -61,7 +61,7 @@ def test_rows_are_there_after_the_commit_under_hives_names(store: Store, warehou
 
 
 def test_nothing_has_a_name_before_the_commit(store: Store, warehouse: Path) -> None:
-    """TABLES 4: a writer that is paused, timed out and forgotten must not be able to put rows under a name."""
+    """PROTOCOL 14.1: a writer that is paused, timed out and forgotten must not be able to put rows under a name."""
     with store.transaction() as txn:
         txn.load_table("default.t").append(pa.Table.from_pylist(ROWS))
         (staging,) = names_in(warehouse / "t")
@@ -72,7 +72,7 @@ def test_nothing_has_a_name_before_the_commit(store: Store, warehouse: Path) -> 
 
 
 def test_a_transaction_that_was_timed_out_meanwhile_names_nothing(store: Store, warehouse: Path) -> None:
-    """TABLES 4: its rows would count as committed once it is forgotten."""
+    """PROTOCOL 14.1: its rows would count as committed once it is forgotten."""
     with pytest.raises(TransactionAborted):
         _time_out(store)
     assert names_in(warehouse / "t") == []

@@ -180,7 +180,7 @@ def test_partitioned_and_bucketed_tables_change(store: Store, warehouse: Path) -
 
 
 def test_a_writer_that_waited_begins_again_and_sees_what_was_written_meanwhile(filled: Store) -> None:
-    """TABLES 2: it could not see that, and would always lose at its end."""
+    """PROTOCOL 14.2: it could not see that, and would always lose at its end."""
     with filled.transaction() as holder:
         raw: Transaction = holder._txn
         raw.lock_for_changes(filled.site.metastore.catalog.table("default", "t"), [None], LockType.EXCL_WRITE)
@@ -195,7 +195,7 @@ def test_a_writer_that_waited_begins_again_and_sees_what_was_written_meanwhile(f
 
 
 def test_two_upserts_of_one_key_leave_one_row(filled: Store) -> None:
-    """TABLES 2: with locks that both may have, there were two."""
+    """PROTOCOL 14.2: with locks that both may have, there were two."""
     outcomes: list[Upserted] = []
 
     def put(text: str) -> None:

@@ -23,7 +23,7 @@ def conformed(type_: str, array: pa.Array, **options: Any) -> pa.ChunkedArray:
 
 
 def test_columns_are_matched_by_name_in_any_case_and_a_missing_one_is_null() -> None:
-    """TABLES 5: matched by position, two columns of one type were exchanged unseen."""
+    """PROTOCOL 14.3: matched by position, two columns of one type were exchanged unseen."""
     door = Door(table="db.t", columns=(("a", "int"), ("b", "int"), ("c", "string")))
     rows = door.conform(pa.table({"B": [2], "A": [1]}))
     assert rows.column_names == ["a", "b", "c"]
@@ -112,7 +112,7 @@ def test_what_would_be_lost_is_refused_by_column_and_value(type_: str, array: pa
 
 
 def test_a_zoned_timestamp_becomes_wall_clock_time_of_the_zone_that_is_asked_for() -> None:
-    """TABLES 5: a timestamp of Berlin became UTC wall-clock time."""
+    """PROTOCOL 14.3: a timestamp of Berlin became UTC wall-clock time."""
     array = pa.array([_BERLIN])
     assert conformed("timestamp", array, time_zone="Europe/Berlin").to_pylist() == [datetime(2026, 1, 1, 12)]
     assert conformed("timestamp", array, time_zone="UTC").to_pylist() == [datetime(2026, 1, 1, 11)]
