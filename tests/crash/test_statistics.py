@@ -28,7 +28,7 @@ def statistics(site: Site, table: Table) -> Mapping[str, str]:
 
 @pytest.mark.parametrize("tables", [1, 3])
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
-def test_a_crash_leaves_no_statistics_of_what_did_not_commit(
+def test_what_did_not_commit_before_a_crash_has_no_statistics(
     deployment: Site, metastore_url: str, warehouse: Path, step: Step, tables: int
 ) -> None:
     site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
