@@ -22,7 +22,7 @@ from tests.crash.conftest import Kept
 from tests.crash.test_steps import assert_settled, watched, with_story
 from tests.support import roles
 from tests.support.forked import die
-from tests.support.passes import clean_all
+from tests.support.passes import clean_all, lose_cleaners
 from tests.support.tables import rows_of, with_settings
 from tests.support.watching import names_in
 
@@ -68,6 +68,7 @@ def test_a_crash_while_directories_are_kept_or_erased(
             clean_all(site)
             over(site)
         die(role, metastore_url, step, nth)
+        lose_cleaners(site)
         clean_all(site)
     assert rows_of(site, table) == wanted
     if role is roles.keeping_cleaner:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -290,7 +291,7 @@ def test_a_server_that_fails_half_way(
     is_it: Callable[[str, str], bool],
 ) -> None:
     """PROTOCOL 3.4, 5: whatever fails, nothing is named, and what was completed or copied is taken back."""
-    site = moved(site, table, s3_place)
+    site = moved(site, table, s3_place.stores, s3_place.location)
     before = rows(site, table)
     let_pass = [passes]
 
@@ -312,7 +313,7 @@ def test_a_server_that_fails_half_way(
 
 def test_rows_are_sent_once_and_never_copied(site: Site, table: Table, s3_place: Place, between: Between) -> None:
     """Uploads are begun under their final keys and completed by naming; what tells of the directory comes last."""
-    site = moved(site, table, s3_place)
+    site = moved(site, table, s3_place.stores, s3_place.location)
     between.seen.clear()
     outcome = compact(site)
     assert outcome.result is Result.COMPACTED
@@ -331,7 +332,7 @@ def test_attempts_that_nobody_names_are_aborted(
     site: Site, table: Table, s3_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A speculative attempt uploads to the same key; only what the driver accepted is completed."""
-    site = moved(site, table, s3_place)
+    site = moved(site, table, s3_place.stores, s3_place.location)
     before = rows(site, table)
     store = s3_place.stores.of("s3://x")
     begin = type(store).begin  # type: ignore[attr-defined]
@@ -348,7 +349,7 @@ def test_an_upload_that_a_rule_of_the_bucket_aborted_is_noticed(
     """Before anything is named, or while it is."""
     from compactor.rewrite.publish import naming, stage
 
-    site = moved(site, table, s3_place)
+    site = moved(site, table, s3_place.stores, s3_place.location)
     before = rows(site, table)
     top = s3_place.stores.resolve(s3_place.location)
     store: Any = s3_place.stores.of(top)
@@ -403,7 +404,7 @@ def test_only_uploads_of_dead_workers_are_abandoned(s3_place: Place, tmp_path: P
 @pytest.mark.parametrize("after", [pytest.param(0, marks=WHOLE), 1, pytest.param(2, marks=WHOLE)])
 def test_a_worker_that_dies_between_two_completions(site: Site, table: Table, s3_place: Place, after: int) -> None:
     """PROTOCOL 6 and 7.2: whatever it completed is taken away, and what it didn't is aborted; the next pass goes on."""
-    site = moved(site, table, s3_place)
+    site = moved(site, table, s3_place.stores, s3_place.location)
     before = rows(site, table)
     top = s3_place.stores.resolve(s3_place.location)
     process = os.fork()
@@ -452,7 +453,7 @@ def test_what_was_named_half_is_taken_away_alone_before_the_request_goes_on(
     site: Site, table: Table, s3_place: Place, between: Between
 ) -> None:
     """PROTOCOL 7.2: without rename under EXCLUSIVE, and until then the entry isn't queued again."""
-    site = moved(site, table, s3_place)
+    site = moved(site, table, s3_place.stores, s3_place.location)
     before = rows(site, table)
     named: list[str] = []
 
@@ -492,6 +493,7 @@ def test_an_upload_by_parts_that_fails_is_aborted(
     from compactor.storage import s3
 
     monkeypatch.setattr(s3, "UPLOAD_PART_BYTES", 5 << 20)
+    monkeypatch.setattr(s3, "PARTS", replace(s3.PARTS, sent=5 << 20))
     local = tmp_path / "big"
     local.write_bytes(bytes(11 << 20))
     top = s3_place.stores.resolve(s3_place.location)
