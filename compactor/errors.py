@@ -63,7 +63,7 @@ class NotEnoughHistory(CompactorError):
 
 
 class SnapshotExpired(CompactorError):
-    """What a transaction saw can no longer be read: it ended, timed out, grew too old, or a file of its snapshot is gone."""
+    """The snapshot of a transaction can no longer be read: it ended, timed out, grew too old, or a file is gone."""
 
 
 class BadExpression(Refused):

@@ -31,7 +31,7 @@ _LOOK_S = 2.0  #: seconds between two looks at the rows and at YARN
 
 
 class Fate(enum.Enum):
-    """What became of a batch that was launched."""
+    """The outcome of a batch that was launched."""
 
     DONE = "done"
     FAILED = "an entry failed"

@@ -1,4 +1,4 @@
-"""What is known for certain about the rows of a file, or of several together. Values only, so that they travel.
+"""Facts that are certain about the rows of a file, or of several together. Values only, so that they travel.
 
 The rule throughout: a figure is exact, or it is None.
 """

@@ -91,7 +91,7 @@ class TableInputs:
 
 
 class Moving(NamedTuple):
-    """What only few entities have. ``verdict`` has the effect that time has on it, so time itself is no input."""
+    """The inputs that only few entities have. ``verdict`` has the effect that time has on it, so time itself is no input."""
 
     verdict: str
     queued: Sequence[tuple[int, str]] = ()  #: id and state of each row of the queue

@@ -1,4 +1,4 @@
-"""What travels with an application, and where its driver finds compactor.toml: at the same path, or as such a copy."""
+"""The files that travel with an application; its driver finds compactor.toml at the same path, or as such a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``[storage.hdfs]`` says of one cluster: where its NameNodes are, and how one logs in there."""
+"""The options of ``[storage.hdfs]`` for one cluster: its NameNodes, and the way to log in there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong when Kerberos or a secure cluster refuses somebody, and what to do about it."""
+"""The causes for which Kerberos or a secure cluster refuses somebody, and the remedies."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from compactor.tables.schema import column_type
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignments:
-    """What each assigned column becomes: an array of one value of its type, or the name of the column it is taken from."""
+    """The new value of each assigned column: an array of one value of its type, or the name of another column."""
 
     door: Door
     values: Mapping[str, pa.Array | str]

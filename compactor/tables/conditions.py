@@ -20,7 +20,7 @@ Value: TypeAlias = bool | int | float | Decimal | bytes
 
 
 class Kind(enum.Enum):
-    """What values of a column are compared as."""
+    """The kind of value as which a column is compared."""
 
     BOOLEAN = "boolean"
     NUMBER = "number"  #: integers and decimals

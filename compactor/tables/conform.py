@@ -27,7 +27,7 @@ ArrowType: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """How rows enter a table."""
+    """The way of rows into a table: its columns, and the time zone of its timestamps."""
 
     table: str  #: for messages
     columns: tuple[tuple[str, str], ...]  #: names and Hive types, in the table's order

@@ -1,4 +1,4 @@
-"""What the statistics and bloom filters of an ORC file tell of a column, in the values that conditions compare."""
+"""The facts that statistics and bloom filters of an ORC file tell of a column, in the values that conditions compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a condition may come to, as far as statistics tell: rows are left out only where it cannot be true.
+"""The outcomes that a condition may have, as far as statistics tell: rows are left out only where it cannot be true.
 
 Every answer is a set of outcomes (true, false, None for unknown) that holds at least those of the rows. NOT, AND and OR
 combine sets by SQL's three-valued logic, so that nothing is pushed down wrongly below a NOT.
@@ -39,7 +39,7 @@ _EVERY: Outcomes = frozenset({True, False, None})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of a column's values in some rows.
+    """Facts about a column's values in some rows.
 
     ``low`` and ``high`` bound them, None if unknown. ``contains`` is false for a value that surely is not among them.
     """

@@ -1,4 +1,4 @@
-"""What a transaction has written and not yet named (PROTOCOL 14.1).
+"""The rows that a transaction has written and not yet named (PROTOCOL 14.1).
 
 Files are written below a hidden directory of their table or partition, ``.compactor_w<txn>_<token>``, private to this user,
 and get their final names inside the committing database transaction. A writer that was paused until its transaction was

@@ -1,4 +1,4 @@
-"""What a scan reads: protects it, takes the snapshot, then lists, once."""
+"""Plans a scan: takes its locks, then the snapshot, then lists, once."""
 
 from __future__ import annotations
 

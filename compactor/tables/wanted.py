@@ -1,4 +1,4 @@
-"""What is asked of a scan, and the columns that this takes."""
+"""The arguments of a scan, and the columns that it needs."""
 
 from __future__ import annotations
 

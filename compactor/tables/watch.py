@@ -1,4 +1,4 @@
-"""What may end a transaction of a program early: its age while it only reads, and the loss of its locks."""
+"""The causes that end a transaction of a program early: its age while it only reads, and the loss of its locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where many partitions of many tables lie, without all the rest that ``Catalog.partitions`` reads."""
+"""The locations of many partitions of many tables, without all the rest that ``Catalog.partitions`` reads."""
 
 from __future__ import annotations
 

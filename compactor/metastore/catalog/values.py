@@ -107,7 +107,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlace:
-    """What an initiator has to know of a partition. ``name`` is PART_NAME as stored."""
+    """The facts about a partition that an initiator needs. ``name`` is PART_NAME as stored."""
 
     id: int
     name: str

@@ -1,4 +1,4 @@
-"""What the history says of many entities, without reading all of its rows."""
+"""The history of many entities in figures, without reading all of its rows."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations

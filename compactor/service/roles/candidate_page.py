@@ -41,7 +41,7 @@ class SortedOut:
 
 
 class CandidatePage:
-    """What a pass reads of some tables, and of the decisions about them.
+    """The rows that a pass reads of some tables, and the decisions about them.
 
     All of it is read before anything is listed: what changes in between changes the digests of the next pass.
     """

@@ -13,7 +13,7 @@ _NOTHING = Ended()
 
 
 class Past:
-    """What has ended of some tables, each read once, many with one statement."""
+    """The ended compactions of some tables, each read once, many with one statement."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

@@ -1,4 +1,4 @@
-"""What a worker knows, without a scan, of the statistics of what it has compacted (docs/statistics.md)."""
+"""The statistics that a worker knows, without a scan, of its output (docs/statistics.md)."""
 
 from __future__ import annotations
 

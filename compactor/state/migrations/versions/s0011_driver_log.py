@@ -1,4 +1,4 @@
-"""Where the output of a batch's driver can be read."""
+"""The place at which the output of a batch's driver can be read."""
 
 from __future__ import annotations
 
