@@ -1,4 +1,4 @@
-"""Who this process is in a cluster of HDFS, how it proves that, and for how long it can. Nothing is changed by asking."""
+"""The identity of this process in a cluster of HDFS, its proof and its end. Nothing is changed by asking."""
 
 from __future__ import annotations
 

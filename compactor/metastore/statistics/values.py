@@ -58,8 +58,7 @@ class StoredColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredStatistics:
-    """What the metastore has: the write ID of its statistics (0 for none), the parameters that are statistics, and those
-    of columns."""
+    """The statistics in the metastore: their write ID (0 for none), the parameters among them, and those of columns."""
 
     write_id: WriteId
     parameters: Mapping[str, str] = field(default_factory=dict)

@@ -132,8 +132,8 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
 
 
 class _Shown(NamedTuple):
-    """What a decoder sees of a file: the ids that are ``read``, its ``types``, the ``outer`` ids that are read as columns,
-    and the ids in their new order, None if none is renumbered."""
+    """The columns of a file that a decoder sees: the ids that are ``read``, its ``types``, the ``outer`` ids that are read
+    as columns, and the ids in their new order, None if none is renumbered."""
 
     read: frozenset[int]
     outer: tuple[int, ...]

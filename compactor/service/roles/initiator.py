@@ -29,8 +29,8 @@ RECORD_EVERY_S = 5.0  #: seconds after which that happens even for fewer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitiatorPass:
-    """What one pass did. ``kept`` is the number of candidates that are as they were, and whose earlier decision stands and
-    asks for nothing; they are not among those ``considered``."""
+    """The result of one pass. ``kept`` is the number of candidates that are as they were, and whose earlier decision
+    stands and asks for nothing; they are not among those ``considered``."""
 
     repaired: tuple[lost_workers.Repaired, ...]
     considered: tuple[Considered, ...]
