@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -49,3 +50,18 @@ def inputs_of_directory(directory: AcidDir) -> Iterator[tuple[int, Input]]:
                 has_flush_length=file.has_flush_length,
             ),
         )
+
+
+def inputs_by_number(directory: AcidDirectory) -> tuple[dict[int, list[Input]], dict[int, list[Input]]]:
+    """Returns the files with rows and those with delete events, each by file number, in the order in which they are read."""
+    inserts: dict[int, list[Input]] = defaultdict(list)
+    deletes: dict[int, list[Input]] = defaultdict(list)
+    for number, source in inputs_of_originals(directory):
+        inserts[number].append(source)
+    for one in (*((directory.base,) if directory.base else ()), *directory.insert_deltas):
+        for number, source in inputs_of_directory(one):
+            inserts[number].append(source)
+    for delta in directory.delete_deltas:
+        for number, source in inputs_of_directory(delta):
+            deletes[number].append(source)
+    return inserts, deletes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,7 +18,7 @@ from compactor.orc.pieces import Piece, SyntheticKeys, piece_batches
 from compactor.rows.acid_file import AcidFile, check_only_rows, open_files, stripe_keys
 from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import load_events
-from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
+from compactor.rows.inputs import inputs_by_number
 from compactor.rows.keys import BUCKET, ROW, ROW_ID, WRITE_ID, Mask, valid_mask
 from compactor.rows.remote_source import LOCAL
 from compactor.storage.protocol import Storage
@@ -46,26 +45,12 @@ def read_snapshot(
         NotLossless: a file holds something that this release does not read (ACID v1, encryption).
     """
     row = parse_hive_type(row_type)
-    inserts, deletes = _by_number(directory)
+    inserts, deletes = inputs_by_number(directory)
     for number in sorted(inserts):
         events = load_events(location, deletes.get(number, []), number, write_ids, storage).events
         with open_files(location, inserts[number], number, storage) as files:
             for file in files:
                 yield from _rows(file, events, write_ids, row)
-
-
-def _by_number(directory: AcidDirectory) -> tuple[dict[int, list[Input]], dict[int, list[Input]]]:
-    inserts: dict[int, list[Input]] = defaultdict(list)
-    deletes: dict[int, list[Input]] = defaultdict(list)
-    for number, source in inputs_of_originals(directory):
-        inserts[number].append(source)
-    for one in (*((directory.base,) if directory.base else ()), *directory.insert_deltas):
-        for number, source in inputs_of_directory(one):
-            inserts[number].append(source)
-    for delta in directory.delete_deltas:
-        for number, source in inputs_of_directory(delta):
-            deletes[number].append(source)
-    return inserts, deletes
 
 
 def _rows(file: AcidFile, events: DeleteEvents, write_ids: ValidWriteIdList, row: Types) -> Iterator[pa.RecordBatch]:

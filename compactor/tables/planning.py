@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.errors import NotEnoughHistory, NotFound, NotSupported, SnapshotExpired, StorageError, TransactionAborted
 from compactor.metastore.catalog.values import Partition, Table
-from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
+from compactor.rows.inputs import inputs_by_number
 from compactor.service.site import path_of
 from compactor.tables.conditions import Condition, columns_of
 from compactor.tables.partition_constants import constants, may_have
@@ -122,7 +121,7 @@ def must_be_readable(table: Table) -> None:
 
 def _tasks(txn: Transaction, table: Table, part: _Part) -> Iterator[ScanTask]:
     location = path_of(txn.site.storage, table, part.partition)
-    inserts, deletes = _by_number(_directory(txn, table, location))
+    inserts, deletes = inputs_by_number(_directory(txn, table, location))
     overlay(inserts, deletes, txn.pending.at(location))
     for number in sorted(inserts):
         yield ScanTask(
@@ -146,17 +145,3 @@ def _directory(txn: Transaction, table: Table, location: str) -> AcidDirectory:
             "while it is there, find out who made it"
         )
     return found
-
-
-def _by_number(directory: AcidDirectory) -> tuple[dict[int, list[Input]], dict[int, list[Input]]]:
-    inserts: dict[int, list[Input]] = defaultdict(list)
-    deletes: dict[int, list[Input]] = defaultdict(list)
-    for number, source in inputs_of_originals(directory):
-        inserts[number].append(source)
-    for one in (*((directory.base,) if directory.base else ()), *directory.insert_deltas):
-        for number, source in inputs_of_directory(one):
-            inserts[number].append(source)
-    for delta in directory.delete_deltas:
-        for number, source in inputs_of_directory(delta):
-            deletes[number].append(source)
-    return inserts, deletes
