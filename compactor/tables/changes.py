@@ -7,33 +7,26 @@ they are written task by task of the scan, and never more of them are in memory 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.acid.names import BucketFile, Delta, DeltaKind
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
-from compactor.orc.format.hive_types import parse_hive_type
-from compactor.orc.format.tail import empty_tail
-from compactor.orc.format.types import acid_types
 from compactor.rewrite.full_acid.output_format import output_of
 from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.attempt_files import attempt_folder
-from compactor.rows.delete_events import DeleteEvents
-from compactor.rows.delete_files import write_events
-from compactor.rows.keys import key_block, to_numbers
 from compactor.tables.append import write
 from compactor.tables.assignments import Assignments
+from compactor.tables.delete_files import write_deleted
 from compactor.tables.insert_files import WaitingRows
 from compactor.tables.planning import partitions_to_read, plan_scan
 from compactor.tables.schema import ROW_ID
 from compactor.tables.task_reader import read_task
-from compactor.tables.tasks import ScanTask
+from compactor.tables.tasks import ScanPlan, ScanTask
 from compactor.tables.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.wanted import Wanted
 
@@ -91,30 +84,33 @@ class Deletion:
 
     def of(self, wanted: Wanted, take: Taken) -> int:
         """Deletes those of the rows that a scan finds which ``take`` returns, and returns how many they were."""
-        txn, count = self._txn, 0
-        plan = plan_scan(txn, self._table, wanted)
-        for location, tasks in groupby(plan.tasks, key=lambda task: task.location):
-            with ExitStack() as stack:
-                outputs: list[Output] = []
-                home = folder = ""
-                for task in tasks:
-                    taken = map(take, read_task(plan, task, txn.site.storage))
-                    ids = [batch.column(ROW_ID) for batch in taken if batch.num_rows]
-                    if not ids:
-                        continue
-                    statement = self._begun(task)
-                    if not folder:
-                        home = txn.pending.attempt(location)
-                        folder = stack.enter_context(attempt_folder(txn.site.storage, home))
-                    outputs.append(self._events(statement, ids, folder, task.number))
-                if outputs:
-                    txn.pending.accept(location, _delta(self._begun(None)), outputs, home)
-                    count += sum(output.rows for output in outputs)
+        plan = plan_scan(self._txn, self._table, wanted)
+        found = ((task, ids) for task in plan.tasks if (ids := self._taken(plan, task, take)))
+        places = groupby(found, key=lambda one: one[0].location)
+        count = sum(self._stage(location, of_place) for location, of_place in places)
         if self._statement is not None and self._partitions:
-            txn.record_partitions(self._statement, self._partitions)
+            self._txn.record_partitions(self._statement, self._partitions)
         return count
 
-    def _begun(self, task: ScanTask | None) -> WriteStatement:
+    def _taken(self, plan: ScanPlan, task: ScanTask, take: Taken) -> list[pa.StructArray]:
+        """Returns the ROW__IDs of a task's rows that are deleted; none if nothing is."""
+        batches = map(take, read_task(plan, task, self._txn.site.storage))
+        return [batch.column(ROW_ID) for batch in batches if batch.num_rows]
+
+    def _stage(self, location: str, found: Iterable[tuple[ScanTask, list[pa.StructArray]]]) -> int:
+        """Stages the delete events of a table or partition, a file for each task, and returns how many they are."""
+        txn, statement = self._txn, self._begun()
+        home = txn.pending.attempt(location)
+        outputs: list[Output] = []
+        with attempt_folder(txn.site.storage, home) as folder:
+            for task, ids in found:
+                outputs.append(self._events(statement, ids, folder, task.number))
+                if task.partition is not None:
+                    self._partitions[task.partition] = location
+            txn.pending.accept(location, _delta(statement), outputs, home)
+        return sum(output.rows for output in outputs)
+
+    def _begun(self) -> WriteStatement:
         if self._statement is None:
             entity = Entity(database=self._table.database, table=self._table.name)
             self._statement = (
@@ -122,19 +118,12 @@ class Deletion:
                 if self._table.is_partitioned
                 else self._txn.statement(entity, WriteOperation.DELETE)
             )
-        if task is not None and task.partition is not None:
-            self._partitions[task.partition] = task.location
         return self._statement
 
     def _events(self, statement: WriteStatement, ids: list[pa.StructArray], folder: str, number: int) -> Output:
-        types = acid_types(parse_hive_type(self._table.row_type))
         path = f"{folder}/{BucketFile(number=number).name}"
-        write_id, bucket_property, row_id = (
-            to_numbers(pa.chunked_array([pc.struct_field(one, [place]) for one in ids])) for place in range(3)
-        )
-        keys = key_block(write_id, bucket_property.astype(np.int32), row_id)
-        events = DeleteEvents.of([(keys, np.full(len(keys), statement.write_id, dtype=np.int64))])
-        written = write_events(events, path, like=empty_tail(types, name=path), types=types)
+        columns = [pa.chunked_array([pc.struct_field(one, [place]) for one in ids]) for place in range(3)]
+        written = write_deleted(path, self._table.row_type, columns, statement.write_id)
         return output_of(DeltaKind.DELETE, path, number, written)
 
 

@@ -7,7 +7,7 @@ without loss, and which columns can have bloom filters, is known only then.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +17,14 @@ from compactor.acid import bucket
 from compactor.acid.names import BucketFile, DeltaKind
 from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
-from compactor.orc.codecs.bloom_filters import asked_columns
+from compactor.orc.assembler import WrittenFile
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
-from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail
 from compactor.orc.format.types import Types, acid_types
-from compactor.orc.reencode import encode_acid, with_filters
-from compactor.rewrite.full_acid.output_format import output_of
+from compactor.orc.reencode import asked_filters, encode_acid, with_filters
+from compactor.rewrite.full_acid.output_format import new_tail, output_of
 from compactor.rewrite.plan.unit import Output
 from compactor.rows.keys import INSERT
 from compactor.rows.output_metadata import OutputMetadata, written_file
@@ -77,14 +76,37 @@ def write_inserts(
     """
     types = acid_types(parse_hive_type(table.row_type))
     path = f"{folder}/{BucketFile(number=number).name}"
-    like = new_file_like(table, types, path)
-    filtered = frozenset() if like.asked is None else asked_columns(types, like.asked.bloom_filters or ())
+    like = new_tail(empty_tail(types), types, OutputClass.of_table(table.parameters))
+    written = encode_inserts(
+        path, waiting.batches, types, like, write_id=write_id, bucket_property=bucket.encode(number, statement_id)
+    )
+    return output_of(DeltaKind.INSERT, path, number, written)
+
+
+def encode_inserts(
+    path: str,
+    rows: Callable[[], Iterable[pa.RecordBatch]],
+    types: Types,
+    like: Tail,
+    *,
+    write_id: WriteId,
+    bucket_property: int,
+) -> WrittenFile:
+    """Writes rows as inserts of ``write_id``, numbered from 0, to a local file of the class of ``like``.
+
+    Args:
+        rows: returns them in the columns of the row, as often as it is called.
+        types: of the ACID file.
+
+    Raises:
+        NotLossless: a value cannot be written as its type.
+    """
 
     def encode(columns: frozenset[int]) -> Tail:
         return with_codec(
             [types],
             lambda codec: encode_acid(
-                _numbered(waiting, codec, types, write_id, bucket.encode(number, statement_id)),
+                _numbered(rows(), codec, types, write_id, bucket_property),
                 path,
                 like=like,
                 types=types,
@@ -94,34 +116,16 @@ def write_inserts(
             ),
         )
 
-    tail = with_filters(path, filtered, encode)
-    return output_of(DeltaKind.INSERT, path, number, written_file(path, tail))
-
-
-def new_file_like(table: Table, types: Types, path: str) -> Tail:
-    """Returns an empty file as the table's properties ask for it (``orc.compress`` and its kin); ZLIB unless they do.
-
-    A value that the encoding library cannot write counts as not given: the property is any writer's.
-    """
-    asked = OutputClass.of_table(table.parameters)
-    return empty_tail(
-        types,
-        name=path,
-        compression=Compression[asked.compression or "ZLIB"],
-        compression_block_size=asked.block_bytes or 256 * 1024,
-        row_index_stride=asked.row_index_stride or 10_000,
-        asked=asked,
-    )
+    return written_file(path, with_filters(path, asked_filters(like, types) or frozenset(), encode))
 
 
 def _numbered(
-    waiting: WaitingRows, codec: Codec, types: Types, write_id: WriteId, bucket_property: int
+    rows: Iterable[pa.RecordBatch], codec: Codec, types: Types, write_id: WriteId, bucket_property: int
 ) -> Iterator[pa.RecordBatch]:
     """Yields ACID rows, numbered from 0."""
     schema = codec.schema(types)
-    row = schema.field(5)
     first = 0
-    for batch in waiting.batches():
+    for batch in rows:
         count = batch.num_rows
         write_ids = pa.array(np.full(count, write_id, dtype=np.int64))
         yield pa.RecordBatch.from_arrays(
@@ -131,7 +135,7 @@ def _numbered(
                 pa.array(np.full(count, bucket_property, dtype=np.int32)),
                 pa.array(np.arange(first, first + count, dtype=np.int64)),
                 write_ids,
-                _struct(batch, row.type),
+                _struct(batch, schema.field(5).type),
             ],
             schema=schema,
         )

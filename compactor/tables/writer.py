@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-import numpy as np
 import pyarrow as pa
 
 from compactor.acid import bucket
@@ -16,18 +15,13 @@ from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, BucketFile, De
 from compactor.errors import StorageError
 from compactor.ids import WriteId
 from compactor.orc.assembler import WrittenFile
-from compactor.orc.codecs.choice import with_codec
-from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail
-from compactor.orc.format.types import Types, acid_types
-from compactor.orc.reencode import encode_acid
-from compactor.rows.delete_events import DeleteEvents
-from compactor.rows.delete_files import write_events
-from compactor.rows.keys import INSERT, key_block, to_numbers
-from compactor.rows.output_metadata import OutputMetadata, written_file
+from compactor.orc.format.types import acid_types
 from compactor.rows.reader import ROW_ID_COLUMNS
+from compactor.tables.delete_files import write_deleted
+from compactor.tables.insert_files import encode_inserts
 
 
 def write_rows(
@@ -48,19 +42,14 @@ def write_rows(
     """
     types = acid_types(parse_hive_type(row_type))
     path = _path(location, DeltaKind.INSERT, write_id, statement_id, number)
-    like = empty_tail(types, name=path, compression=compression)
-    tail = with_codec(
-        [types],
-        lambda codec: encode_acid(
-            [_inserts(rows, codec, types, write_id, bucket.encode(number, statement_id))],
-            path,
-            like=like,
-            types=types,
-            metadata=OutputMetadata().compute,
-            codec=codec,
-        ),
+    return encode_inserts(
+        path,
+        rows.combine_chunks().to_batches,
+        types,
+        empty_tail(types, name=path, compression=compression),
+        write_id=write_id,
+        bucket_property=bucket.encode(number, statement_id),
     )
-    return written_file(path, tail)
 
 
 def write_deletes(
@@ -72,12 +61,8 @@ def write_deletes(
         row_ids: has the columns ``writeid``, ``bucketid``, ``rowid`` as ``read_snapshot`` returns them; others are
             ignored. ``number`` must be that of the file that holds the rows, or the events are dead.
     """
-    types = acid_types(parse_hive_type(row_type))
     path = _path(location, DeltaKind.DELETE, write_id, statement_id, number)
-    write, bucket_property, row_id = (to_numbers(row_ids[name]) for name in ROW_ID_COLUMNS)
-    keys = key_block(write, bucket_property.astype(np.int32), row_id)
-    events = DeleteEvents.of([(keys, np.full(len(keys), write_id, dtype=np.int64))])
-    return write_events(events, path, like=empty_tail(types, name=path), types=types)
+    return write_deleted(path, row_type, [row_ids[name] for name in ROW_ID_COLUMNS], write_id)
 
 
 def _path(location: str, kind: DeltaKind, write_id: WriteId, statement_id: int, number: int) -> str:
@@ -94,22 +79,3 @@ def _path(location: str, kind: DeltaKind, write_id: WriteId, statement_id: int, 
     if os.path.lexists(path):
         raise StorageError(f"{path}: is there already; a statement writes each of its files once, and nothing over it")
     return path
-
-
-def _inserts(rows: pa.Table, codec: Codec, types: Types, write_id: WriteId, bucket_property: int) -> pa.RecordBatch:
-    schema = codec.schema(types)
-    struct = schema.field(5).type
-    columns = [rows.column(at).combine_chunks().cast(struct.field(at).type) for at in range(rows.num_columns)]
-    count = rows.num_rows
-    write_ids = pa.array(np.full(count, write_id, dtype=np.int64))
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(np.full(count, INSERT, dtype=np.int32)),
-            write_ids,
-            pa.array(np.full(count, bucket_property, dtype=np.int32)),
-            pa.array(np.arange(count, dtype=np.int64)),
-            write_ids,
-            pa.StructArray.from_arrays(columns, fields=list(struct)),
-        ],
-        schema=schema,
-    )

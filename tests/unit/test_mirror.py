@@ -68,6 +68,7 @@ ELSEWHERE: dict[str, str] = {
     "service/roles/removing.py": "unit/service/roles/test_cleaner.py",
     "tables/watch.py": "unit/tables/test_scan.py",
     "tables/assignments.py": "unit/tables/test_changes.py",
+    "tables/delete_files.py": "unit/tables/test_writer.py",
     "tables/insert_files.py": "unit/tables/test_append.py",
     "tables/pending.py": "unit/tables/test_append.py",
     "tables/planning.py": "unit/tables/test_scan.py",
