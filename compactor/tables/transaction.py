@@ -39,7 +39,7 @@ from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.locks.manager import wait_for
 from compactor.service.heartbeat import Heartbeat
-from compactor.service.site import Site, Target, path_of
+from compactor.service.site import Site, path_of
 from compactor.steps import WriteStep, reach
 from compactor.tables.pending import Pending
 from compactor.tables.watch import Watch
@@ -166,12 +166,14 @@ class Transaction:
             TransactionAborted: the transaction timed out.
             StorageError: a directory holds the write ID already: the metastore was restored, or is another's.
         """
-        self._heart.check()
-        self._watch.writes = True
         target = self.site.target(entity)
-        kind = write_lock(_WHAT[operation], self.site.settings)
-        self._lock_for_writing(target.table, entity, kind)
-        return self._begin(target, entity, operation)
+        made = self._begin(target.table, entity, operation, target.location)
+        self._must_be_unused(str(target.entity), target.location, made.write_id)
+        if (entity, operation) not in self._components:
+            self.site.metastore.write_ids.add_component(self.id, entity, operation.value, made.write_id)
+            self._components.add((entity, operation))
+        self._written[entity] = made.write_id
+        return made
 
     def lock_for_changes(self, table: Table, partitions: Iterable[str | None], kind: LockType | None = None) -> None:
         """Takes the table's lock of an UPDATE or DELETE, or ``kind``, with those to read ``partitions``, before anything is
@@ -222,21 +224,9 @@ class Transaction:
 
         A provisional component stands for all of its partitions until ``record_partitions`` (Hive's dynamic partitions).
         """
-        self._heart.check()
-        self._watch.writes = True
-        entity = _entity(table)
-        self._lock_for_writing(table, entity, write_lock(_WHAT[operation], self.site.settings))
-        write_id = self.site.metastore.write_ids.allocate(self.id, table.database, table.name)
-        self._write_ids.pop((table.database, table.name), None)  # the new one belongs to it
-        self.site.metastore.write_ids.add_component(self.id, entity, operation.value, write_id)
-        return WriteStatement(
-            table=table,
-            entity=entity,
-            operation=operation,
-            write_id=write_id,
-            statement_id=self._next_statement(entity),
-            location=path_of(self.site.storage, table, None),
-        )
+        made = self._begin(table, _entity(table), operation, path_of(self.site.storage, table, None))
+        self.site.metastore.write_ids.add_component(self.id, made.entity, operation.value, made.write_id)
+        return made
 
     def record_partitions(self, statement: WriteStatement, partitions: Mapping[str, str]) -> None:
         """Records the partitions of a dynamic statement, with their locations, in place of its provisional component."""
@@ -258,21 +248,20 @@ class Transaction:
         if kind is not None:
             self._acquire([(entity, kind), *((one, LockType.SHARED_READ) for one in to_read)])
 
-    def _begin(self, target: Target, entity: Entity, operation: WriteOperation) -> WriteStatement:
+    def _begin(self, table: Table, entity: Entity, operation: WriteOperation, location: str) -> WriteStatement:
+        """Takes the lock and the write ID of a statement, of which nothing is recorded yet."""
+        self._heart.check()
+        self._watch.writes = True
+        self._lock_for_writing(table, entity, write_lock(_WHAT[operation], self.site.settings))
         write_id = self.site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
         self._write_ids.pop((entity.database, entity.table), None)  # the new one belongs to it
-        self._must_be_unused(str(target.entity), target.location, write_id)
-        if (entity, operation) not in self._components:
-            self.site.metastore.write_ids.add_component(self.id, entity, operation.value, write_id)
-            self._components.add((entity, operation))
-        self._written[entity] = write_id
         return WriteStatement(
-            table=target.table,
+            table=table,
             entity=entity,
             operation=operation,
             write_id=write_id,
             statement_id=self._next_statement(entity),
-            location=target.location,
+            location=location,
         )
 
     def _next_statement(self, entity: Entity) -> int:
