@@ -18,13 +18,13 @@ from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.errors import NotFound, Refused
 from compactor.metastore.catalog.dependents import DependentRows
-from compactor.metastore.catalog.locations import CATALOG
 from compactor.metastore.catalog.read import Catalog, database_id, partitions_of
 from compactor.metastore.catalog.values import Column, Partition, Table
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import (
     BUCKETING_COLS,
+    CATALOG,
     CDS,
     COLUMNS_V2,
     DATABASE_PARAMS,

@@ -16,9 +16,8 @@ from sqlalchemy import false as nothing
 from sqlalchemy import true as everything
 
 from compactor.database.engine import Database
-from compactor.metastore.catalog.locations import CATALOG
 from compactor.metastore.catalog.values import VIEW, is_true
-from compactor.metastore.schema.tables import DBS, PARTITIONS, SDS, TABLE_PARAMS, TBLS
+from compactor.metastore.schema.tables import CATALOG, DBS, PARTITIONS, SDS, TABLE_PARAMS, TBLS
 
 _OF_TABLE = SDS.alias("OF_TABLE")
 _TRANSACTIONAL = "transactional"

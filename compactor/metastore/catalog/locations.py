@@ -11,9 +11,7 @@ from sqlalchemy import Connection, bindparam, select
 from compactor.compaction.entry import Entity
 from compactor.database.prepared import send
 from compactor.errors import LostClaim
-from compactor.metastore.schema.tables import DBS, PARTITIONS, SDS, TBLS
-
-CATALOG = "hive"  #: CTLG_NAME of everything that Compactor reads
+from compactor.metastore.schema.tables import CATALOG, DBS, PARTITIONS, SDS, TBLS
 
 # Built once, since every compaction uses them.
 _OF_TABLE = (

@@ -15,10 +15,11 @@ from sqlalchemy import Table as SqlTable
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
 from compactor.errors import NotFound, Refused
-from compactor.metastore.catalog.locations import CATALOG, in_catalog, place_of, places_by_id
+from compactor.metastore.catalog.locations import in_catalog, place_of, places_by_id
 from compactor.metastore.catalog.values import VIEW, Column, Partition, StorageFormat, Table
 from compactor.metastore.schema.tables import (
     BUCKETING_COLS,
+    CATALOG,
     COLUMNS_V2,
     DATABASE_PARAMS,
     DBS,

@@ -31,6 +31,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeEngine
 
+CATALOG = "hive"  #: CTLG_NAME of everything that Compactor reads
+
 _T = TypeVar("_T")
 
 SCHEMA_VERSION = "4.0.0"

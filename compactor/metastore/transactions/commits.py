@@ -13,6 +13,7 @@ from compactor.errors import Refused, WriteConflict
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
+    CATALOG,
     COMPACTION_QUEUE,
     COMPLETED_TXN_COMPONENTS,
     DBS,
@@ -27,7 +28,6 @@ from compactor.metastore.transactions import rows
 from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.values import KeyValue
 
-CATALOG = "hive"
 KEY_PREFIX = "_meta"  #: of what may be committed with a transaction (Hive's ``TxnStore.TXN_KEY_START``)
 
 
