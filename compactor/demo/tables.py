@@ -18,7 +18,7 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import ROW_ID_COLUMNS
 from compactor.service.site import Site
-from compactor.tables.transaction import Transaction, WriteOperation, WriteStatement, writing
+from compactor.tables.transaction import Transaction, WriteOperation, WriteStatement, transaction
 from compactor.tables.writer import write_deletes, write_rows
 
 DATABASE = "demo"
@@ -104,7 +104,7 @@ class _Flights:
         changes = flights.planned_changes(list(self._days))
         for change in changes:
             try:
-                with writing(self._site) as txn:
+                with transaction(self._site) as txn:
                     self._apply(txn, change)
                     if not change.commits:
                         raise _ChangedMindError

@@ -386,6 +386,3 @@ def _tidy(ended: Transaction) -> None:
             ended.pending.remove_staging()
     except CompactorError as error:
         log.warning("transaction %d: what it staged stays until the next compaction or cleaning: %s", ended.id, error)
-
-
-writing = transaction

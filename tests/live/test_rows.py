@@ -8,7 +8,7 @@ import pytest
 from compactor.acid import bucket
 from compactor.acid.names import Base
 from compactor.compaction.states import State
-from compactor.tables.transaction import WriteOperation, writing
+from compactor.tables.transaction import WriteOperation, transaction
 from compactor.tables.writer import write_deletes, write_rows
 from tests.support.beside import TRANSACTIONAL, Beside, entity
 from tests.support.stories import KINDS, Story, begun
@@ -61,7 +61,7 @@ def test_a_minor_of_one_transactions_statements_shows_no_row_that_the_last_delet
     name = "one_write_id"
     beside.hive.sql(f"create table {name} (a int, b string) {TRANSACTIONAL}")
     row_type = "struct<a:int,b:string>"
-    with writing(beside.site) as txn:
+    with transaction(beside.site) as txn:
         for start in (0, 10):
             made = txn.statement(entity(name), WriteOperation.INSERT)
             rows = pa.table({"a": pa.array([start, start + 1], pa.int32()), "b": ["x", "y"]})

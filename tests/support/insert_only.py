@@ -18,7 +18,7 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.site import Site
-from compactor.tables.transaction import WriteOperation, writing
+from compactor.tables.transaction import WriteOperation, transaction
 from tests.support.tables import entity_of
 
 INPUTS = {
@@ -95,7 +95,7 @@ def insert(
     """Inserts rows in one transaction, distributed over the files of ``numbers``; returns the directory."""
     found = list(values)
     directory = Path()
-    with suppress(_Changed), writing(site) as txn:
+    with suppress(_Changed), transaction(site) as txn:
         statement = txn.statement(entity_of(table), WriteOperation.INSERT)
         written = statement.write_id
         name = Delta(

@@ -20,7 +20,7 @@ from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
-from compactor.tables.transaction import Transaction, WriteOperation, writing
+from compactor.tables.transaction import Transaction, WriteOperation, transaction
 from compactor.tables.writer import write_deletes, write_rows
 
 NUMBERS = (0, 1)  #: every insert writes both files
@@ -78,7 +78,7 @@ class _Changed(Exception):
 
 def insert(site: Site, table: Table, values: Iterable[int], *, commits: bool = True) -> None:
     """Inserts rows ``(v, 'row v')`` in one transaction, half of them in each file."""
-    with suppress(_Changed), writing(site) as txn:
+    with suppress(_Changed), transaction(site) as txn:
         insert_within(txn, table, values)
         if not commits:
             raise _Changed
@@ -104,7 +104,7 @@ def insert_within(txn: Transaction, table: Table, values: Iterable[int]) -> None
 def delete(site: Site, table: Table, values: Iterable[int]) -> None:
     """Deletes the rows with these values of ``a`` in one transaction."""
     gone = set(values)
-    with writing(site) as txn:
+    with transaction(site) as txn:
         statement = txn.statement(entity_of(table), WriteOperation.DELETE)
         txns = site.metastore.transactions.snapshot(txn.id)
         write_ids = site.write_ids(table, txns)

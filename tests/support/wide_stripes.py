@@ -14,7 +14,7 @@ from compactor.metastore.catalog.values import Column, Table
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.service.site import Site
-from compactor.tables.transaction import WriteOperation, writing
+from compactor.tables.transaction import WriteOperation, transaction
 from compactor.tables.writer import write_rows
 
 ROW_TYPE = "struct<id:bigint,payload:binary>"
@@ -64,7 +64,7 @@ def wide_table(site: Site, warehouse: Path, *, deltas: int, stripes: int, stripe
     parameters = {"transactional": "true", "transactional_properties": "default"}
     table = catalog.create_table(NewTable("default", name, str(location), columns, parameters=parameters))
     for number in range(deltas):
-        with writing(site) as txn:
+        with transaction(site) as txn:
             statement = txn.statement(Entity(database="default", table=name), WriteOperation.INSERT)
             rows = pa.table({"id": pa.array([0], pa.int64()), "payload": pa.array([b"0"])})
             write_id = statement.write_id

@@ -32,7 +32,7 @@ from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.storage.local import LocalStorage
-from compactor.tables.transaction import WriteOperation, writing
+from compactor.tables.transaction import WriteOperation, transaction
 from compactor.tables.writer import write_rows
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, with_settings
@@ -67,7 +67,7 @@ def table(site: Site, warehouse: Path) -> Table:
         (warehouse / "p" / f"k={value}").mkdir()
         site.metastore.embedded_catalog.add_partition(table, [value])
     for start in (0, 10):
-        with writing(site) as txn:
+        with transaction(site) as txn:
             for entity in (BAD, GOOD):
                 made = txn.statement(entity, WriteOperation.INSERT)
                 rows = pa.table({"a": pa.array(range(start, start + 10), pa.int32())})

@@ -21,7 +21,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.tables.transaction import WriteOperation, writing
+from compactor.tables.transaction import WriteOperation, transaction
 from compactor.tables.writer import write_rows
 from tests.support.mixtures import tail_of
 
@@ -64,7 +64,7 @@ def _alter(site: Site, table: Table, columns: dict[str, str]) -> None:
 
 
 def _insert(site: Site, rows: pa.Table) -> None:
-    with writing(site) as txn:
+    with transaction(site) as txn:
         statement = txn.statement(PARTITION, WriteOperation.INSERT)
         write_rows(
             statement.location,

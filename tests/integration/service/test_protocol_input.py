@@ -22,7 +22,7 @@ from compactor.orc.reencode import encode_acid
 from compactor.rows.output_metadata import OutputMetadata
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
-from compactor.tables.transaction import WriteOperation, writing
+from compactor.tables.transaction import WriteOperation, transaction
 from compactor.tables.writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact, rows_without_visibility
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
@@ -125,7 +125,7 @@ def test_aborted_and_open_rows_are_left_out(site: Site, table: Table, kind: str)
             site.metastore.transactions.commit(txn)
         else:
             site.metastore.transactions.abort(txn, "by hand")
-    with writing(site) as writer:
+    with transaction(site) as writer:
         late = writer.statement(entity_of(table), WriteOperation.INSERT)
         rows = pa.table({"a": pa.array([9], pa.int32()), "b": ["row 9"]})
         write_rows(late.location, ROW_TYPE, rows, write_id=late.write_id, statement_id=0)
@@ -144,7 +144,7 @@ def test_a_delete_event_in_another_files_delta_is_dead_and_stays_so(site: Site, 
     insert(site, table, [1, 2, 3, 4])
     insert(site, table, [5, 6])
     victim = next(row for row in rows_of(site, table) if row[3] == 2)  # even: file 0
-    with writing(site) as txn:
+    with transaction(site) as txn:
         statement = txn.statement(entity_of(table), WriteOperation.DELETE)
         ids = pa.table({n: [v] for n, v in zip(("writeid", "bucketid", "rowid"), victim, strict=False)})
         write_deletes(statement.location, ROW_TYPE, ids, write_id=statement.write_id, statement_id=0, number=1)
@@ -198,7 +198,7 @@ def test_a_minor_writes_each_kind_that_its_range_holds(site: Site, table: Table,
 
 def test_a_minor_over_one_write_id_applies_its_deletes(site: Site, table: Table, warehouse: Path) -> None:
     """PROTOCOL 1.5: several statements of one transaction; otherwise vectorised Hive returns the deleted row."""
-    with writing(site) as txn:
+    with transaction(site) as txn:
         for start in (0, 10):
             made = txn.statement(entity_of(table), WriteOperation.INSERT)
             rows = pa.table({"a": pa.array([start, start + 1], pa.int32()), "b": ["x", "y"]})

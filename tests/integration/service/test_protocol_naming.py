@@ -40,7 +40,7 @@ from compactor.service.worker import publication
 from compactor.service.worker.outcome import Result
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.local import LocalStorage
-from compactor.tables.transaction import WriteOperation, writing
+from compactor.tables.transaction import WriteOperation, transaction
 from tests.support.committing import watched_sections
 from tests.support.passes import Renames, age, clean_all, compact, rows_without_visibility, with_storage
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
@@ -541,7 +541,7 @@ class _Died(Exception):
 
 
 def truncate_and_abort(site: Site, table: Table) -> Path:
-    with suppress(_Died), writing(site) as txn:
+    with suppress(_Died), transaction(site) as txn:
         statement = txn.statement(entity_of(table), WriteOperation.UPDATE)
         base = Path(table.location) / f"base_{statement.write_id:07d}"
         shutil.copytree(next(Path(table.location).glob("base_0000002_v*")), base)

@@ -34,7 +34,7 @@ from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.steps import Step
 from compactor.storage.local import LocalStorage
-from compactor.tables.transaction import writing
+from compactor.tables.transaction import transaction
 from tests.support.backups import Backup, hours_pass
 from tests.support.passes import ROLES, clean_all, compact, every_role
 from tests.support.tables import insert, insert_within, make_table, rows_of, with_settings
@@ -85,7 +85,7 @@ def restored(site: Site, table: Table, backup: Backup) -> Backup:
     """
     insert(site, table, [1, 2])
     every_role(site)
-    with writing(site) as txn:
+    with transaction(site) as txn:
         insert_within(txn, table, range(100, 120))
         backup.take()
     every_role(site)

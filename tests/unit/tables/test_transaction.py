@@ -16,7 +16,7 @@ from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, HIVE_LOCKS, TXN_COMPONENTS
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
-from compactor.tables.transaction import WriteOperation, writing
+from compactor.tables.transaction import WriteOperation, transaction
 
 T = Entity(database="default", table="t")
 U = Entity(database="default", table="u")
@@ -46,7 +46,7 @@ def rows(site: Site, table) -> list[tuple[object, ...]]:  # type: ignore[no-unty
 
 def test_the_component_is_there_before_any_file_can_be(site: Site) -> None:
     """PROTOCOL 8: our statements write a component before a directory is made."""
-    with writing(site, "ann") as txn:
+    with transaction(site, "ann") as txn:
         statement = txn.statement(T, WriteOperation.INSERT)
         assert rows(site, TXN_COMPONENTS) == [(txn.id, "default", "t", None, "i", statement.write_id)]
         assert list(Path(statement.location).iterdir()) == []
@@ -54,16 +54,16 @@ def test_the_component_is_there_before_any_file_can_be(site: Site) -> None:
 
 
 def test_statements_count_within_a_table_and_share_its_write_id(site: Site) -> None:
-    with writing(site) as txn:
+    with transaction(site) as txn:
         found = [txn.statement(entity, WriteOperation.INSERT) for entity in (T, T, U, T)]
     assert [s.statement_id for s in found] == [0, 1, 0, 2]
     assert [s.write_id for s in found] == [1, 1, 1, 1]
-    with writing(site) as txn:
+    with transaction(site) as txn:
         assert txn.statement(T, WriteOperation.DELETE).write_id == 2
 
 
 def test_the_end_of_the_block_commits(site: Site) -> None:
-    with writing(site) as txn:
+    with transaction(site) as txn:
         txn.statement(T, WriteOperation.DELETE)
         assert site.metastore.transactions.state(txn.id) == "o"
     assert site.metastore.transactions.state(txn.id) == "c"
@@ -76,7 +76,7 @@ def test_an_error_aborts_and_the_component_stays_known(site: Site) -> None:
     ids = []
 
     def write_and_fail() -> None:
-        with writing(site) as txn:
+        with transaction(site) as txn:
             ids.append(txn.id)
             txn.statement(T, WriteOperation.INSERT)
             raise ZeroDivisionError
@@ -89,10 +89,10 @@ def test_an_error_aborts_and_the_component_stays_known(site: Site) -> None:
 
 
 def test_a_transaction_sees_its_own_writes_and_no_other_open_one(site: Site) -> None:
-    with writing(site) as txn:
+    with transaction(site) as txn:
         mine = txn.statement(T, WriteOperation.INSERT)
         assert txn.write_ids(mine.table).is_valid(mine.write_id)
-        with writing(site) as other:
+        with transaction(site) as other:
             theirs = other.statement(T, WriteOperation.INSERT)
             assert not other.write_ids(theirs.table).is_valid(mine.write_id)
 
@@ -119,7 +119,7 @@ def test_locks_follow_the_configuration(
     site: Site, operation: WriteOperation, settings: dict[str, str], wanted: list[str]
 ) -> None:
     """Hive's ``hive.txn.xlock.write``, ``hive.txn.xlock.iow`` and ``hive.support.concurrency``."""
-    with writing(configured(site, **settings)) as txn:
+    with transaction(configured(site, **settings)) as txn:
         txn.statement(T, operation)
         assert [lock.type.name for lock in site.metastore.locks.show()] == wanted
 
@@ -129,10 +129,10 @@ def test_the_first_committer_wins(site: Site) -> None:
     ids = []
 
     def late_and_early() -> None:
-        with writing(site) as late:
+        with transaction(site) as late:
             ids.append(late.id)
             late.statement(T, WriteOperation.DELETE)
-            with writing(site) as early:
+            with transaction(site) as early:
                 ids.append(early.id)
                 early.statement(T, WriteOperation.DELETE)
 
@@ -147,7 +147,7 @@ def test_a_blocking_lock_is_named_after_the_wait(site: Site) -> None:
     site.metastore.locks.acquire(
         holder, [LockRequest(database="default", table="t", type=LockType.EXCLUSIVE)], "bob", "h"
     )
-    with pytest.raises(LockNotGranted, match=f"transaction {holder}, bob@h"), writing(quick) as txn:
+    with pytest.raises(LockNotGranted, match=f"transaction {holder}, bob@h"), transaction(quick) as txn:
         txn.statement(T, WriteOperation.INSERT)
     assert len(rows(site, HIVE_LOCKS)) == 1
     assert rows(site, TXN_COMPONENTS) == []
@@ -159,14 +159,14 @@ def test_a_lock_that_becomes_free_is_taken(site: Site) -> None:
     site.metastore.locks.acquire(holder, [request], "bob", "h")
     timer = threading.Timer(0.2, lambda: site.metastore.transactions.abort(holder, "done"))
     timer.start()
-    with writing(site) as txn:
+    with transaction(site) as txn:
         assert txn.statement(T, WriteOperation.INSERT).write_id == 1
     timer.join()
 
 
 def test_a_table_that_is_not_transactional_is_refused(site: Site, warehouse: Path) -> None:
     site.metastore.embedded_catalog.create_table(NewTable("default", "plain", str(warehouse / "plain"), []))
-    with pytest.raises(Refused, match="not transactional"), writing(site) as txn:
+    with pytest.raises(Refused, match="not transactional"), transaction(site) as txn:
         txn.statement(Entity(database="default", table="plain"), WriteOperation.INSERT)
     assert rows(site, TXN_COMPONENTS) == []
 
@@ -177,7 +177,7 @@ def test_a_write_id_whose_directory_exists_is_never_written_to(site: Site, name:
     location = Path(site.target(T).location)
     (location / name).mkdir()
     (location / name / "bucket_00000").write_bytes(b"theirs")
-    with pytest.raises(StorageError, match=f"write ID 1, and {name} reaches it already"), writing(site) as txn:
+    with pytest.raises(StorageError, match=f"write ID 1, and {name} reaches it already"), transaction(site) as txn:
         txn.statement(T, WriteOperation.INSERT)
     assert (location / name / "bucket_00000").read_bytes() == b"theirs"
     assert not rows(site, TXN_COMPONENTS)

@@ -32,7 +32,7 @@ from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.rebalance_view import allocate_write_id, must_be_possible
 from compactor.service.worker.work import work
-from compactor.tables.transaction import WriteOperation, writing
+from compactor.tables.transaction import WriteOperation, transaction
 from compactor.tables.writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact, rows_without_visibility, settle
 from tests.support.tables import entity_of, insert, make_table, rows_of, story, with_settings
@@ -66,7 +66,7 @@ def values(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 def delete_where(site: Site, table: Table, gone: set[int]) -> None:
     """Deletes by ROW__ID into the file that the bucket property names, as Hive's writer does."""
-    with writing(site) as txn:
+    with transaction(site) as txn:
         statement = txn.statement(entity_of(table), WriteOperation.DELETE)
         txns = site.metastore.transactions.snapshot(txn.id)
         write_ids = site.write_ids(table, txns)
@@ -275,7 +275,7 @@ def test_what_the_metastore_says_while_it_runs(site: Site, table: Table) -> None
 @pytest.mark.parametrize("operation", [WriteOperation.INSERT, WriteOperation.DELETE])
 def test_a_writer_lets_it_wait(site: Site, table: Table, operation: WriteOperation) -> None:
     """PROTOCOL 1.6: no EXCL_WRITE beside a writer; the request stays in the queue and no write ID is spent."""
-    with writing(site) as txn:
+    with transaction(site) as txn:
         txn.statement(entity_of(table), operation)
         next_one = site.metastore.write_ids.next("default", "t")
         outcome = rebalance(site)
@@ -292,7 +292,7 @@ def test_an_insert_under_a_smaller_write_id_lets_it_wait(site: Site, table: Tabl
     """PROTOCOL 1.6: its shared lock doesn't keep the rebalance out; its open write ID does."""
     site = with_settings(site, hive_txn_opentxn_timeout="1ms", compactor_lock_wait="100ms", hive_txn_xlock_write="true")
     before = values(rows_of(site, table))
-    with writing(site) as txn:
+    with transaction(site) as txn:
         statement = txn.statement(entity_of(table), WriteOperation.INSERT)
         outcome = rebalance(site)
         assert outcome.result is Result.WAITING
@@ -376,7 +376,7 @@ def test_who_saw_the_old_row_ids_loses(site: Site, table: Table) -> None:
     before = rows_of(site, table)
 
     def late() -> None:
-        with writing(site) as txn:
+        with transaction(site) as txn:
             assert rebalance(site, buckets=3).result is Result.COMPACTED
             statement = txn.statement(entity_of(table), WriteOperation.DELETE)
             old = {"writeid": [before[0][0]], "bucketid": [before[0][1]], "rowid": [before[0][2]]}
