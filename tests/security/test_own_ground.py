@@ -32,7 +32,7 @@ from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from tests.support.accidents import every_role
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of, values_in
-from tests.support.passes import clean_all, compact, settle
+from tests.support.passes import clean_all, compact, lose_cleaners, settle
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import files_below
 
@@ -176,6 +176,7 @@ def test_what_was_compacted_before_is_not_cleaned_while_another_lies_there(site:
     site.metastore.embedded_catalog.drop_table(other)
     with site.metastore.database.write() as conn:
         conn.execute(update(COMPACTION_QUEUE).values(CQ_RETRY_RETENTION=0))
+    lose_cleaners(site)
     (cleaned,) = clean(site).cleaned
     assert len(cleaned.removed) == 4
 

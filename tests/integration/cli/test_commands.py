@@ -289,7 +289,9 @@ def test_submit_runs_a_batch_for_each_pool_and_reports_their_ends(
     assert compactor("compact", "default.f2_part", "--partition", "p=y,q=2", "--pool", "nightly").exit_code == 0
     program = tmp_path / "spark" / "bin" / "spark-submit"
     program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/lines\nexit {code}\n')
+    works = f"exec {sys.executable} -c 'from compactor.cli import main; main()' run worker --in-process --batch $batch"
+    ends = works if code == 0 else f"exit {code}"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/lines\nfor batch; do :; done\n{ends}\n')
     program.chmod(0o755)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
     result = compactor("submit", "--json")
@@ -299,5 +301,23 @@ def test_submit_runs_a_batch_for_each_pool_and_reports_their_ends(
     lines = (tmp_path / "lines").read_text().splitlines()
     assert [line.split("--batch ")[1] for line in lines] == [str(b["batch"]) for b in batches]
     again = compactor("submit")
-    assert again.exit_code == 0
-    assert "nothing to do" in again.stdout, "entries of a planned batch are reserved"
+    assert again.exit_code == exit_code
+    wanted = "nothing to do" if code == 0 else "submit: 2 batches, 2 failed"  # what failed was given back at once
+    assert wanted in again.stdout
+
+
+def test_a_submit_that_did_nothing_has_failed_whatever_it_says(
+    compactor: Compactor, metastore: Metastore, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """YARN says SUCCEEDED of a second attempt that found its batch taken: the rows count, not the exit code."""
+    register_fixture(metastore, step(DUE), warehouse)
+    assert compactor("compact", "default.f1_basic").exit_code == 0
+    program = tmp_path / "spark" / "bin" / "spark-submit"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    result = compactor("submit", "--json")
+    assert result.exit_code == 1
+    (batch,) = json.loads(result.stdout)
+    assert (batch["exit_code"], batch["state"]) == (0, "given back")

@@ -31,7 +31,7 @@ from compactor.service.site import Site
 from compactor.state.tables import QUARANTINES
 from compactor.storage.capabilities import LOCAL, Capabilities
 from compactor.storage.local import LocalStorage
-from tests.support.passes import clean_all, compact, settle, with_storage
+from tests.support.passes import clean_all, compact, lose_cleaners, settle, with_storage
 from tests.support.patience import until
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
@@ -182,6 +182,7 @@ def test_a_store_that_cannot_keep_is_refused_by_name_and_nothing_is_removed(site
     site.metastore.embedded_catalog.set_table_parameter(table, "compactor.quarantine", "0s")
     with site.metastore.database.write() as conn:
         conn.execute(update(COMPACTION_QUEUE).values(CQ_RETRY_RETENTION=0))
+    lose_cleaners(there)
     clean_all(there)
     assert names_in(Path(table.location)) < before
 
