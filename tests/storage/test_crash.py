@@ -22,7 +22,7 @@ from tests.storage.test_tables import left, moved, rows
 from tests.support import roles
 from tests.support.azurite import connection
 from tests.support.forked import die
-from tests.support.passes import age, clean_all, time_out_all
+from tests.support.passes import age, clean_all, lose_cleaners, time_out_all
 from tests.support.tables import insert, make_table, with_settings
 
 #: Attempts are uploads there, names are copies of single files, and what goes is not hidden before.
@@ -78,7 +78,8 @@ def test_a_crash_over_an_object_store(
     assert rows(site, table) == wanted
     age(site)
     if step in _CLEANER:
-        time_out_all(site)  # it died with the table's exclusive lock
+        time_out_all(site)  # it died with the table's exclusive lock, and with its entry
+        lose_cleaners(site)
     repair(site)
     run_entries(site, claimable(site), InProcessRunner())
     clean_all(site)
