@@ -9,7 +9,7 @@ from compactor.deployment import open_deployment
 from compactor.errors import Refused
 from compactor.service.site import Site
 from compactor.tables.table import Table
-from compactor.tables.transaction import Transaction, transaction
+from compactor.tables.transactions.transaction import Transaction, transaction
 
 
 class Store:

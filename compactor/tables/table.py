@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from compactor.metastore.catalog import values
 from compactor.service.site import Site
-from compactor.tables.append import Rows, append, overwrite
-from compactor.tables.changes import delete, update
-from compactor.tables.scan import Scan
+from compactor.tables.reading.scan import Scan
+from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import NANOSECONDS, arrow_schema
-from compactor.tables.transaction import Transaction, transaction
-from compactor.tables.upsert import Upserted, upsert
-from compactor.tables.wanted import Wanted
+from compactor.tables.transactions.transaction import Transaction, transaction
+from compactor.tables.writing.append import Rows, append, overwrite
+from compactor.tables.writing.changes import delete, update
+from compactor.tables.writing.upsert import Upserted, upsert
 
 
 class Table:

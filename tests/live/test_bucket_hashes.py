@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from compactor.tables.bucket_hashes import bucket_numbers
+from compactor.tables.writing.bucket_hashes import bucket_numbers
 from tests.support.beside import Beside
 from tests.support.bucket_hashes import HASHES, arrow_array
 

@@ -8,8 +8,8 @@ import pytest
 from compactor.acid import bucket
 from compactor.acid.names import Base
 from compactor.compaction.states import State
-from compactor.tables.transaction import WriteOperation, transaction
-from compactor.tables.writer import write_deletes, write_rows
+from compactor.tables.transactions.transaction import WriteOperation, transaction
+from compactor.tables.writing.writer import write_deletes, write_rows
 from tests.support.beside import TRANSACTIONAL, Beside, entity
 from tests.support.stories import KINDS, Story, begun
 from tests.support.trino import Trino

@@ -18,7 +18,7 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.site import Site
-from compactor.tables.transaction import WriteOperation, transaction
+from compactor.tables.transactions.transaction import WriteOperation, transaction
 from tests.support.tables import entity_of
 
 INPUTS = {

@@ -28,7 +28,7 @@ from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
-from compactor.tables.writer import write_rows
+from compactor.tables.writing.writer import write_rows
 
 ROWS = 10  #: of each delta
 _APART = 1_000_000

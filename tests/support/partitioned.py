@@ -14,7 +14,7 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
-from compactor.tables.writer import write_rows
+from compactor.tables.writing.writer import write_rows
 from tests.support.tables import entity_of
 
 

@@ -17,7 +17,7 @@ from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.service.site import Site
-from compactor.tables.transaction import WriteOperation, transaction
+from compactor.tables.transactions.transaction import WriteOperation, transaction
 
 Row = Mapping[str, Any]
 COLUMNS = {

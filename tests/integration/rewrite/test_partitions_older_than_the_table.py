@@ -21,8 +21,8 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.tables.transaction import WriteOperation, transaction
-from compactor.tables.writer import write_rows
+from compactor.tables.transactions.transaction import WriteOperation, transaction
+from compactor.tables.writing.writer import write_rows
 from tests.support.mixtures import tail_of
 
 PARTITION = Entity(database="default", table="t", partition="p=x")

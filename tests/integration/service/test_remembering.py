@@ -29,7 +29,7 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
 from compactor.service.roles.scan import Considered, Scan
 from compactor.service.site import Site
-from compactor.tables.writer import write_rows
+from compactor.tables.writing.writer import write_rows
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of
 from tests.support.passes import settle
 from tests.support.sizes import sized

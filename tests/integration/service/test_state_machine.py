@@ -44,7 +44,7 @@ from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Result
-from compactor.tables.writer import write_rows
+from compactor.tables.writing.writer import write_rows
 from tests.support.oracle import read_directory
 from tests.support.passes import clean_all, rows_without_visibility
 from tests.support.sizes import sized

@@ -31,7 +31,7 @@ from compactor.service.requests.abort import abort_compaction, abort_transaction
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, compactor_view
 from compactor.service.worker.outcome import Result
-from compactor.tables.writer import write_rows
+from compactor.tables.writing.writer import write_rows
 from tests.support.many import make_partitions, make_table, row_type
 from tests.support.patience import PATIENCE, until
 from tests.support.tables import with_settings

@@ -18,7 +18,7 @@ from compactor.service.lost_workers import repair
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, own_state
-from compactor.tables.writer import write_rows
+from compactor.tables.writing.writer import write_rows
 from tests.support import insert_only
 from tests.support.many import make_partitions, make_table, row_type
 from tests.support.patience import PATIENCE, until

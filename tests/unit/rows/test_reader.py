@@ -18,7 +18,7 @@ from compactor.errors import NotLossless
 from compactor.ids import TxnId, WriteId
 from compactor.rows.reader import read_snapshot
 from compactor.storage.local import LocalStorage
-from compactor.tables.writer import write_deletes, write_rows
+from compactor.tables.writing.writer import write_deletes, write_rows
 from tests.support.expected import difference, plain_rows, read_expected, render_line, step_id, steps
 
 ROW = "struct<a:int>"

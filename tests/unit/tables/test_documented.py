@@ -15,8 +15,8 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site
 from compactor.tables import open_metastore
-from compactor.tables.transaction import WriteOperation, transaction
-from compactor.tables.writer import write_rows
+from compactor.tables.transactions.transaction import WriteOperation, transaction
+from compactor.tables.writing.writer import write_rows
 
 PAGE = Path(__file__).parents[3] / "docs" / "tables.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)

@@ -14,7 +14,7 @@ from compactor.errors import Disagreement
 from compactor.ids import TxnId, WriteId
 from compactor.rewrite.publish.hiding_proof import Evidence, NamedOutput
 from compactor.storage.local import LocalStorage
-from compactor.tables.writer import write_deletes, write_rows
+from compactor.tables.writing.writer import write_deletes, write_rows
 
 STORAGE = LocalStorage()
 ROW = "struct<a:int>"

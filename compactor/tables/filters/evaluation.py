@@ -1,0 +1,123 @@
+"""The one evaluator of conditions: in SQL's three-valued logic, over Arrow arrays."""
+
+from __future__ import annotations
+
+import operator as exactly
+from collections.abc import Callable
+from decimal import Decimal
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.orc.codecs.arrow_types import Array
+from compactor.tables.filters.conditions import (
+    All,
+    Any,
+    Column,
+    Compared,
+    Condition,
+    Constant,
+    Kind,
+    Matches,
+    Missing,
+    Not,
+    OneOf,
+    Pair,
+    Settled,
+    scalar,
+)
+
+_COMPARE: dict[str, Callable[..., Array]] = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+_EXACTLY: dict[str, Callable[[Decimal, Decimal], bool]] = {
+    "=": exactly.eq,
+    "!=": exactly.ne,
+    "<": exactly.lt,
+    "<=": exactly.le,
+    ">": exactly.gt,
+    ">=": exactly.ge,
+}
+
+
+def evaluate(condition: Condition, rows: pa.RecordBatch) -> Array:
+    """Returns true, false or NULL (unknown) for each row of ``rows``, which have the columns of the condition by name."""
+    match condition:
+        case All(parts=parts):
+            return reduce(pc.and_kleene, [evaluate(part, rows) for part in parts])
+        case Any(parts=parts):
+            return reduce(pc.or_kleene, [evaluate(part, rows) for part in parts])
+        case Not(part=part):
+            return pc.invert(evaluate(part, rows))
+        case Constant(value=value):
+            return pa.repeat(pa.scalar(value, pa.bool_()), rows.num_rows)
+        case Missing(column=column):
+            return rows.column(column.name).is_null()
+        case Settled(column=column, value=value):
+            return _unless_null(rows.column(column.name), pa.repeat(pa.scalar(value), rows.num_rows))
+        case Compared(column=column, operator=operator, value=value):
+            return _COMPARE[operator](_comparable(column, rows), scalar(column, value))
+        case Pair(left=left, operator=operator, right=right):
+            return _pair(left, operator, right, rows)
+        case Matches(column=column, pattern=pattern):
+            return pc.match_like(_comparable(column, rows), pattern)
+        case OneOf():
+            return _one_of(condition, rows)
+
+
+def matching(condition: Condition, rows: pa.RecordBatch) -> Array:
+    """Returns the mask of the rows for which the condition is true."""
+    found = evaluate(condition, rows)
+    return found.fill_null(False) if found.null_count else found
+
+
+def _comparable(column: Column, rows: pa.RecordBatch) -> Array:
+    array = rows.column(column.name)
+    if column.kind is Kind.FLOAT:
+        return array.cast(pa.float64())
+    if column.kind is Kind.TIMESTAMP and pa.types.is_struct(column.type):
+        return _nanoseconds(array)
+    return pc.ascii_rtrim(array, characters=" ") if column.kind is Kind.CHAR else array
+
+
+def _nanoseconds(array: Array) -> Array:
+    """Returns timestamps in parts as nanoseconds since 1970."""
+    seconds, nanos = array.flatten()
+    whole = pc.multiply(seconds.cast(pa.decimal128(19, 0)), pa.scalar(Decimal(10**9), pa.decimal128(10, 0)))
+    return pc.add(whole, nanos.cast(pa.decimal128(10, 0))).cast(pa.decimal128(38, 0))
+
+
+def _unless_null(array: Array, found: Array) -> Array:
+    return pc.if_else(array.is_valid(), found, pa.scalar(None, pa.bool_())) if array.null_count else found
+
+
+def _one_of(condition: OneOf, rows: pa.RecordBatch) -> Array:
+    column = condition.column
+    array = _comparable(column, rows)
+    if column.kind is Kind.FLOAT:  # zero has two forms, which are equal and not the same
+        tests = [pc.equal(array, scalar(column, value)) for value in condition.values]
+        found = reduce(pc.or_kleene, tests) if tests else pa.repeat(pa.scalar(False), rows.num_rows)
+    else:
+        values = pa.array([scalar(column, value) for value in condition.values], array.type)
+        found = pc.is_in(array, value_set=values)
+    if condition.or_null:
+        found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
+    return _unless_null(array, found)
+
+
+def _pair(left: Column, operator: str, right: Column, rows: pa.RecordBatch) -> Array:
+    first, second = _comparable(left, rows), _comparable(right, rows)
+    try:
+        return _COMPARE[operator](first, second)
+    except pa.ArrowInvalid:  # decimals with more digits together than Arrow compares
+        pairs = zip(first.to_pylist(), second.to_pylist(), strict=True)
+        found = [None if a is None or b is None else _EXACTLY[operator](a, b) for a, b in pairs]
+        return pa.array(found, pa.bool_())

@@ -1,0 +1,72 @@
+"""The values of partition columns: constants of a partition, and what a filter makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+import pyarrow as pa
+
+from compactor.acid.partition_names import DEFAULT_PARTITION
+from compactor.errors import BadName
+from compactor.metastore.catalog.values import Partition, Table
+from compactor.tables.filters.conditions import Column, Condition, Kind, Value
+from compactor.tables.filters.outcomes import Facts, may_match, single
+from compactor.tables.schema import PARTS
+
+
+def constants(table: Table, partition: Partition, types: pa.Schema) -> dict[str, pa.Scalar]:
+    """Returns the value of each partition column of ``types``; NULL in the default partition.
+
+    Raises:
+        BadName: a value is none of its column's type.
+    """
+    names = [key.name for key in table.partition_keys]
+    return {
+        name: _scalar(table, partition, None if text == DEFAULT_PARTITION else text, types.field(name))
+        for name, text in zip(names, partition.values, strict=True)
+    }
+
+
+def _scalar(table: Table, partition: Partition, text: str | None, field: pa.Field) -> pa.Scalar:
+    kind = field.type
+    try:
+        if kind.equals(PARTS) and text is not None:
+            nanos = pa.scalar(text).cast(pa.timestamp("ns")).value
+            return pa.scalar({"seconds": nanos // 10**9, "nanos": nanos % 10**9}, kind)
+        if pa.types.is_decimal(kind) and text is not None:
+            return pa.scalar(Decimal(text), kind)
+        return pa.scalar(text, pa.string()).cast(kind)
+    except (pa.ArrowException, ArithmeticError) as error:
+        raise BadName(
+            f"{table}: partition {partition.name!r} has {text!r} for {field.name}, which is no {kind} ({error}); "
+            "rename or drop it"
+        ) from error
+
+
+def facts_of_partition(values: Mapping[str, pa.Scalar], columns: Mapping[str, Column]) -> dict[str, Facts]:
+    """Returns what is known of the partition columns that a condition has, given as ``columns`` by name."""
+    return {name: single(_value(values[name], column)) for name, column in columns.items() if name in values}
+
+
+def may_have(condition: Condition, values: Mapping[str, pa.Scalar], columns: Mapping[str, Column]) -> bool:
+    """Returns false if no row of the partition can meet the condition."""
+    return may_match(condition, facts_of_partition(values, columns))
+
+
+def _value(scalar: pa.Scalar, column: Column) -> Value | None:
+    if not scalar.is_valid:
+        return None
+    match column.kind:
+        case Kind.TEXT:
+            return str(scalar.as_py()).encode()
+        case Kind.CHAR:
+            return str(scalar.as_py()).rstrip(" ").encode()
+        case Kind.DATE:
+            return int(scalar.value)
+        case Kind.TIMESTAMP if pa.types.is_struct(scalar.type):
+            return int(scalar["seconds"].as_py()) * 10**9 + int(scalar["nanos"].as_py())
+        case Kind.TIMESTAMP:
+            return int(scalar.value) * (1 if scalar.type.unit == "ns" else 1000)
+    found: Value = scalar.as_py()
+    return found

@@ -1,0 +1,147 @@
+"""Plans a scan: takes its locks, then the snapshot, then lists, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.errors import NotEnoughHistory, NotFound, NotSupported, SnapshotExpired, StorageError, TransactionAborted
+from compactor.metastore.catalog.values import Partition, Table
+from compactor.rows.inputs import inputs_by_number
+from compactor.service.site import path_of
+from compactor.tables.filters.conditions import Condition, columns_of
+from compactor.tables.filters.partition_constants import constants, may_have
+from compactor.tables.reading.tasks import ScanPlan, ScanTask
+from compactor.tables.reading.wanted import Wanted, comparable_schema, places_of
+from compactor.tables.transactions.pending import overlay
+from compactor.tables.transactions.transaction import Transaction
+
+
+def plan_scan(txn: Transaction, table: Table, wanted: Wanted) -> ScanPlan:
+    """Plans a scan of ``table``: first its locks, then the snapshot, last the listing (nothing is listed later).
+
+    Raises:
+        NotSupported: it is no full ACID table, or a column has no type in Arrow.
+        NotFound: there is no such column.
+        LockNotGranted: somebody holds a conflicting lock.
+        SnapshotExpired: the transaction is over, or its snapshot is older than what is left of the table.
+    """
+    must_be_readable(table)
+    selection, condition = wanted.selection(table), wanted.condition(table)
+    deciding = {} if condition is None else columns_of(condition)
+    comparable = comparable_schema(table, wanted.timestamps)
+    chosen = _protected(txn, table, condition, comparable)
+    places = places_of(table, list(deciding))
+    return ScanPlan(
+        table=str(table),
+        txn=txn.id,
+        write_ids=txn.write_ids(table),
+        row_type=table.row_type,
+        names=tuple(column.name for column in table.columns),
+        schema=wanted.schema(table),
+        comparable=comparable,
+        columns=selection.columns,
+        filter_columns=tuple(place for place in places if place not in selection.columns),
+        condition=condition,
+        row_ids=wanted.row_ids,
+        tasks=tuple(task for part in chosen for task in _tasks(txn, table, part)),
+    )
+
+
+def _protected(txn: Transaction, table: Table, condition: Condition | None, types: pa.Schema) -> list[_Part]:
+    """Returns the partitions to read, locked and seen by the snapshot: also those that were added while the locks were
+    waited for, since the snapshot may see their rows."""
+    parts = _chosen(txn, table, condition, types)
+    while True:
+        known = [part.name for part in parts]
+        _protect(txn, table, known or [None])
+        parts = _chosen(txn, table, condition, types)
+        if {part.name for part in parts}.issubset(known):
+            return parts
+
+
+def _protect(txn: Transaction, table: Table, partitions: Sequence[str | None]) -> None:
+    """Takes the locks, then the snapshot."""
+    try:
+        txn.lock_for_reading(table, partitions)
+        txn.write_ids(table)
+    except (TransactionAborted, NotFound) as error:
+        raise SnapshotExpired(f"{error}; its snapshot is no longer protected") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A partition and the values of its columns, or a whole table."""
+
+    partition: Partition | None = None
+    constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str | None:
+        return None if self.partition is None else self.partition.name
+
+
+def partitions_to_read(txn: Transaction, table: Table, wanted: Wanted) -> list[str | None]:
+    """Returns the partitions that a scan would read, None for a table without any.
+
+    Raises:
+        BadExpression: the filter is not of the grammar.
+    """
+    must_be_readable(table)
+    return [
+        part.name for part in _chosen(txn, table, wanted.condition(table), comparable_schema(table, wanted.timestamps))
+    ]
+
+
+def _chosen(txn: Transaction, table: Table, condition: Condition | None, types: pa.Schema) -> list[_Part]:
+    """Returns the partitions in which a row may meet the condition."""
+    if not table.is_partitioned:
+        return [_Part()]
+    found = txn.site.metastore.catalog.partitions(table)
+    parts = [_Part(partition=part, constants=constants(table, part, types)) for part in found]
+    deciding = {} if condition is None else columns_of(condition)
+    return [part for part in parts if condition is None or may_have(condition, part.constants, deciding)]
+
+
+def must_be_readable(table: Table) -> None:
+    """Refuses tables of other kinds.
+
+    Raises:
+        NotSupported: it is one.
+    """
+    if not table.is_full_acid or "orc" not in (table.input_format or "").lower():
+        raise NotSupported(
+            f"{table}: only full ACID tables in ORC are read here (transactional=true, not insert_only); read other tables "
+            "with pyarrow.dataset"
+        )
+
+
+def _tasks(txn: Transaction, table: Table, part: _Part) -> Iterator[ScanTask]:
+    location = path_of(txn.site.storage, table, part.partition)
+    inserts, deletes = inputs_by_number(_directory(txn, table, location))
+    overlay(inserts, deletes, txn.pending.at(location))
+    for number in sorted(inserts):
+        yield ScanTask(
+            location=location,
+            number=number,
+            inserts=tuple(inserts[number]),
+            deletes=tuple(deletes.get(number, ())),
+            partition=part.name,
+            constants=part.constants,
+        )
+
+
+def _directory(txn: Transaction, table: Table, location: str) -> AcidDirectory:
+    try:
+        found = acid_directory(txn.site.storage.listing(location), txn.write_ids(table), txn.txns)
+    except NotEnoughHistory as error:
+        raise SnapshotExpired(f"{table}, {location}: {error}; begin another transaction") from error
+    if found.unparsable:
+        raise StorageError(
+            f"{location}: {found.unparsable[0]!r} begins like a directory of an ACID table and is none; nothing is read "
+            "while it is there, find out who made it"
+        )
+    return found

@@ -1,0 +1,106 @@
+"""A scan of a table, and the forms in which its rows are returned."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from compactor.metastore.catalog.values import Table
+from compactor.service.site import Site
+from compactor.tables.reading.planning import plan_scan
+from compactor.tables.reading.task_reader import read_task
+from compactor.tables.reading.tasks import ScanPlan, ScanTask
+from compactor.tables.reading.wanted import Wanted
+from compactor.tables.transactions.transaction import Transaction, transaction
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+
+
+THREADS = min(4, os.cpu_count() or 1)  #: that decode stripes of a scan
+
+
+class Scan:
+    """A scan. Each method that returns rows plans anew; within a transaction all see its one snapshot, outside of one each
+    has a transaction of its own, which ends after the last row."""
+
+    def __init__(self, site: Site, table: Table, wanted: Wanted, txn: Transaction | None) -> None:
+        self._site, self._table, self._wanted, self._txn = site, table, wanted, txn
+        self.schema = wanted.schema(table)
+        wanted.condition(table)  # so that an error of the filter comes from ``Table.scan``
+
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        """Returns a reader of the rows in batches of bounded size. The snapshot is protected until it is read to its end or
+        closed."""
+        batches = self._batches()
+        first = next(batches, None)  # so that errors of the plan are raised here
+        return pa.RecordBatchReader.from_batches(self.schema, _chained(first, batches))
+
+    def to_arrow(self) -> pa.Table:
+        """Returns all rows as one table."""
+        return pa.Table.from_batches(self._batches(), self.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Returns all rows as a data frame of pandas."""
+        rows: Any = self.to_arrow()
+        frame: pd.DataFrame = rows.to_pandas()
+        return frame
+
+    def to_polars(self) -> pl.DataFrame:
+        """Returns all rows as a data frame of polars, which must be installed (``hive-compactor[tables]``)."""
+        import polars
+
+        frame: Any = polars.from_arrow(self.to_arrow())
+        return frame
+
+    def to_duckdb(self, name: str, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyConnection:
+        """Returns a connection to DuckDB (default: a new one in memory) in which all rows are the table ``name``."""
+        import duckdb
+
+        opened = duckdb.connect() if connection is None else connection
+        opened.register(name, self.to_arrow())
+        return opened
+
+    def count(self) -> int:
+        """Returns the number of rows; only columns of the filter are decoded."""
+        return sum(batch.num_rows for batch in self._batches(replace(self._wanted, selected_fields=(), row_ids=False)))
+
+    def plan_files(self) -> tuple[ScanTask, ...]:
+        """Returns what would be read now: the files with their lengths, by partition and file number."""
+        with self._planned() as plan:
+            return plan.tasks
+
+    def _batches(self, wanted: Wanted | None = None) -> Iterator[pa.RecordBatch]:
+        with self._transaction() as txn:
+            plan = plan_scan(txn, self._table, wanted or self._wanted)
+            for task in plan.tasks:
+                for batch in read_task(plan, task, self._site.storage, threads=THREADS):
+                    txn.check()
+                    yield batch
+
+    @contextmanager
+    def _planned(self) -> Iterator[ScanPlan]:
+        with self._transaction() as txn:
+            yield plan_scan(txn, self._table, self._wanted)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Transaction]:
+        if self._txn is not None:
+            self._txn.check()
+            yield self._txn
+            return
+        with transaction(self._site, role="reader") as txn:
+            yield txn
+
+
+def _chained(first: pa.RecordBatch | None, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if first is not None:
+        yield first
+        yield from others

@@ -1,0 +1,261 @@
+"""Reads one stripe: the columns that are asked for, with the key columns only where something asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.acid.row_id import RowId
+from compactor.errors import NotLossless, NotSupported
+from compactor.orc.codecs import arrow_codec
+from compactor.orc.codecs.arrow_types import Array, ArrowType, arrow_type
+from compactor.orc.codecs.choice import ARROW, PYORC
+from compactor.orc.codecs.codec import Codec, Unfit
+from compactor.orc.codecs.pyorc_codec import raw_type
+from compactor.orc.codecs.row_ranges import read_ranges
+from compactor.orc.codecs.stripe_view import BATCH_ROWS
+from compactor.orc.format.hive_types import parse_hive_type, schema_text
+from compactor.orc.format.tail import key_statistics
+from compactor.orc.format.types import Types
+from compactor.orc.format.widening import column_widens
+from compactor.orc.widened_rows import widened
+from compactor.rewrite.full_acid.stripe_choice import Choice, dense_start
+from compactor.rows.acid_file import AcidFile
+from compactor.tables.reading.arrow_values import Fit, fitted
+from compactor.tables.reading.calendars import is_hybrid
+from compactor.tables.reading.tasks import ScanPlan
+from compactor.tables.schema import ROW_ID_TYPE
+
+MOST_ROWS = 1 << 20  #: of a batch without columns of its own
+_KEYS = (1, 2, 3)  #: positions of originalTransaction, bucket and rowId
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileColumns:
+    """The columns of one file as those of the table: by position, columns that the file is older than as NULL."""
+
+    plan: ScanPlan
+    file: AcidFile
+
+    @cached_property
+    def wanted(self) -> Types:
+        """The table's types."""
+        return parse_hive_type(self.plan.row_type)
+
+    @cached_property
+    def ids(self) -> tuple[int, ...]:
+        """The ids of the file's columns, in the order of the table's."""
+        types = self.file.tail.types
+        return types[types[0].children[-1]].children if types.is_acid else types[0].children
+
+    @cached_property
+    def is_hybrid(self) -> bool:
+        return is_hybrid(self.file.tail)
+
+    def id_of(self, place: int) -> int | None:
+        """Returns the id of a column by its position in the table; None if the file does not have it.
+
+        Raises:
+            NotSupported: its values may not be those of the table's type.
+        """
+        if place >= len(self.ids):
+            return None
+        found, new = self.ids[place], self.wanted[0].children[place]
+        if not column_widens(self.file.tail.types, found, self.wanted, new):
+            name = self.wanted[0].field_names[place]
+            raise NotSupported(
+                f"file {self.file.path}: column {name} is {schema_text(self.file.tail.types, found)} there and "
+                f"{schema_text(self.wanted, new)} in {self.plan.table}, which does not hold all of its values as they are; "
+                "rewrite the partition with INSERT OVERWRITE, or select other columns"
+            )
+        return found
+
+    def column(self, array: Array | None, place: int, rows: int, codec: Codec) -> Array:
+        """Returns a decoded column, or None for one that the file lacks, as the schema has it."""
+        new = self.wanted[0].children[place]
+        name = self.wanted[0].field_names[place]
+        kind = self.plan.comparable.field(self._name(place)).type
+        if array is None:
+            return pa.nulls(rows, kind)
+        decoded = _decoded_type(self.wanted, new, codec)
+        wide = widened(array, self.file.tail.types, self.ids[place], self.wanted, new, decoded)
+        return fitted(wide, Fit(types=self.wanted, column=new, kind=kind, name=name, is_hybrid=self.is_hybrid))
+
+    def _name(self, place: int) -> str:
+        return self.plan.names[place]
+
+
+def _decoded_type(types: Types, column: int, codec: Codec) -> ArrowType:
+    return arrow_type(types, column) if codec is ARROW else raw_type(types, column)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows of a stripe: ``columns`` by their positions in the table, and ``keys`` if they were asked for."""
+
+    count: int
+    columns: dict[int, Array]
+    keys: Array | None
+
+    def kept(self, mask: Array) -> Rows:
+        """Returns the rows that ``mask`` marks."""
+        return Rows(
+            count=int(np.count_nonzero(np.asarray(mask))),
+            columns={place: array.filter(mask) for place, array in self.columns.items()},
+            keys=None if self.keys is None else self.keys.filter(mask),
+        )
+
+
+def stripe_rows(
+    columns: FileColumns, choice: Choice, places: Sequence[int], ranges: Sequence[range] | None = None
+) -> Iterator[Rows]:
+    """Yields the kept rows of one stripe in batches of bounded size: decoded by Arrow, and by pyorc from the first batch
+    that Arrow would lose something of. With ``ranges`` of row numbers only those are read, where that is possible.
+
+    Raises:
+        BadFile: the stripe cannot be decoded.
+        NotSupported: a column cannot be one of the table's.
+    """
+    if ranges is not None:
+        try:
+            yield from _ranged(columns, choice, places, ranges)
+            return
+        except Unfit:
+            pass  # nothing was read yet
+    shown = 0
+    try:
+        for rows in _all_rows(columns, choice, places, ARROW):
+            shown += rows.count
+            yield _kept(rows, choice, shown)
+        return
+    except Unfit:
+        pass  # the other codec starts again at the stripe's first row
+    done, seen = shown, 0
+    for rows in _all_rows(columns, choice, places, PYORC):
+        seen += rows.count
+        if seen > done:
+            yield _kept(_last(rows, min(rows.count, seen - done)), choice, seen)
+
+
+def _ranged(columns: FileColumns, choice: Choice, places: Sequence[int], ranges: Sequence[range]) -> Iterator[Rows]:
+    file, stripe = columns.file, choice.stripe
+    found = {place: number for place in places if (number := columns.id_of(place)) is not None}
+    if has_null_rows(file, stripe):
+        raise Unfit("rows may be NULL")
+    keys = KeyReader(file, stripe) if columns.plan.row_ids else None
+    at = 0
+    for start, batch in read_ranges(file.source, file.tail, stripe, ranges, list(found.values())):
+        decoded, count = dict(zip(found, batch.columns, strict=True)), batch.num_rows
+        made = {place: columns.column(decoded.get(place), place, count, PYORC) for place in places}
+        if keys is not None:
+            keys.skip(start - at)
+        at = start + count
+        yield _kept(Rows(count=count, columns=made, keys=None if keys is None else keys.next(count)), choice, at)
+
+
+def _kept(rows: Rows, choice: Choice, end: int) -> Rows:
+    if choice.keep is None:
+        return rows
+    return rows.kept(choice.keep.slice(end - rows.count, rows.count))
+
+
+def _last(rows: Rows, count: int) -> Rows:
+    first = rows.count - count
+    return Rows(
+        count=count,
+        columns={place: array.slice(first) for place, array in rows.columns.items()},
+        keys=None if rows.keys is None else rows.keys.slice(first),
+    )
+
+
+def _all_rows(columns: FileColumns, choice: Choice, places: Sequence[int], codec: Codec) -> Iterator[Rows]:
+    file, stripe = columns.file, choice.stripe
+    keys = KeyReader(file, stripe) if columns.plan.row_ids else None
+    done = 0
+    for count, arrays in _batches(columns, stripe, places, codec):
+        made = {place: columns.column(arrays.get(place), place, count, codec) for place in places}
+        yield Rows(count=count, columns=made, keys=None if keys is None else keys.next(count))
+        done += count
+    total = file.tail.stripes[stripe].rows
+    if done != total:
+        raise NotLossless(f"file {file.path}, stripe {stripe}: {done} rows were decoded, the footer says {total}")
+
+
+def _batches(
+    columns: FileColumns, stripe: int, places: Sequence[int], codec: Codec
+) -> Iterator[tuple[int, dict[int, Array]]]:
+    """Yields the number of rows and the decoded columns of each batch."""
+    file = columns.file
+    found = {place: number for place in places if (number := columns.id_of(place)) is not None}
+    if not found:
+        total = file.tail.stripes[stripe].rows
+        for start in range(0, total, MOST_ROWS):
+            yield min(MOST_ROWS, total - start), {}
+        return
+    if has_null_rows(file, stripe):
+        inner = {place: place for place in found}
+        for batch in codec.read_batches(file.source, file.tail, columns=[5], stripes=[stripe]):
+            flat = batch.column(0).flatten()
+            yield batch.num_rows, {place: flat[at] for place, at in inner.items()}
+        return
+    for batch in codec.read_batches(file.source, file.tail, stripes=[stripe], inner=list(found.values())):
+        yield batch.num_rows, dict(zip(found, batch.columns, strict=True))
+
+
+def has_null_rows(file: AcidFile, stripe: int) -> bool:
+    """Returns true unless every row of an ACID file surely has columns: a struct that is NULL hides how many values its
+    columns have."""
+    if file.is_raw:
+        return False
+    statistics = file.tail.stripe_statistics
+    if statistics is None:
+        return True
+    row = statistics[stripe][file.tail.types[0].children[-1]]
+    return bool(row.has_null or row.number_of_values != file.tail.stripes[stripe].rows)
+
+
+class KeyReader:
+    """The ROW__IDs of a stripe's rows, from the first on: known from statistics or the file's name, else decoded."""
+
+    def __init__(self, file: AcidFile, stripe: int) -> None:
+        rows = file.tail.stripes[stripe].rows
+        known = None if file.is_raw else key_statistics(file.tail, stripe)
+        self._next = None if known is None else dense_start(known, rows)
+        if file.is_raw:
+            self._next = RowId(file.write_id, file.bucket, file.first_row_id + file.first_row_of(stripe))
+        self._decoded = arrow_codec.read_batches(file.source, file.tail, columns=_KEYS, stripes=[stripe])
+        self._left: pa.Table | None = None
+
+    def next(self, count: int) -> Array:
+        """Returns the keys of the next ``count`` rows."""
+        if self._next is not None:
+            first = self._next
+            self._next = first._replace(row_id=first.row_id + count)
+            arrays = [
+                pa.array(np.full(count, first.write_id, np.int64)),
+                pa.array(np.full(count, first.bucket, np.int32)),
+                pa.array(np.arange(first.row_id, first.row_id + count, dtype=np.int64)),
+            ]
+        else:
+            arrays = [column.combine_chunks() for column in self._taken(count).columns]
+        return pa.StructArray.from_arrays(arrays, fields=list(ROW_ID_TYPE))
+
+    def skip(self, count: int) -> None:
+        """Passes over the next ``count`` rows."""
+        if self._next is not None:
+            self._next = self._next._replace(row_id=self._next.row_id + count)
+            return
+        for start in range(0, count, BATCH_ROWS):
+            self._taken(min(BATCH_ROWS, count - start))
+
+    def _taken(self, count: int) -> pa.Table:
+        parts = [] if self._left is None else [self._left]
+        while sum(part.num_rows for part in parts) < count:
+            parts.append(pa.Table.from_batches([next(self._decoded)]))
+        whole = pa.concat_tables(parts)
+        self._left = whole.slice(count)
+        return whole.slice(0, count)

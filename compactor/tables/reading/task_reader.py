@@ -1,0 +1,150 @@
+"""Reads the files of a planned scan. Nothing in here lists a directory or asks the metastore."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.errors import FileGone, SnapshotExpired
+from compactor.rewrite.full_acid.delete_events import Deletes, load_delete_events
+from compactor.rewrite.full_acid.stripe_choice import Action, Choice, choose_action
+from compactor.rows.acid_file import AcidFile, open_files
+from compactor.rows.keys import Mask
+from compactor.storage.protocol import Storage
+from compactor.tables.filters.conditions import Condition, columns_of
+from compactor.tables.filters.evaluation import matching
+from compactor.tables.filters.partition_constants import facts_of_partition
+from compactor.tables.filters.pruning import FilePruner
+from compactor.tables.reading.in_order import Job, in_order
+from compactor.tables.reading.stripe_reader import FileColumns, Rows, stripe_rows
+from compactor.tables.reading.tasks import ScanPlan, ScanTask
+
+FEW = 8  #: one row group of so many is sought by itself: pyorc, which can, takes that much longer for a row
+
+
+def read_task(plan: ScanPlan, task: ScanTask, storage: Storage, *, threads: int = 1) -> Iterator[pa.RecordBatch]:
+    """Yields the visible rows of one task that meet the plan's condition, in file order, in the plan's schema.
+
+    Args:
+        threads: stripes that are decoded at a time.
+
+    Raises:
+        SnapshotExpired: a file of the plan is gone or was replaced.
+        BadFile: a file cannot be read.
+        NotSupported: a file's types cannot become the table's.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="compactor-scan-") as scratch:
+            events = load_delete_events(
+                task.location, task.deletes, task.number, plan.write_ids, scratch, storage
+            ).events
+            with open_files(task.location, task.inserts, task.number, storage) as files:
+                _must_be_as_planned(task, files)
+                readers = [FileReader(plan=plan, task=task, file=file) for file in files]
+                yield from in_order((job for reader in readers for job in reader.jobs(events)), threads)
+    except FileGone as error:
+        raise SnapshotExpired(
+            f"{plan.table}: {error}; the snapshot of transaction {plan.txn} is lost, begin another"
+        ) from error
+
+
+def _must_be_as_planned(task: ScanTask, files: Sequence[AcidFile]) -> None:
+    lengths = {os.path.join(task.location, f.path): f.length for f in task.inserts if not f.has_flush_length}
+    for file in files:
+        if lengths.get(file.path, file.source.length) != file.source.length:
+            raise FileGone(f"file {file.path}: {file.source.length} bytes, {lengths[file.path]} when it was listed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileReader:
+    """One open file of a task."""
+
+    plan: ScanPlan
+    task: ScanTask
+    file: AcidFile
+
+    def jobs(self, events: Deletes) -> Iterator[Job[pa.RecordBatch]]:
+        """Yields for each stripe with rows to show a function that reads them: visible ones, not deleted, that meet the
+        condition."""
+        for stripe, found in enumerate(self.file.tail.stripes):
+            if found.rows and (job := self._job(stripe, events)) is not None:
+                yield job
+
+    def _job(self, stripe: int, events: Deletes) -> Job[pa.RecordBatch] | None:
+        condition, ranges = self.plan.condition, None
+        if condition is not None and self._pruner is not None:
+            outcomes = self._pruner.of_stripe(stripe)
+            if True not in outcomes:
+                return None
+            if outcomes == {True}:
+                condition = None
+            elif (groups := self._pruner.groups(stripe)) is not None:
+                if not groups.any():
+                    return None
+                ranges = self._ranges(stripe, groups)
+        choice = choose_action(self.file, stripe, events, self.plan.write_ids, False, None)
+        return None if choice.action is Action.DROP else partial(self._batches, choice, condition, ranges)
+
+    def _ranges(self, stripe: int, groups: Mask) -> list[range] | None:
+        """Returns the row numbers of the row groups if they are few; many are read faster with all between them."""
+        if groups.sum() * FEW > len(groups):
+            return None
+        stride, rows = self.file.tail.row_index_stride, self.file.tail.stripes[stripe].rows
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], groups, [False]))))
+        return [range(low * stride, min(high * stride, rows)) for low, high in edges.reshape(-1, 2).tolist()]
+
+    def _batches(
+        self, choice: Choice, condition: Condition | None, ranges: list[range] | None
+    ) -> Iterator[pa.RecordBatch]:
+        places = (*self.plan.columns, *(() if condition is None else self.plan.filter_columns))
+        for rows in stripe_rows(self._columns, choice, places, ranges):
+            kept = rows if condition is None else rows.kept(matching(condition, self._comparable(rows, condition)))
+            if kept.count:
+                yield self._in_schema(kept)
+
+    @cached_property
+    def _columns(self) -> FileColumns:
+        return FileColumns(plan=self.plan, file=self.file)
+
+    @cached_property
+    def _pruner(self) -> FilePruner | None:
+        if self.plan.condition is None:
+            return None
+        deciding = columns_of(self.plan.condition)
+        places = {name: place for place, name in enumerate(self.plan.names)}
+        return FilePruner(
+            source=self.file.source,
+            tail=self.file.tail,
+            condition=self.plan.condition,
+            constants=facts_of_partition(self.task.constants, deciding),
+            columns={
+                name: (column, self._columns.id_of(places[name])) for name, column in deciding.items() if name in places
+            },
+        )
+
+    def _comparable(self, rows: Rows, condition: Condition) -> pa.RecordBatch:
+        """Returns the columns of the condition by name."""
+        names = list(columns_of(condition))
+        places = {name: place for place, name in enumerate(self.plan.names)}
+        arrays = [
+            rows.columns[places[name]] if name in places else pa.repeat(self.task.constants[name], rows.count)
+            for name in names
+        ]
+        if not names:
+            return pa.RecordBatch.from_arrays([pa.nulls(rows.count)], names=[""])
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def _in_schema(self, rows: Rows) -> pa.RecordBatch:
+        schema = self.plan.schema
+        if not len(schema):
+            return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows.count, [None]))
+        arrays = [rows.keys] if self.plan.row_ids else []
+        arrays += [rows.columns[place] for place in self.plan.columns]
+        arrays += [pa.repeat(self.task.constants[name], rows.count) for name in schema.names[len(arrays) :]]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)

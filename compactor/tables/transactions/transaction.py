@@ -1,0 +1,388 @@
+"""A transaction of Hive over any number of tables: one snapshot, its locks, a heartbeat, and its statements.
+
+``with transaction(site) as txn:`` commits when the block ends and aborts when it raises. The snapshot is taken once, after
+the first locks, and stays the same until the end. A component is written before any file of it can exist, so that an
+aborted transaction stays known as long as its files exist (PROTOCOL 8).
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+from compactor.acid.bucket import MAX_STATEMENT
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.compaction.entry import Entity
+from compactor.compaction.forgetting_aborts import reaching
+from compactor.errors import (
+    CommitUnknown,
+    CompactorError,
+    LostClaim,
+    Refused,
+    SnapshotExpired,
+    StorageError,
+    TransactionAborted,
+    WriteConflict,
+    failing_alone,
+)
+from compactor.ids import TxnId, WriteId
+from compactor.locking.lock_types import LockType
+from compactor.locking.requests import LockRequest
+from compactor.locking.retry import waiting_times_within
+from compactor.locking.statement_locks import locking_is_on, write_lock
+from compactor.locking.statement_rules import AccessKind
+from compactor.metastore.catalog.values import Table
+from compactor.metastore.locks.manager import wait_for
+from compactor.service.heartbeat import Heartbeat
+from compactor.service.site import Site, path_of
+from compactor.steps import WriteStep, reach
+from compactor.tables.transactions.pending import Pending
+from compactor.tables.transactions.watch import Watch
+
+log = logging.getLogger(__name__)
+_BEGINNINGS = 10  #: times that a transaction begins again, in favour of others, before it gives up
+
+
+class WriteOperation(enum.Enum):
+    """A value of TC_OPERATION_TYPE."""
+
+    INSERT = "i"
+    UPDATE = "u"  #: INSERT OVERWRITE and TRUNCATE; row updates are deletes and inserts
+    DELETE = "d"
+
+
+#: Decides, together with the site's ``hive.txn.xlock.*``, which lock is taken.
+_WHAT = {
+    WriteOperation.INSERT: AccessKind.INSERT,
+    WriteOperation.DELETE: AccessKind.DELETE,
+    WriteOperation.UPDATE: AccessKind.INSERT_OVERWRITE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteStatement:
+    """One statement; it writes to ``delta_<write ID>_<write ID>_<statement ID>`` below ``location``."""
+
+    table: Table
+    entity: Entity
+    operation: WriteOperation
+    write_id: WriteId
+    statement_id: int
+    location: str  #: of the table, where partitions show only in the rows
+
+
+class Transaction:
+    """An open transaction. Made by ``transaction``; after its block has ended, nothing of its snapshot can be read."""
+
+    def __init__(
+        self, site: Site, txn: TxnId, user: str, heart: Heartbeat, watch: Watch, open: Callable[[], TxnId]
+    ) -> None:
+        self._user = user
+        self._open = open
+        self._heart = heart
+        self._watch = watch
+        self._statements: Counter[tuple[str, str]] = Counter()
+        self._components: set[tuple[Entity, WriteOperation]] = set()
+        self._locked: dict[Entity, LockType] = {}  # the strongest on each
+        self._written: dict[Entity, WriteId] = {}
+        self._entered: set[str] = set()  # locations that held nothing of this transaction's write IDs
+        self._txns: ValidTxnList | None = None
+        self._write_ids: dict[tuple[str, str], ValidWriteIdList] = {}
+        self._is_over = False
+        self.site = site
+        self.id = txn
+        self.pending = Pending(site.storage, txn)
+
+    @property
+    def written(self) -> Mapping[Entity, WriteId]:
+        """The tables and partitions that it has written into, with its write ID in each."""
+        return self._written
+
+    @property
+    def txns(self) -> ValidTxnList:
+        """The transactions that this one sees: fixed when it is first asked for, after the first locks."""
+        if self._txns is None:
+            self._txns = self.site.metastore.transactions.snapshot(self.id)
+        return self._txns
+
+    def check(self) -> None:
+        """Checks that the snapshot can still be read.
+
+        Raises:
+            SnapshotExpired: the transaction has ended, timed out, or grew older than compactor.read.max.age.
+            LockLost: its locks are gone.
+        """
+        if self._is_over:
+            raise SnapshotExpired(f"transaction {self.id} has ended, and with it its snapshot; begin another one")
+        if self._watch.found is not None:
+            raise self._watch.found
+        try:
+            self._heart.check()
+        except LostClaim as error:
+            raise SnapshotExpired(f"{error}; what it saw is no longer protected, begin again") from error
+
+    def end(self) -> None:
+        """Marks the transaction as ended: from now on ``check`` raises."""
+        self._is_over = True
+
+    def lock_for_reading(self, table: Table, partitions: Iterable[str | None]) -> None:
+        """Takes SHARED_READ on the table (None) or on each of the partitions, all in one request.
+
+        Locks on partitions are never collapsed to one on the table: the cleaner of Hive 3.1 looks for locks on exactly
+        the entry that it cleans.
+
+        Raises:
+            LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
+            SnapshotExpired: as ``check`` does.
+        """
+        self.check()
+        if not locking_is_on(self.site.settings):
+            return
+        self._acquire((_entity(table, name), LockType.SHARED_READ) for name in partitions)
+
+    def write_ids(self, table: Table) -> ValidWriteIdList:
+        """Returns the write IDs of ``table`` that this transaction sees, its own included, always the same."""
+        name = (table.database, table.name)
+        if name not in self._write_ids:
+            self._write_ids[name] = self.site.write_ids(table, self.txns)
+            if self.site.goes_by_write_ids:
+                self.site.metastore.write_ids.hold(self.id, self._write_ids[name])
+        return self._write_ids[name]
+
+    def statement(self, entity: Entity, operation: WriteOperation) -> WriteStatement:
+        """Begins the next statement on ``entity``: takes its lock and write ID, and records it before its files are made.
+
+        Statement IDs count within one table, as Hive's do within a transaction.
+
+        Raises:
+            NotFound: the table or partition does not exist.
+            Refused: the table is not transactional.
+            LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
+            TransactionAborted: the transaction timed out.
+            StorageError: a directory holds the write ID already: the metastore was restored, or is another's.
+        """
+        target = self.site.target(entity)
+        made = self._begin(target.table, entity, operation, target.location)
+        self._must_be_unused(str(target.entity), target.location, made.write_id)
+        if (entity, operation) not in self._components:
+            self.site.metastore.write_ids.add_component(self.id, entity, operation.value, made.write_id)
+            self._components.add((entity, operation))
+        self._written[entity] = made.write_id
+        return made
+
+    def lock_for_changes(self, table: Table, partitions: Iterable[str | None], kind: LockType | None = None) -> None:
+        """Takes the table's lock of an UPDATE or DELETE, or ``kind``, with those to read ``partitions``, before anything is
+        looked at (PROTOCOL 14.2): all in one request, since a second one would wait behind whoever waits for the first.
+
+        Where another transaction wrote into the table and committed while this one waited, this one begins again, so that
+        it sees that; but not once it has read or written anything.
+
+        Raises:
+            WriteConflict: it has, and the other one changed rows, so this one would lose at its end; with ``kind`` also
+                where the other one only inserted rows.
+            LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
+        """
+        to_read = list(partitions)
+        later = None
+        for _ in range(_BEGINNINGS):
+            self._heart.check()
+            is_new = self._txns is None and not self._statements
+            lock = kind or write_lock(AccessKind.DELETE, self.site.settings)
+            self._lock_for_writing(table, _entity(table), lock, [_entity(table, name) for name in to_read])
+            later = self.site.metastore.write_ids.later_writer(
+                self.id, table.database, table.name, only_changes=kind is None and not is_new
+            )
+            if later is None:
+                return
+            if not is_new:
+                break
+            self._begin_again()
+        assert later is not None
+        raise WriteConflict(
+            f"{table}: transaction {later} wrote into it while transaction {self.id} waited for its lock; begin again",
+            later,
+        )
+
+    def _begin_again(self) -> None:
+        """Goes on in another transaction, which nobody notices: nothing was read or written in this one."""
+        old, self.id = self.id, self._open()
+        self._heart.take(self.id)
+        self._heart.let_go(old)
+        self._watch.begin_again(self.id)
+        self._locked.clear()
+        self._write_ids.clear()
+        self.pending = Pending(self.site.storage, self.id)
+        self.site.metastore.transactions.abort(old, "waited for a lock while another one wrote, and began again")
+
+    def dynamic_statement(self, table: Table, operation: WriteOperation) -> WriteStatement:
+        """Begins a statement on a partitioned table whose partitions show only in its rows.
+
+        A provisional component stands for all of its partitions until ``record_partitions`` (Hive's dynamic partitions).
+        """
+        made = self._begin(table, _entity(table), operation, path_of(self.site.storage, table, None))
+        self.site.metastore.write_ids.add_component(self.id, made.entity, operation.value, made.write_id)
+        return made
+
+    def record_partitions(self, statement: WriteStatement, partitions: Mapping[str, str]) -> None:
+        """Records the partitions of a dynamic statement, with their locations, in place of its provisional component."""
+        for name, location in partitions.items():
+            self._must_be_unused(f"{statement.entity} {name}", location, statement.write_id)
+        entities = {name: replace(statement.entity, partition=name) for name in partitions}
+        new = [name for name in partitions if (entities[name], statement.operation) not in self._components]
+        self.site.metastore.write_ids.add_partitions(
+            self.id, statement.entity, new, statement.operation.value, statement.write_id
+        )
+        self._components.update((entities[name], statement.operation) for name in new)
+        self._written |= dict.fromkeys(entities.values(), statement.write_id)
+
+    def _lock_for_writing(
+        self, table: Table, entity: Entity, kind: LockType | None, to_read: Iterable[Entity] = ()
+    ) -> None:
+        if not table.is_transactional:
+            raise Refused(f"{entity}: the table is not transactional; set transactional=true when it is created")
+        if kind is not None:
+            self._acquire([(entity, kind), *((one, LockType.SHARED_READ) for one in to_read)])
+
+    def _begin(self, table: Table, entity: Entity, operation: WriteOperation, location: str) -> WriteStatement:
+        """Takes the lock and the write ID of a statement, of which nothing is recorded yet."""
+        self._heart.check()
+        self._watch.writes = True
+        self._lock_for_writing(table, entity, write_lock(_WHAT[operation], self.site.settings))
+        write_id = self.site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
+        self._write_ids.pop((entity.database, entity.table), None)  # the new one belongs to it
+        return WriteStatement(
+            table=table,
+            entity=entity,
+            operation=operation,
+            write_id=write_id,
+            statement_id=self._next_statement(entity),
+            location=location,
+        )
+
+    def _next_statement(self, entity: Entity) -> int:
+        """Returns the next statement ID within a table.
+
+        Raises:
+            Refused: there are no more.
+        """
+        table = (entity.database, entity.table)
+        number = self._statements[table]
+        if number > MAX_STATEMENT:
+            raise Refused(f"{entity}: a transaction has {MAX_STATEMENT + 1} statements on a table at most; commit it")
+        self._statements[table] += 1
+        return number
+
+    def _must_be_unused(self, what: str, location: str, write_id: WriteId) -> None:
+        """Refuses a write ID whose directory exists before this transaction has made one (PROTOCOL 11.12)."""
+        if location in self._entered:
+            return
+        name = reaching(self.site.storage.listing(location), write_id)
+        if name is not None:
+            raise StorageError(
+                f"{what}: the metastore allocated write ID {write_id}, and {name} reaches it already; its database is older "
+                "than the table's files (restored from a backup?); nothing was written, compare both before anybody writes "
+                "again"
+            )
+        self._entered.add(location)
+
+    def _acquire(self, wanted: Iterable[tuple[Entity, LockType]]) -> None:
+        """Takes locks in one request, but those that a stronger one on the same object already includes."""
+        strongest: dict[Entity, LockType] = {}
+        for entity, kind in wanted:
+            if kind.strength > self._strength(entity, strongest):
+                strongest[entity] = kind
+        if not strongest:
+            return
+        settings = self.site.settings
+        longest = settings.milliseconds("hive.lock.sleep.between.retries")
+        wait_for(
+            self.site.metastore.locks,
+            self.id,
+            [
+                LockRequest(database=entity.database, table=entity.table, partition=entity.partition, type=kind)
+                for entity, kind in strongest.items()
+            ],
+            self._user,
+            self.site.host,
+            times=waiting_times_within(settings.milliseconds("compactor.lock.wait"), longest),
+            sleep=time.sleep,
+        )
+        self._locked |= strongest
+        self._watch.has_locks = True
+
+    def _strength(self, entity: Entity, asked: Mapping[Entity, LockType]) -> int:
+        """Returns the strength of what is held or asked for on ``entity``, -1 if nothing is."""
+        return max((held[entity].strength for held in (self._locked, asked) if entity in held), default=-1)
+
+
+def _entity(table: Table, partition: str | None = None) -> Entity:
+    return Entity(database=table.database, table=table.name, partition=partition)
+
+
+@contextmanager
+def transaction(site: Site, user: str | None = None, *, role: str = "writer") -> Iterator[Transaction]:
+    """Opens a transaction that commits at the end of the block, or aborts when the block raises.
+
+    Args:
+        role: names the holder, as ``compactor show blockers`` lists it.
+
+    Raises:
+        TransactionAborted: it timed out, or another writer of the same rows won.
+        CommitUnknown: the answer to the commit was lost; nothing was aborted.
+    """
+    owner = user or site.user
+    transactions = site.metastore.transactions
+
+    def begin() -> TxnId:
+        return transactions.open(owner, site.host, agent=site.identity(role))[0]
+
+    txn = begin()
+    watch = Watch(site.metastore, txn, site.settings.milliseconds("compactor.read.max.age"))
+    period = min(site.settings.milliseconds("hive.txn.timeout") // 2, watch.longest_ms)
+    opened: Transaction | None = None
+    try:
+        with Heartbeat(transactions, [txn], period, also=watch.check) as heart:
+            opened = Transaction(site, txn, owner, heart, watch, begin)
+            yield opened
+            if watch.found is not None:
+                raise watch.found
+            if opened.pending:
+                opened.pending.make_durable()
+                heart.let_go(opened.id)
+        _commit(site, opened)
+    except (CommitUnknown, TransactionAborted):
+        raise
+    except BaseException:
+        with suppress(CompactorError):  # the original error says more; a transaction that cannot be aborted times out
+            transactions.abort(txn if opened is None else opened.id, f"the {role} failed")
+        raise
+    finally:
+        if opened is not None:
+            opened.end()
+            _tidy(opened)
+
+
+def _commit(site: Site, opened: Transaction) -> None:
+    """Commits; what is staged gets its names in the same critical section."""
+    if not opened.pending:
+        site.metastore.transactions.commit(opened.id)
+        return
+    limit = site.settings.milliseconds("hive.txn.timeout") / 2000
+    with site.metastore.transactions.committing(opened.id, opened.written):
+        reach(WriteStep.WRITE_COMMITTING)
+        opened.pending.name(limit)
+    reach(WriteStep.WRITE_COMMITTED)
+
+
+def _tidy(ended: Transaction) -> None:
+    """Removes the staging directories; the roles sweep those that stay, as they sweep a compaction's."""
+    try:
+        with failing_alone(f"transaction {ended.id}"):
+            ended.pending.remove_staging()
+    except CompactorError as error:
+        log.warning("transaction %d: what it staged stays until the next compaction or cleaning: %s", ended.id, error)

@@ -1,0 +1,95 @@
+"""The new values of an update: literals, NULL and names of other columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from compactor.errors import BadExpression, NotConforming, NotFound, NotSupported
+from compactor.metastore.catalog.values import Table
+from compactor.tables.filters.expressions import Comparison, Literal, Name, parse
+from compactor.tables.schema import column_type
+from compactor.tables.writing.conform import Door
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignments:
+    """The new value of each assigned column: an array of one value of its type, or the name of another column."""
+
+    door: Door
+    values: Mapping[str, pa.Array | str]
+
+    @classmethod
+    def of(cls, table: Table, texts: Mapping[str, str]) -> Assignments:
+        """Reads the values that are assigned to columns of ``table``.
+
+        Raises:
+            BadExpression: a text is neither a literal nor a column's name.
+            NotFound: there is no such column.
+            NotSupported: a partition or bucketing column is assigned.
+            NotConforming: a value is not of the column's type.
+        """
+        columns = (*table.columns, *table.partition_keys)
+        door = Door(table=str(table), columns=tuple((column.name, column.type) for column in columns))
+        return cls(door=door, values={name.lower(): _value(table, name.lower(), text) for name, text in texts.items()})
+
+    def applied(self, rows: pa.Table) -> pa.Table:
+        """Returns ``rows``, all columns of the table, with the new values."""
+        arrays = []
+        for name in rows.column_names:
+            value = self.values.get(name.lower(), name)
+            arrays.append(rows.column(value) if isinstance(value, str) else pa.repeat(value[0], rows.num_rows))
+        return self.door.conform(pa.table(arrays, names=rows.column_names))
+
+
+def _value(table: Table, name: str, text: str) -> pa.Array | str:
+    """Reads what is assigned to the column ``name``."""
+    columns = {column.name.lower(): column for column in table.columns}
+    keys = {key.name.lower(): key for key in table.partition_keys}
+    if name in keys or name in (bucketing.lower() for bucketing in table.bucket_columns):
+        raise NotSupported(
+            f"{table}: {name} is a {'partition' if name in keys else 'bucketing'} column, and rows with another value lie "
+            "elsewhere; delete and append them"
+        )
+    operand = _operand(text)
+    for wanted in (name, *((operand.name,) if isinstance(operand, Name) else ())):
+        if wanted not in {**columns, **keys}:
+            raise NotFound(f"{table} has no column {wanted!r}; it has {', '.join((*columns, *keys))}")
+    if isinstance(operand, Name):
+        return {**columns, **keys}[operand.name].name
+    column = columns[name]
+    given = _array(operand, column_type(table, column), f"{table}: column {column.name}")
+    door = Door(table=str(table), columns=((column.name, column.type),))
+    return door.conform(pa.table({column.name: given})).column(0).combine_chunks()
+
+
+def _operand(text: str) -> Name | Literal:
+    """Parses a value by the grammar of filters."""
+    try:
+        found = parse(f"c = {text}")
+    except BadExpression as error:
+        raise BadExpression(f"value {text!r}: wanted a literal, NULL or a column's name: {error}") from error
+    if not isinstance(found, Comparison) or not isinstance(found.left, Name):
+        raise BadExpression(f"value {text!r}: wanted a literal, NULL or a column's name")
+    return found.right
+
+
+def _array(literal: Literal, kind: Any, what: str) -> pa.Array:
+    """Returns one value in the type that a column takes it in: texts for dates and timestamps are read as such."""
+    value = literal.value
+    if value is None:
+        return pa.nulls(1)
+    try:
+        if isinstance(value, str) and (pa.types.is_temporal(kind) or pa.types.is_binary(kind)):
+            return pa.array([value]).cast(kind)
+        if isinstance(value, Decimal) and pa.types.is_floating(kind):
+            return pa.array([float(value)])
+        if isinstance(value, Decimal) and pa.types.is_integer(kind) and value == int(value):
+            return pa.array([int(value)])
+        return pa.array([value])
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise NotConforming(f"{what}: {value!r}: {error}; a {kind} cannot hold it") from error

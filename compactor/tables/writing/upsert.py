@@ -1,0 +1,95 @@
+"""Rows put in place of those with the same key, or added where there are none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.errors import NotConforming, NotFound, Refused
+from compactor.locking.lock_types import LockType
+from compactor.metastore.catalog.values import Table
+from compactor.tables.reading.planning import partitions_to_read
+from compactor.tables.reading.wanted import Wanted
+from compactor.tables.transactions.transaction import Transaction, WriteOperation
+from compactor.tables.writing.append import Rows, conformed, write
+from compactor.tables.writing.changes import Deletion
+
+_PLACE = "__place"  #: of a row in the source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upserted:
+    """The numbers of rows that took another's place, and that were added."""
+
+    updated: int
+    inserted: int
+
+
+def upsert(
+    txn: Transaction, table: Table, rows: Rows, join_cols: tuple[str, ...], *, time_zone: str | None = None
+) -> Upserted:
+    """Puts ``rows`` in place of the rows with the same values of ``join_cols``, and adds the others.
+
+    NULL equals nothing, so a row with a NULL in its key is always added. The lock excludes every other writer: of two
+    that only share it, both would add a key that neither sees.
+
+    Raises:
+        NotConforming: two of ``rows`` have the same key, or a column or value is not the table's.
+        NotFound: the table has no such column.
+        Refused: no column is named.
+        LockNotGranted: somebody holds a conflicting lock.
+        WriteConflict: another transaction wrote into the table while this one waited for its lock.
+    """
+    names = {column.name.lower(): column.name for column in (*table.columns, *table.partition_keys)}
+    if not join_cols:
+        raise Refused(f"{table}: join_cols is empty; name the columns that are the key")
+    if unknown := [name for name in join_cols if name.lower() not in names]:
+        raise NotFound(f"{table} has no column {unknown[0]!r}; it has {', '.join(names)}")
+    key = [names[name.lower()] for name in join_cols]
+    source = pa.concat_tables(list(conformed(table, rows, time_zone)), promote_options="permissive")
+    _must_be_unique(table, source, key)
+    if not source.num_rows:
+        return Upserted(updated=0, inserted=0)
+    wanted = Wanted(selected_fields=tuple(key), row_ids=True)
+    txn.lock_for_changes(table, partitions_to_read(txn, table, wanted), LockType.EXCL_WRITE)
+    known = source.select(key).append_column(_PLACE, pa.array(np.arange(source.num_rows)))
+    replaced: set[int] = set()
+
+    def take(found: pa.RecordBatch) -> pa.RecordBatch:
+        places = _matches(found, known, key)
+        replaced.update(places.drop_null().to_pylist())
+        return found.filter(pc.is_valid(places))
+
+    Deletion(txn, table).of(wanted, take)
+    write(txn, table, [source], WriteOperation.INSERT)
+    return Upserted(updated=len(replaced), inserted=source.num_rows - len(replaced))
+
+
+def _must_be_unique(table: Table, source: pa.Table, key: list[str]) -> None:
+    keys = source.select(key)
+    whole = keys.filter(pc.invert(_has_null(keys)))
+    counts = whole.append_column(_PLACE, pa.array(np.zeros(whole.num_rows, dtype=np.int8)))
+    counts = counts.group_by(key).aggregate([(_PLACE, "count")])
+    twice = counts.filter(pc.greater(counts.column(f"{_PLACE}_count"), 1))
+    if twice.num_rows:
+        values = {name: twice.column(name)[0].as_py() for name in key}
+        raise NotConforming(f"{table}: two of the rows have the key {values}; which of them counts is not known")
+
+
+def _has_null(keys: pa.Table) -> pa.ChunkedArray:
+    found = pa.chunked_array([pa.array(np.zeros(keys.num_rows, dtype=bool))])
+    for column in keys.columns:
+        found = pc.or_(found, pc.is_null(column))
+    return found
+
+
+def _matches(found: pa.RecordBatch, known: pa.Table, key: list[str]) -> pa.Array:
+    """Returns for each row that was found the place of the source's row with its key, NULL without one."""
+    left = pa.Table.from_batches([found]).select(key)
+    left = left.append_column("__row", pa.array(np.arange(found.num_rows)))
+    right = known.cast(pa.schema([*(left.schema.field(name) for name in key), known.schema.field(_PLACE)]))
+    joined = left.join(right, keys=key, join_type="left outer", use_threads=False).sort_by("__row")
+    return joined.column(_PLACE).combine_chunks()

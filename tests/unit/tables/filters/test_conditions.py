@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from compactor.tables.filters.conditions import Column, Kind, Matches, columns_of, scalar
+from tests.unit.tables.filters.test_evaluation import SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("pattern", "prefix"),
+    [("abc%", b"abc"), ("a_c", b"a"), ("%", b""), (r"a\%b%", b"a%b"), ("ä_", "ä".encode()), ("x", b"x")],
+)
+def test_the_prefix_of_a_pattern(pattern: str, prefix: bytes) -> None:
+    column = Column(name="s", kind=Kind.TEXT, type=pa.string())
+    assert Matches(column=column, pattern=pattern).prefix == prefix
+
+
+def test_the_columns_of_a_condition() -> None:
+    from compactor.tables.filters.binding import bind
+
+    text = "(i = 1 or not s like 'x') and (d is null or c = s) and n in (1) and true and t > '9999-01-01'"
+    assert set(columns_of(bind(text, SCHEMA))) == {"i", "s", "d", "c", "n", "t"}
+
+
+def test_values_in_arrow() -> None:
+    times = Column(name="t", kind=Kind.TIMESTAMP, type=pa.timestamp("us"))
+    assert scalar(times, 1_500).value == 1
+    assert scalar(Column(name="d", kind=Kind.DATE, type=pa.date32()), 3).value == 3

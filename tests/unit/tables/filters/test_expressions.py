@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from compactor.errors import BadExpression
+from compactor.tables.filters.expressions import (
+    And,
+    Comparison,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Name,
+    Not,
+    Or,
+    Truth,
+    parse,
+)
+
+
+def test_and_binds_more_than_or_and_not_most_of_all() -> None:
+    a, b, c = (Truth(operand=Name(name=name, place=place)) for name, place in (("a", 4), ("b", 10), ("c", 15)))
+    assert parse("NOT a AND b OR c") == Or(parts=(And(parts=(Not(part=a), b)), c))
+
+
+def test_words_are_of_any_case_and_columns_are_lower() -> None:
+    found = parse("Amount >= 1.50 aNd `Odd ``Name` is NOT null")
+    amount = Comparison(
+        operator=">=", left=Name(name="amount", place=0), right=Literal(value=Decimal("1.50"), place=10), place=7
+    )
+    odd = Not(part=IsNull(operand=Name(name="odd `name", place=19)))
+    assert found == And(parts=(amount, odd))
+
+
+def test_between_in_and_like() -> None:
+    name = Name(name="a", place=0)
+    one, two = Literal(value=Decimal(1), place=10), Literal(value=Decimal(2), place=16)
+    ends = tuple(Comparison(operator=sign, left=name, right=end, place=2) for sign, end in ((">=", one), ("<=", two)))
+    assert parse("a between 1 and 2") == And(parts=ends)
+    values = (Literal(value="x'y", place=10), Literal(value=None, place=18))
+    assert parse("a not in ('x''y', NULL)") == Not(
+        part=In(
+            operand=name,
+            values=tuple(Literal(value=v.value, place=p) for v, p in zip(values, (10, 18), strict=True)),
+            place=2,
+        )
+    )
+    assert parse('a LIKE "x%"') == Like(operand=name, pattern="x%", place=2)
+
+
+def test_date_is_a_column_or_introduces_a_literal() -> None:
+    found = parse("date = DATE '2026-01-01'")
+    assert found == Comparison(
+        operator="=", left=Name(name="date", place=0), right=Literal(value="2026-01-01", place=7, word="DATE"), place=5
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "what"),
+    [
+        ("", 1, "the end was found, a column or a literal was wanted"),
+        ("a >", 4, "the end was found"),
+        ("a > 1 b", 7, "'b' was found, AND, OR or the end was wanted"),
+        ("a = 1 AND", 10, "the end"),
+        ("(a = 1", 7, r"'\)' was wanted"),
+        ("a IN ()", 7, "a literal was wanted|a column or a literal"),
+        ("a IN (b)", 7, "'b' was found"),
+        ("a NOT 1", 7, "IN, BETWEEN or LIKE was wanted"),
+        ("a IS 1", 6, "NULL was wanted"),
+        ("a LIKE 1", 8, "a pattern in quotes"),
+        ("a ; DROP", 3, "';' begins nothing"),
+        ("a = 'x", 5, '"\'" begins nothing'),
+        ("a-1 > 2", 2, "'-1' was found"),
+        ("lower(a) = 'x'", 6, r"'\(' was found"),
+        ("a = 1 = 2", 7, "'=' was found"),
+        ("NOT " * 101 + "a", 401, "at most 100 levels"),
+        ("(" * 101 + "a", 101, "at most 100 levels"),
+    ],
+)
+def test_bad_text_is_an_error_with_its_place(text: str, place: int, what: str) -> None:
+    with pytest.raises(BadExpression, match=f"(?s)at character {place}: .*({what})"):
+        parse(text)
+
+
+def test_a_long_text_is_shown_around_its_error() -> None:
+    with pytest.raises(BadExpression) as caught:
+        parse("a = 1 OR " * 1000 + "?")
+    assert len(str(caught.value)) < 400
+    with pytest.raises(BadExpression, match="at most 1000000"):
+        parse("a" * 1_000_001)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from compactor.tables.filters.binding import bind
+from compactor.tables.filters.outcomes import Facts, may_match, outcomes, single
+
+SCHEMA = pa.schema({"i": pa.int64(), "s": pa.string(), "f": pa.float64()})
+FIVE_TO_NINE = {"i": Facts(low=5, high=9, has_null=False)}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("i = 5", {True, False}),
+        ("i = 4", {False}),
+        ("i < 5", {False}),
+        ("i <= 9", {True}),
+        ("i > 9", {False}),
+        ("i >= 5", {True}),
+        ("i != 4", {True}),
+        ("not i < 5", {True}),
+        ("i in (1, 20)", {False}),
+        ("i not in (1, NULL)", {None}),
+        ("i is null", {False}),
+        ("i < 5 or i > 9", {False}),
+        ("i >= 5 and i <= 9", {True}),
+        ("i < 5 or s = 'x'", {True, False, None}),
+    ],
+)
+def test_bounds_decide(text: str, wanted: set[bool | None]) -> None:
+    assert outcomes(bind(text, SCHEMA), FIVE_TO_NINE) == wanted
+
+
+def test_a_single_value_decides_everything() -> None:
+    facts = {"s": single(b"abc"), "i": single(None)}
+    assert outcomes(bind("s = 'abc' and s like '_b%'", SCHEMA), facts) == {True}
+    assert outcomes(bind("s like 'b%'", SCHEMA), facts) == {False}
+    assert outcomes(bind("i = 1", SCHEMA), facts) == {None}
+    assert not may_match(bind("not i = 1", SCHEMA), facts)
+
+
+def test_nan_is_in_no_bounds() -> None:
+    facts = {"f": Facts(low=1.0, high=2.0, has_null=False)}
+    assert outcomes(bind("f < 5", SCHEMA), facts) == {True, False}
+    assert may_match(bind("not f < 5", SCHEMA), facts)
+    assert not may_match(bind("f > 5", SCHEMA), facts)
+
+
+def test_a_bloom_filter_decides_what_is_equal() -> None:
+    facts = {"i": Facts(has_null=False, contains=lambda value: value == 3)}
+    assert outcomes(bind("i = 4", SCHEMA), facts) == {False}
+    assert outcomes(bind("i != 4", SCHEMA), facts) == {True}
+    assert outcomes(bind("i in (4, 5)", SCHEMA), facts) == {False}
+    assert outcomes(bind("i = 3", SCHEMA), facts) == {True, False}
+    assert outcomes(bind("i < 4", SCHEMA), facts) == {True, False}

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from compactor.errors import NotConforming, NotFound, NotSupported, StorageError, TransactionAborted, WriteConflict
+from compactor.ids import TxnId
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
+from compactor.service.site import Site
+from compactor.tables.store import Store
+from compactor.tables.transactions.pending import Pending
+from compactor.tables.writing import insert_files
+from compactor.tables.writing.bucket_hashes import bucket_numbers
+from tests.support.passes import compact
+from tests.support.tables import entity_of, make_table, with_settings
+
+ROWS = [{"a": 1, "b": "one"}, {"a": 2, "b": None}, {"a": 3, "b": "three"}]
+
+
+@pytest.fixture
+def store(deployment: Site, warehouse: Path) -> Store:
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    make_table(site, warehouse)
+    return Store(site)
+
+
+def rows_of(store: Store, name: str = "default.t") -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = store.load_table(name).scan().to_arrow().to_pylist()
+    return rows
+
+
+def make(store: Store, warehouse: Path, name: str, columns: dict[str, str], **more: Any) -> None:
+    location = warehouse / name
+    location.mkdir()
+    store.site.metastore.embedded_catalog.create_table(
+        NewTable(
+            "default",
+            name,
+            str(location),
+            [Column(name=key, type=type_) for key, type_ in columns.items()],
+            parameters={"transactional": "true", "transactional_properties": "default", "bucketing_version": "2"},
+            **more,
+        )
+    )
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_rows_are_there_after_the_commit_under_hives_names(store: Store, warehouse: Path) -> None:
+    assert store.load_table("default.t").append(pa.Table.from_pylist(ROWS)) == 3
+    assert rows_of(store) == ROWS
+    assert names_in(warehouse / "t") == ["delta_0000001_0000001_0000"]
+    assert names_in(warehouse / "t/delta_0000001_0000001_0000") == ["_orc_acid_version", "bucket_00000"]
+
+
+def test_nothing_has_a_name_before_the_commit(store: Store, warehouse: Path) -> None:
+    """PROTOCOL 14.1: a writer that is paused, timed out and forgotten must not be able to put rows under a name."""
+    with store.transaction() as txn:
+        txn.load_table("default.t").append(pa.Table.from_pylist(ROWS))
+        (staging,) = names_in(warehouse / "t")
+        assert staging.startswith(f".compactor_w{txn.id}_")
+        assert (warehouse / "t" / staging).stat().st_mode & 0o777 == 0o700
+        assert rows_of(store) == []
+    assert rows_of(store) == ROWS
+
+
+def test_a_transaction_that_was_timed_out_meanwhile_names_nothing(store: Store, warehouse: Path) -> None:
+    """PROTOCOL 14.1: its rows would count as committed once it is forgotten."""
+    with pytest.raises(TransactionAborted):
+        _time_out(store)
+    assert names_in(warehouse / "t") == []
+
+
+def _time_out(store: Store) -> None:
+    with store.transaction() as txn:
+        txn.load_table("default.t").append(pa.Table.from_pylist(ROWS))
+        store.site.metastore.transactions.abort(TxnId(txn.id), "a test times it out")
+
+
+def test_what_a_writer_staged_that_died_is_swept(store: Store, warehouse: Path) -> None:
+    """PROTOCOL 3.1: at the next compaction there."""
+    (txn,) = store.site.metastore.transactions.open("somebody", "somewhere")
+    pending = Pending(store.site.storage, txn)
+    pending.attempt(str(warehouse / "t"))
+    store.load_table("default.t").append(pa.Table.from_pylist(ROWS))
+    compact(store.site)
+    assert any(name.startswith(".compactor_w") for name in names_in(warehouse / "t")), "its transaction is open"
+    store.site.metastore.transactions.abort(txn, "it died")
+    store.load_table("default.t").append(pa.Table.from_pylist(ROWS))
+    compact(store.site)
+    assert not any(name.startswith(".compactor_w") for name in names_in(warehouse / "t"))
+    assert rows_of(store) == ROWS + ROWS
+
+
+def test_a_program_that_fails_leaves_nothing(store: Store, warehouse: Path) -> None:
+    with pytest.raises(RuntimeError):
+        _fail(store)
+    assert names_in(warehouse / "t") == []
+
+
+def _fail(store: Store) -> None:
+    with store.transaction() as txn:
+        txn.load_table("default.t").append(pa.Table.from_pylist(ROWS))
+        raise RuntimeError
+
+
+def test_a_transaction_reads_what_it_has_staged(store: Store) -> None:
+    with store.transaction() as txn:
+        table = txn.load_table("default.t")
+        table.append(pa.Table.from_pylist(ROWS[:1]))
+        table.append(pa.Table.from_pylist(ROWS[1:]))
+        assert table.scan().to_arrow().to_pylist() == ROWS
+        ids = [row["row__id"] for row in table.scan(row_ids=True).to_arrow().to_pylist()]
+        table.overwrite(pa.Table.from_pylist(ROWS[2:]))
+        assert table.scan().to_arrow().to_pylist() == ROWS[2:]
+    assert rows_of(store) == ROWS[2:]
+    assert [(one["bucketid"] & 0xFFF, one["rowid"]) for one in ids] == [(0, 0), (1, 0), (1, 1)]
+
+
+def test_several_tables_change_together(store: Store, warehouse: Path) -> None:
+    make(store, warehouse, "u", {"x": "int"})
+    with store.transaction() as txn:
+        txn.load_table("default.t").append(pa.Table.from_pylist(ROWS))
+        txn.load_table("default.u").append(pa.table({"x": [7]}))
+    assert (rows_of(store), rows_of(store, "default.u")) == (ROWS, [{"x": 7}])
+
+
+def test_overwriting_replaces_all_rows_also_by_none(store: Store, warehouse: Path) -> None:
+    table = store.load_table("default.t")
+    table.append(pa.Table.from_pylist(ROWS))
+    table.overwrite(pa.Table.from_pylist(ROWS[:1]))
+    assert rows_of(store) == ROWS[:1]
+    assert "base_0000002" in names_in(warehouse / "t")
+    table.overwrite(pa.Table.from_pylist([], schema=pa.schema([("a", pa.int32())])))
+    assert rows_of(store) == []
+
+
+def test_of_two_that_change_the_same_the_second_to_commit_loses(store: Store) -> None:
+    with pytest.raises(WriteConflict) as lost:
+        _two_change(store)
+    assert lost.value.winner == 2
+    assert rows_of(store) == ROWS[:1]
+
+
+def _two_change(store: Store) -> None:
+    """Changes the table in transaction 1 while transaction 2 does, and commits first; neither holds a lock."""
+    entity = entity_of(store.site.metastore.catalog.table("default", "t"))
+    with store.transaction() as txn:
+        txn.load_table("default.t").append(pa.Table.from_pylist(ROWS))
+        store.site.metastore.write_ids.add_component(TxnId(txn.id), entity, "u", None)
+        with store.transaction() as winner:
+            winner.load_table("default.t").append(pa.Table.from_pylist(ROWS[:1]))
+            store.site.metastore.write_ids.add_component(TxnId(winner.id), entity, "u", None)
+
+
+def test_rows_lie_in_the_file_of_their_bucket(store: Store, warehouse: Path) -> None:
+    make(store, warehouse, "b", {"k": "string", "v": "int"}, buckets=3, bucket_columns=["k"])
+    keys = [f"key {n}" for n in range(20)]
+    store.load_table("default.b").append(pa.table({"v": list(range(20)), "k": keys}))
+    numbers = bucket_numbers([pa.array(keys)], ["string"], 3, version=2).tolist()
+    found = store.load_table("default.b").scan(row_ids=True).to_arrow().to_pylist()
+    assert {row["k"]: row["row__id"]["bucketid"] >> 16 & 0xFFF for row in found} == dict(
+        zip(keys, numbers, strict=True)
+    )
+    assert names_in(warehouse / "b/delta_0000001_0000001_0000") == [
+        "_orc_acid_version",
+        *(f"bucket_{n:05d}" for n in sorted(set(numbers))),
+    ]
+
+
+@pytest.fixture
+def partitioned(store: Store, warehouse: Path) -> Store:
+    make(
+        store,
+        warehouse,
+        "p",
+        {"v": "int"},
+        partition_keys=[Column(name="day", type="date"), Column(name="n", type="int")],
+    )
+    table = store.site.metastore.catalog.table("default", "p")
+    for values in (["2026-11-01", "1"], ["2026-11-01", "2"], ["__HIVE_DEFAULT_PARTITION__", "1"]):
+        part = store.site.metastore.embedded_catalog.add_partition(table, values)
+        Path(part.location).mkdir(parents=True)
+    return store
+
+
+def test_rows_are_divided_by_partition(partitioned: Store) -> None:
+    day = datetime(2026, 11, 1).date()
+    rows = [{"v": 1, "day": day, "n": 1}, {"v": 2, "day": day, "n": 2}, {"v": 3, "day": None, "n": 1}]
+    partitioned.load_table("default.p").append(pa.Table.from_pylist(rows))
+    assert sorted(rows_of(partitioned, "default.p"), key=lambda row: row["v"]) == rows
+    partitioned.load_table("default.p").overwrite(pa.Table.from_pylist([{"v": 9, "day": day, "n": 2}]))
+    assert sorted(row["v"] for row in rows_of(partitioned, "default.p")) == [1, 3, 9]
+
+
+def test_a_partition_that_does_not_exist_is_named_and_nothing_is_written(partitioned: Store) -> None:
+    rows = pa.table({"v": [1], "day": [datetime(2026, 11, 2).date()], "n": [7]})
+    with pytest.raises(NotFound, match="has no partition day=2026-11-02/n=7"):
+        partitioned.load_table("default.p").append(rows)
+    assert rows_of(partitioned, "default.p") == []
+
+
+def test_many_rows_wait_on_disk_and_keep_their_order(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(insert_files, "IN_MEMORY", 100)
+    parts = [pa.record_batch({"a": pa.array([n, n + 1], pa.int32())}) for n in range(0, 20, 2)]
+    store.load_table("default.t").append(pa.RecordBatchReader.from_batches(parts[0].schema, parts))
+    assert [row["a"] for row in rows_of(store)] == list(range(20))
+
+
+def test_data_frames_are_rows(store: Store) -> None:
+    store.load_table("default.t").append(pa.Table.from_pylist(ROWS).to_pandas())
+    assert [row["a"] for row in rows_of(store)] == [1, 2, 3]
+
+
+def test_timestamps_that_arrow_cannot_write_are_written(store: Store, warehouse: Path) -> None:
+    make(store, warehouse, "ts", {"at": "timestamp", "more": "array<timestamp>"})
+    days = [datetime(1, 1, 1), datetime(1969, 12, 31, 23, 0, 0, 500000), datetime(9999, 12, 31), None]
+    store.load_table("default.ts").append(pa.table({"at": days, "more": [[day] for day in days]}))
+    found = store.load_table("default.ts").scan(timestamps="us").to_arrow().to_pylist()
+    assert found == [{"at": day, "more": [day]} for day in days]
+
+
+def test_what_is_refused_changes_nothing(store: Store, warehouse: Path) -> None:
+    table = store.load_table("default.t")
+    with pytest.raises(NotConforming, match="wanted: a table, batch or reader"):
+        table.append([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(NotConforming, match="no column 'z'"):
+        table.append(pa.table({"z": [1]}))
+    assert rows_of(store) == []
+    assert not [name for name in names_in(warehouse / "t") if not name.startswith(".")]
+
+
+def test_a_sorted_table_is_refused(store: Store, warehouse: Path) -> None:
+    make(store, warehouse, "s", {"k": "int"}, buckets=2, bucket_columns=["k"], sort_columns=["k"])
+    with pytest.raises(NotSupported, match="sorted"):
+        store.load_table("default.s").append(pa.table({"k": [1]}))
+
+
+def test_a_write_id_whose_directory_exists_is_not_written_to(store: Store, warehouse: Path) -> None:
+    """PROTOCOL 11.12."""
+    (warehouse / "t/delta_0000001_0000001_0000").mkdir()
+    (warehouse / "t/delta_0000001_0000001_0000/bucket_00000").write_bytes(b"ORC")
+    with pytest.raises(StorageError, match="allocated write ID 1"):
+        store.load_table("default.t").append(pa.Table.from_pylist(ROWS))

@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import shutil
+import threading
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compactor.deployment import configure, open_site
+from compactor.errors import BadExpression, NotConforming, NotFound, NotSupported, Refused, WriteConflict
+from compactor.locking.lock_types import LockType
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
+from compactor.service.site import Site
+from compactor.tables.store import Store
+from compactor.tables.transactions.transaction import Transaction
+from compactor.tables.writing.upsert import Upserted
+from tests.support.passes import clean_all, compact
+from tests.support.patience import until
+from tests.support.sizes import sized
+from tests.support.tables import make_table, with_settings
+
+
+@pytest.fixture
+def store(deployment: Site, warehouse: Path) -> Store:
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms", hive_lock_sleep_between_retries="20ms")
+    make_table(site, warehouse)
+    return Store(site)
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    store.load_table("default.t").append(pa.table({"a": [1, 2, 3], "b": ["x", "y", None]}))
+    store.load_table("default.t").append(pa.table({"a": [4, 5], "b": ["x", "z"]}))
+    return store
+
+
+def rows_of(store: Store, name: str = "default.t") -> list[tuple[Any, ...]]:
+    return sorted(
+        (tuple(row.values()) for row in store.load_table(name).scan().to_arrow().to_pylist()),
+        key=lambda row: tuple((value is None, value) for value in row),
+    )
+
+
+def test_rows_are_deleted_by_a_condition(filled: Store, warehouse: Path) -> None:
+    assert filled.load_table("default.t").delete("b = 'x' OR a = 5") == 3
+    assert rows_of(filled) == [(2, "y"), (3, None)]
+    assert sorted(path.name for path in (warehouse / "t").glob("delete*")) == ["delete_delta_0000003_0000003_0000"]
+
+
+def test_nothing_that_is_found_writes_nothing(filled: Store, warehouse: Path) -> None:
+    before = sorted(warehouse.rglob("*"))
+    assert filled.load_table("default.t").delete("a > 99") == 0
+    assert filled.load_table("default.t").update({"b": "'q'"}, "a > 99") == 0
+    assert sorted(warehouse.rglob("*")) == before
+
+
+def test_without_a_condition_all_rows_go(filled: Store) -> None:
+    assert filled.load_table("default.t").delete() == 5
+    assert rows_of(filled) == []
+
+
+def test_rows_are_updated(filled: Store) -> None:
+    table = filled.load_table("default.t")
+    assert table.update({"b": "'new'"}, where="a >= 4") == 2
+    assert table.update({"A": "7", "b": "NULL"}, where="a = 1") == 1
+    assert rows_of(filled) == [(2, "y"), (3, None), (4, "new"), (5, "new"), (7, None)]
+
+
+def test_compactions_keep_what_was_changed(filled: Store) -> None:
+    table = filled.load_table("default.t")
+    table.delete("a = 2")
+    table.update({"b": "'u'"}, "a = 3")
+    table.upsert(pa.table({"a": [4, 9], "b": ["v", "w"]}), ["a"])
+    wanted = rows_of(filled)
+    for kind in ("minor", "major"):
+        compact(filled.site, kind)
+        clean_all(filled.site)
+        assert rows_of(filled) == wanted
+    assert wanted == [(1, "x"), (3, "u"), (4, "v"), (5, "z"), (9, "w")]
+
+
+def test_a_transaction_changes_what_it_has_written(filled: Store) -> None:
+    with filled.transaction() as txn:
+        table = txn.load_table("default.t")
+        table.append(pa.table({"a": [6], "b": ["x"]}))
+        assert table.update({"b": "'mine'"}, "b = 'x'") == 3
+        assert table.delete("a = 6") == 1
+        assert table.upsert(pa.table({"a": [1, 6], "b": ["p", "q"]}), ["a"]) == Upserted(updated=1, inserted=1)
+        seen = sorted(table.scan().to_arrow().column("a").to_pylist())
+    assert seen == [1, 2, 3, 4, 5, 6]
+    assert rows_of(filled) == [(1, "p"), (2, "y"), (3, None), (4, "mine"), (5, "z"), (6, "q")]
+
+
+def test_upsert_replaces_and_adds(filled: Store) -> None:
+    source = pa.table({"b": ["new", "added"], "a": [2, 8]})
+    assert filled.load_table("default.t").upsert(source, ["A"]) == Upserted(updated=1, inserted=1)
+    assert rows_of(filled) == [(1, "x"), (2, "new"), (3, None), (4, "x"), (5, "z"), (8, "added")]
+
+
+def test_a_key_of_several_columns_with_null_equals_nothing(filled: Store) -> None:
+    source = pa.table({"a": [3, 4], "b": [None, "x"]})
+    assert filled.load_table("default.t").upsert(source, ["a", "b"]) == Upserted(updated=1, inserted=1)
+    assert rows_of(filled).count((3, None)) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "key", "error", "message"),
+    [
+        ({"a": [1, 1]}, ["a"], NotConforming, r"two of the rows have the key \{'a': 1\}"),
+        ({"a": [1]}, [], Refused, "join_cols is empty"),
+        ({"a": [1]}, ["z"], NotFound, "no column 'z'"),
+    ],
+)
+def test_an_upsert_that_is_not_clear_is_refused(
+    filled: Store, source: dict[str, list[int]], key: list[str], error: type[Exception], message: str
+) -> None:
+    before = rows_of(filled)
+    with pytest.raises(error, match=message):
+        filled.load_table("default.t").upsert(pa.table(source), key)
+    assert rows_of(filled) == before
+
+
+@pytest.mark.parametrize(
+    ("assignments", "error", "message"),
+    [
+        ({"z": "1"}, NotFound, "no column 'z'"),
+        ({"a": "z"}, NotFound, "no column 'z'"),
+        ({"a": "'text'"}, NotConforming, "column a"),
+        ({"a": "1.5"}, NotConforming, "column a"),
+        ({"a": "1 or 2"}, BadExpression, "wanted a literal"),
+    ],
+)
+def test_an_update_that_is_not_clear_is_refused(
+    filled: Store, assignments: dict[str, str], error: type[Exception], message: str
+) -> None:
+    before = rows_of(filled)
+    with pytest.raises(error, match=message):
+        filled.load_table("default.t").update(assignments)
+    assert rows_of(filled) == before
+
+
+def test_partitioned_and_bucketed_tables_change(store: Store, warehouse: Path) -> None:
+    location = warehouse / "p"
+    location.mkdir()
+    table = store.site.metastore.embedded_catalog.create_table(
+        NewTable(
+            "default",
+            "p",
+            str(location),
+            [Column(name="k", type="string"), Column(name="v", type="decimal(6,2)"), Column(name="at", type="date")],
+            partition_keys=[Column(name="day", type="int")],
+            parameters={"transactional": "true", "bucketing_version": "2"},
+            buckets=3,
+            bucket_columns=["k"],
+        )
+    )
+    for day in ("1", "2"):
+        Path(store.site.metastore.embedded_catalog.add_partition(table, [day]).location).mkdir(parents=True)
+    loaded = store.load_table("default.p")
+    keys = [f"k{n}" for n in range(12)]
+    loaded.append(pa.table({"k": keys, "v": [1] * 12, "at": [None] * 12, "day": [1, 2] * 6}))
+    assert loaded.update({"v": "2.5", "at": "'2026-11-24'"}, "day = 2 and k < 'k5'") == 3
+    assert loaded.delete("k = 'k0'") == 1
+    assert loaded.upsert(pa.table({"k": ["k1"], "v": [9], "day": [1]}), ["k"]) == Upserted(updated=1, inserted=0)
+    found = {row["k"]: row for row in loaded.scan().to_arrow().to_pylist()}
+    assert len(found) == 11
+    assert found["k1"] == {"k": "k1", "v": Decimal("9.00"), "at": None, "day": 1}
+    assert found["k3"] == {"k": "k3", "v": Decimal("2.50"), "at": date(2026, 11, 24), "day": 2}
+    for name, what in (("day", "partition"), ("K", "bucketing")):
+        with pytest.raises(NotSupported, match=f"{what} column"):
+            loaded.update({name: "1"})
+
+
+def test_a_writer_that_waited_begins_again_and_sees_what_was_written_meanwhile(filled: Store) -> None:
+    """PROTOCOL 14.2: it could not see that, and would always lose at its end."""
+    with filled.transaction() as holder:
+        raw: Transaction = holder._txn
+        raw.lock_for_changes(filled.site.metastore.catalog.table("default", "t"), [None], LockType.EXCL_WRITE)
+        counts: list[int] = []
+        waiting = threading.Thread(target=lambda: counts.append(filled.load_table("default.t").delete("b = 'x'")))
+        waiting.start()
+        until("it waits for the lock", lambda: len(filled.site.metastore.locks.show()) > 1)
+        holder.load_table("default.t").append(pa.table({"a": [6], "b": ["x"]}))
+    waiting.join()
+    assert counts == [3]
+    assert rows_of(filled) == [(2, "y"), (3, None), (5, "z")]
+
+
+def test_two_upserts_of_one_key_leave_one_row(filled: Store) -> None:
+    """PROTOCOL 14.2: with locks that both may have, there were two."""
+    outcomes: list[Upserted] = []
+
+    def put(text: str) -> None:
+        outcomes.append(filled.load_table("default.t").upsert(pa.table({"a": [77], "b": [text]}), ["a"]))
+
+    threads = [threading.Thread(target=put, args=(text,)) for text in "pqrs"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(one.inserted for one in outcomes) == [0, 0, 0, 1]
+    assert [row[0] for row in rows_of(filled)].count(77) == 1
+
+
+def test_one_that_has_read_does_not_begin_again(filled: Store) -> None:
+    with pytest.raises(WriteConflict) as lost:
+        _read_then_delete(filled)
+    assert lost.value.winner > 0
+    assert (5, "z") not in rows_of(filled)
+
+
+def _read_then_delete(store: Store) -> None:
+    with store.transaction() as txn:
+        txn.load_table("default.t").scan().count()
+        store.load_table("default.t").delete("a = 5")
+        txn.load_table("default.t").delete("a = 4")
+
+
+_ROWS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["x", "y", None])), max_size=6)
+_STATEMENT = st.one_of(
+    st.tuples(st.just("append"), _ROWS),
+    st.tuples(st.just("upsert"), _ROWS),
+    st.tuples(st.just("delete"), st.integers(0, 9)),
+    st.tuples(st.just("update"), st.integers(0, 9)),
+    st.tuples(st.just("minor"), st.none()),
+    st.tuples(st.just("major"), st.none()),
+)
+
+
+@given(st.lists(_STATEMENT, min_size=1, max_size=8))
+@settings(max_examples=sized(short=6, whole=60))
+def test_any_statements_do_what_a_list_of_rows_does(empty_metastore: Path, statements: list[tuple[str, Any]]) -> None:
+    with TemporaryDirectory(dir=empty_metastore.parent) as folder:
+        url, warehouse = f"sqlite:///{folder}/metastore.db", Path(folder) / "w"
+        shutil.copyfile(empty_metastore, f"{folder}/metastore.db")
+        warehouse.mkdir()
+        environment = {"COMPACTOR_METASTORE_URL": url, "COMPACTOR_WAREHOUSE": str(warehouse)}
+        with open_site(configure(environment=environment)) as opened:
+            site = with_settings(opened, hive_txn_opentxn_timeout="1ms")
+            make_table(site, warehouse)
+            store, model = Store(site), list[tuple[int, str | None]]()
+            for kind, argument in statements:
+                model = _done(store, model, kind, argument)
+                assert rows_of(store) == sorted(model, key=lambda row: tuple((v is None, v) for v in row)), kind
+
+
+def _done(store: Store, model: list[tuple[int, str | None]], kind: str, argument: Any) -> list[tuple[int, str | None]]:
+    """Runs one statement, and returns the rows that there are then."""
+    table = store.load_table("default.t")
+    if kind == "append":
+        table.append(_table(argument))
+        return model + argument
+    if kind == "upsert":
+        source = dict(argument)
+        table.upsert(_table(list(source.items())), ["a"])
+        return [row for row in model if row[0] not in source] + list(source.items())
+    if kind == "delete":
+        assert table.delete(f"a < {argument}") == len([row for row in model if row[0] < argument])
+        return [row for row in model if row[0] >= argument]
+    if kind == "update":
+        table.update({"b": "'u'"}, f"a = {argument} or b = 'x'")
+        return [(a, "u") if a == argument or b == "x" else (a, b) for a, b in model]
+    compact(store.site, kind)
+    clean_all(store.site)
+    return model
+
+
+def _table(rows: list[tuple[int, str | None]]) -> pa.Table:
+    return pa.table({"a": pa.array([a for a, _ in rows], pa.int32()), "b": pa.array([b for _, b in rows], pa.string())})

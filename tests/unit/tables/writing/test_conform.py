@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.errors import NotConforming, NotSupported
+from compactor.tables.writing.conform import Door
+
+_BERLIN = datetime(2026, 1, 1, 12, tzinfo=ZoneInfo("Europe/Berlin"))
+
+
+def conformed(type_: str, array: pa.Array, **options: Any) -> pa.ChunkedArray:
+    door = Door(table="db.t", columns=(("c", type_),), **options)
+    return door.conform(pa.table({"c": array})).column(0)
+
+
+def test_columns_are_matched_by_name_in_any_case_and_a_missing_one_is_null() -> None:
+    """PROTOCOL 14.3: matched by position, two columns of one type were exchanged unseen."""
+    door = Door(table="db.t", columns=(("a", "int"), ("b", "int"), ("c", "string")))
+    rows = door.conform(pa.table({"B": [2], "A": [1]}))
+    assert rows.column_names == ["a", "b", "c"]
+    assert rows.to_pylist() == [{"a": 1, "b": 2, "c": None}]
+    assert rows.schema.types == [pa.int32(), pa.int32(), pa.string()]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(["a", "d"], "has no column 'd'; its columns are a"), (["a", "A"], "column a is given twice")],
+)
+def test_a_column_that_is_unknown_or_there_twice_is_refused(names: list[str], message: str) -> None:
+    rows = pa.table([pa.array([1])] * 2, names=names)
+    with pytest.raises(NotConforming, match=message):
+        Door(table="db.t", columns=(("a", "int"),)).conform(rows)
+
+
+@pytest.mark.parametrize(
+    ("type_", "array", "expected"),
+    [
+        ("tinyint", pa.array([-128, None]), [-128, None]),
+        ("bigint", pa.array([7], pa.uint8()), [7]),
+        ("float", pa.array([0.1, float("inf")]), [0.10000000149011612, float("inf")]),
+        ("double", pa.array([3], pa.int32()), [3.0]),
+        ("decimal(10,2)", pa.array([Decimal("1.5"), Decimal("2.000")]), [Decimal("1.50"), Decimal("2.00")]),
+        ("decimal(10,2)", pa.array([7]), [Decimal("7.00")]),
+        ("string", pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+        ("string", pa.array(["a"], pa.large_string()), ["a"]),
+        ("string", pa.array(["a"], pa.string_view()), ["a"]),
+        ("binary", pa.array([b"ab"], pa.binary(2)), [b"ab"]),
+        ("varchar(3)", pa.array(["abcdef", "äöüß", None]), ["abc", "äöü", None]),
+        ("char(3)", pa.array(["abcdef", "ä", ""]), ["abc", "ä  ", "   "]),
+        ("date", pa.array([date(2026, 1, 2)], pa.date64()), [date(2026, 1, 2)]),
+        ("timestamp", pa.array([datetime(2026, 1, 2)], pa.timestamp("s")), [datetime(2026, 1, 2)]),
+        ("timestamp", pa.array([datetime(1, 1, 1)]), [datetime(1, 1, 1)]),
+        ("array<timestamp>", pa.array([[datetime(1, 1, 1)], None]), [[datetime(1, 1, 1)], None]),
+        ("boolean", pa.array([True, None]), [True, None]),
+        ("int", pa.nulls(2), [None, None]),
+        ("array<smallint>", pa.array([[1, None], None, []]), [[1, None], None, []]),
+        ("map<string,int>", pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())), [[("a", 1)], None]),
+        ("struct<a:int,b:string>", pa.array([{"B": "x"}, None]), [{"a": None, "b": "x"}, None]),
+        (
+            "array<struct<k:char(2)>>",
+            pa.array([[{"k": "a"}], [{"k": "abc"}, None]]),
+            [[{"k": "a "}], [{"k": "ab"}, None]],
+        ),
+    ],
+    ids=str,
+)
+def test_values_become_those_of_the_column(type_: str, array: pa.Array, expected: list[object]) -> None:
+    assert conformed(type_, array).to_pylist() == expected
+
+
+def test_slices_of_nested_arrays_keep_their_own_values() -> None:
+    lists = pa.array([[1], [2, 3], None, [4]])[1:]
+    assert conformed("array<int>", lists).to_pylist() == [[2, 3], None, [4]]
+    maps = pa.array([[("a", 1)], [("b", 2)], None], pa.map_(pa.string(), pa.int32()))[1:]
+    assert conformed("map<string,int>", maps).to_pylist() == [[("b", 2)], None]
+    structs = pa.array([{"a": 1}, {"a": 2}, None])[1:]
+    assert conformed("struct<a:int>", structs).to_pylist() == [{"a": 2}, None]
+
+
+@pytest.mark.parametrize(
+    ("type_", "array", "message"),
+    [
+        ("tinyint", pa.array([1, 300]), "column c: .*300.*int8"),
+        ("int", pa.array([1.0]), "column c: is given as double; wanted: int32"),
+        ("float", pa.array([1e300]), "1e\\+300 is larger than any float"),
+        ("decimal(4,2)", pa.array([100]), "column c: "),
+        ("double", pa.array([2**53 + 1]), "column c: .*9007199254740993"),
+        ("decimal(4,2)", pa.array([Decimal("1.005")]), "column c: "),
+        ("decimal(4,2)", pa.array([Decimal("100.00")]), "column c: "),
+        ("string", pa.array([1]), "is given as int64; wanted: string"),
+        ("timestamp", pa.array([_BERLIN]), "time zone Europe/Berlin.*time_zone="),
+        ("timestamp", pa.array([1]), "is given as int64"),
+        ("array<int>", pa.array([1]), "wanted: a list"),
+        ("array<tinyint>", pa.array([[300]]), r"column c\.element: .*300"),
+        ("map<string,int>", pa.array([[1]]), "wanted: a map"),
+        ("struct<a:int>", pa.array([{"z": 1}]), "has no field 'z'; its fields are a"),
+        ("struct<a:int>", pa.array([{"a": 1, "A": 2}]), "field a is given twice"),
+    ],
+)
+def test_what_would_be_lost_is_refused_by_column_and_value(type_: str, array: pa.Array, message: str) -> None:
+    with pytest.raises(NotConforming, match=message):
+        conformed(type_, array)
+
+
+def test_a_zoned_timestamp_becomes_wall_clock_time_of_the_zone_that_is_asked_for() -> None:
+    """PROTOCOL 14.3: a timestamp of Berlin became UTC wall-clock time."""
+    array = pa.array([_BERLIN])
+    assert conformed("timestamp", array, time_zone="Europe/Berlin").to_pylist() == [datetime(2026, 1, 1, 12)]
+    assert conformed("timestamp", array, time_zone="UTC").to_pylist() == [datetime(2026, 1, 1, 11)]
+
+
+@pytest.mark.parametrize("type_", ["uniontype<int,string>", "timestamp with local time zone", "array<uniontype<int>>"])
+def test_types_that_are_not_written_are_refused(type_: str) -> None:
+    with pytest.raises(NotSupported, match="column c is a "):
+        conformed(type_, pa.nulls(1))
+
+
+_VALUES = st.one_of(
+    st.lists(st.one_of(st.none(), st.integers(-(2**70), 2**70)), min_size=1),
+    st.lists(st.one_of(st.none(), st.floats()), min_size=1),
+    st.lists(st.one_of(st.none(), st.text()), min_size=1),
+    st.lists(st.one_of(st.none(), st.lists(st.integers(-9, 9))), min_size=1),
+    st.lists(st.one_of(st.none(), st.datetimes()), min_size=1),
+    st.lists(st.one_of(st.none(), st.decimals(allow_nan=False, allow_infinity=False, places=3)), min_size=1),
+)
+
+
+@given(
+    _VALUES,
+    st.sampled_from(
+        [
+            "tinyint",
+            "bigint",
+            "float",
+            "double",
+            "decimal(9,1)",
+            "string",
+            "char(2)",
+            "date",
+            "timestamp",
+            "array<tinyint>",
+        ]
+    ),
+)
+def test_only_typed_errors_leave(values: list[Any], type_: str) -> None:
+    try:
+        array = pa.array(values)
+    except (pa.ArrowInvalid, OverflowError):
+        return
+    with suppress(NotConforming):
+        assert len(conformed(type_, array)) == len(values)
