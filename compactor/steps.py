@@ -61,6 +61,7 @@ class WriteStep(enum.Enum):
 
     WRITE_STAGED = "a statement's rows are staged"
     WRITE_DURABLE = "all that is staged is durable, nothing is named"
+    WRITE_PARTITIONS_ADDED = "new partitions are in the catalog, the database is not committed, nothing is named"
     WRITE_COMMITTING = "the transaction's row is locked, nothing is named"
     WRITE_NAMED_FIRST = "the first location's directories have their final names, the database is not committed"
     WRITE_NAMED = "all directories have their final names, the database is not committed"

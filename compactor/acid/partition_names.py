@@ -35,6 +35,11 @@ def part_name(keys: Sequence[str], values: Sequence[str]) -> str:
     return "/".join(f"{escape(key.lower())}={escape(value)}" for key, value in zip(keys, values, strict=True))
 
 
+def part_values(name: str) -> tuple[str, ...]:
+    """Returns the plain values in a PART_NAME: neither ``/`` nor ``=`` is in an escaped one."""
+    return tuple(unescape(part.partition("=")[2]) for part in name.split("/"))
+
+
 def escaped_again(name: str) -> str:
     """Returns the form in which Hive records a static partition: every value of ``name`` escaped once more."""
     return name.replace("%", "%25")

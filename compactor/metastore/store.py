@@ -9,6 +9,7 @@ from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable
 from compactor.metastore.catalog.embedded import EmbeddedCatalog
 from compactor.metastore.catalog.grounds import Grounds
+from compactor.metastore.catalog.new_partitions import NewPartitions
 from compactor.metastore.catalog.partition_places import PartitionPlaces
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.housekeeping import Housekeeping
@@ -51,6 +52,7 @@ class Metastore:
         self.catalog = Catalog(database)
         self.grounds = Grounds(database)
         self.partition_places = PartitionPlaces(database)
+        self.new_partitions = NewPartitions(database, dialect)
         self.embedded_catalog = EmbeddedCatalog(database, dialect)
         self.transactions = Transactions(database, dialect, self._limits(limits or TxnLimits()))
         self.write_ids = WriteIds(database, dialect)

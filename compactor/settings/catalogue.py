@@ -308,6 +308,21 @@ _OWN = (
         "wait for it.",
         minimum=1,
     ),
+    _hive(
+        "hive.exec.max.dynamic.partitions",
+        "1000",
+        _C,
+        "Maximum number of partitions that one statement of compactor.tables may write into by the values of its rows.",
+        minimum=1,
+    ),
+    _metastore(
+        "hive.metastore.partition.name.whitelist.pattern",
+        "",
+        _T,
+        "Regular expression that every value of a partition added by compactor.tables must match as a whole. Empty: any "
+        "value may come.",
+        minimum=None,
+    ),
     _hive("compactor.runs.retention", "400d", _S, "How long the figures of finished compactions are kept."),
     Setting(
         key="compactor.page.readers",

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from compactor.metastore.catalog import values
+from compactor.service.mode import must_write
 from compactor.service.site import Site
 from compactor.tables.reading.scan import Scan
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import NANOSECONDS, arrow_schema
 from compactor.tables.transactions.transaction import Transaction, transaction
-from compactor.tables.writing.append import Rows, append, overwrite
+from compactor.tables.writing.append import How, Rows, append, overwrite
 from compactor.tables.writing.changes import delete, update
 from compactor.tables.writing.upsert import Upserted, upsert
 
@@ -83,26 +84,31 @@ class Table:
         wanted = Wanted(row_filter=row_filter, selected_fields=fields, row_ids=row_ids, timestamps=timestamps)
         return Scan(self._site, self._found, wanted, self._txn)
 
-    def append(self, rows: Rows, *, time_zone: str | None = None) -> int:
-        """Appends rows and returns how many they are.
+    def append(self, rows: Rows, *, partition: Mapping[str, object] | None = None, time_zone: str | None = None) -> int:
+        """Appends rows and returns how many they are; partitions that do not exist are added with the commit.
 
         Args:
             rows: a table, batch or reader of pyarrow, or a data frame of pandas or polars. Columns are matched by name in
                 any case, partition columns are among them, and one that is left out is NULL.
+            partition: values of partition columns, by name, which ``rows`` do not have then.
             time_zone: in which a timestamp with a zone becomes wall-clock time; without one it is refused.
 
         Raises:
             NotConforming: a column or value is not the table's; the message names it.
             NotSupported: the table, or the type of a column, is not written here.
-            NotFound: rows belong to a partition that does not exist.
+            Refused: rows belong to more partitions than hive.exec.max.dynamic.partitions, or to one that cannot be added;
+                or the mode of the table is observe.
             LockNotGranted: somebody holds a conflicting lock for longer than compactor.lock.wait.
             TransactionAborted: the transaction timed out.
         """
         with self._writing() as txn:
-            return append(txn, self._found, rows, time_zone=time_zone)
+            return append(txn, self._found, rows, How(partition=partition, time_zone=time_zone))
 
-    def overwrite(self, rows: Rows, *, time_zone: str | None = None) -> int:
-        """Puts rows in place of all rows; in a partitioned table, of those in the partitions that ``rows`` belong to.
+    def overwrite(
+        self, rows: Rows, *, partition: Mapping[str, object] | None = None, time_zone: str | None = None
+    ) -> int:
+        """Puts rows in place of all rows; in a partitioned table, of those in the partitions that ``rows`` belong to, or in
+        the one that ``partition`` names, even if there are no ``rows``.
 
         Returns how many they are. Arguments and errors as with ``append``.
 
@@ -110,7 +116,7 @@ class Table:
             WriteConflict: another transaction updated or deleted in the same place and committed first.
         """
         with self._writing() as txn:
-            return overwrite(txn, self._found, rows, time_zone=time_zone)
+            return overwrite(txn, self._found, rows, How(partition=partition, time_zone=time_zone))
 
     def delete(self, where: str | None = None) -> int:
         """Deletes the rows for which ``where`` is true, all rows without it, and returns how many they were.
@@ -150,11 +156,16 @@ class Table:
             WriteConflict: another transaction wrote into the table while this one waited for its lock.
         """
         with self._writing() as txn:
-            return upsert(txn, self._found, rows, tuple(join_cols), time_zone=time_zone)
+            return upsert(txn, self._found, rows, tuple(join_cols), How(time_zone=time_zone))
 
     @contextmanager
     def _writing(self) -> Iterator[Transaction]:
-        """Yields the transaction that loaded the table, or one for a single statement."""
+        """Yields the transaction that loaded the table, or one for a single statement.
+
+        Raises:
+            Refused: the table's mode is observe.
+        """
+        must_write(self._site.settings_for(self._found), self.name)
         if self._txn is not None:
             self._txn.check()
             yield self._txn

@@ -18,6 +18,7 @@ from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS,
 from compactor.service.site import Site
 from compactor.steps import WriteStep
 from compactor.tables.store import Store
+from tests.support.partitioned import make_partitioned
 from tests.support.passes import clean_all, compact, time_out_all
 from tests.support.patience import PATIENCE, until
 from tests.support.tables import make_table, with_settings
@@ -30,8 +31,10 @@ with open_metastore() as store, store.transaction() as txn:
     table.append(pa.table({"a": [3, 4]}))
     other.append(pa.table({"a": [3, 4]}))
     table.append(pa.table({"a": [5]}))
+    txn.load_table("default.p").append(pa.table({"a": [3, 4], "p": [1, 2]}))
 """
-BEFORE, AFTER = ({1, 2}, set()), ({1, 2, 3, 4, 5}, {3, 4})
+#: The rows of a table that has some, of an empty one, and of one whose partitions do not exist.
+BEFORE, AFTER = ({1, 2}, set(), set()), ({1, 2, 3, 4, 5}, {3, 4}, {3, 4})
 BEFORE_THE_LOCK = (WriteStep.WRITE_STAGED, WriteStep.WRITE_DURABLE)
 
 
@@ -40,17 +43,18 @@ def site(deployment: Site, warehouse: Path) -> Site:
     site = with_settings(deployment, hive_txn_opentxn_timeout="1ms", hive_compactor_abortedtxn_threshold="0")
     for name in ("t", "u"):
         make_table(site, warehouse, name)
+    make_partitioned(site, warehouse, "p")
     Store(site).load_table("default.t").append(pa.table({"a": [1, 2]}))
     return site
 
 
-def rows(site: Site) -> tuple[set[int], set[int]]:
+def rows(site: Site) -> tuple[set[int], ...]:
     found: list[set[int]] = []
-    for name in ("t", "u"):
+    for name in ("t", "u", "p"):
         values = Store(site).load_table(f"default.{name}").scan().to_arrow().column("a").to_pylist()
         assert len(values) == len(set(values)), "a row is there twice"
         found.append(set(values))
-    return found[0], found[1]
+    return tuple(found)
 
 
 def tables(site: Site) -> list[Table]:
@@ -75,10 +79,16 @@ def test_a_killed_writer_wrote_everything_or_nothing(site: Site, metastore_url: 
         Store(site).load_table(str(table)).append(pa.table({"a": [9]}))
         compact(site, table=str(table))
     clean_all(site)
-    assert rows(site) == (wanted[0] | {9}, wanted[1] | {9})
+    assert rows(site) == (wanted[0] | {9}, wanted[1] | {9}, wanted[2])
     names = [path.name for table in tables(site) for path in Path(table.location).iterdir()]
     assert [name for name in names if name.startswith(".")] == []
     assert len(names) == 2, "what the dead one named is gone, too"
+    partitioned = Store(site).load_table("default.p")
+    assert len(partitioned.partitions) == len(wanted[2]), "a partition comes with its rows"
+    if step is not WriteStep.WRITE_COMMITTED:  # then they are swept like those of any partition
+        assert list(Path(tables(site)[0].location).parent.glob("p/**/.compactor*")) == []
+    partitioned.append(pa.table({"a": [7, 8], "p": [1, 2]}))
+    assert rows(site)[2] == wanted[2] | {7, 8}
 
 
 @pytest.mark.parametrize("step", BEFORE_THE_LOCK, ids=lambda step: step.name)

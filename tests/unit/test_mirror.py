@@ -39,6 +39,8 @@ ELSEWHERE: dict[str, str] = {
     "metastore/statistics/tables.py": "contract/test_statistics.py",
     "metastore/statistics/values.py": "contract/test_statistics.py",
     "metastore/statistics/writers.py": "contract/test_statistics.py",
+    "metastore/catalog/new_partitions.py": "contract/test_programs.py",
+    "metastore/catalog/sequences.py": "contract/test_programs.py",
     "metastore/catalog/grounds.py": "contract/test_grounds.py",
     "metastore/catalog/locations.py": "contract/test_fences.py",
     "metastore/catalog/dependents.py": "contract/test_dropped_and_renamed.py",

@@ -18,10 +18,11 @@ from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.errors import NotFound, Refused
 from compactor.metastore.catalog.dependents import DependentRows
+from compactor.metastore.catalog.new_partitions import NewPartition, draw_ids, insert_partition
 from compactor.metastore.catalog.read import Catalog, database_id, partitions_of
+from compactor.metastore.catalog.sequences import draw
 from compactor.metastore.catalog.values import Column, Partition, Table
 from compactor.metastore.schema.dialect import Dialect
-from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import (
     BUCKETING_COLS,
     CATALOG,
@@ -34,7 +35,6 @@ from compactor.metastore.schema.tables import (
     PARTITION_PARAMS,
     PARTITIONS,
     SDS,
-    SEQUENCE_TABLE,
     SERDE_PARAMS,
     SERDES,
     SORT_COLS,
@@ -45,7 +45,6 @@ from compactor.metastore.schema.tables import (
 ORC_INPUT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
 ORC_OUTPUT = "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat"
 ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
-_MODEL = "org.apache.hadoop.hive.metastore.model."
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class EmbeddedCatalog:
             if database_id(conn, name) is not None:
                 raise Refused(f"database {name} exists already")
             row = {
-                "DB_ID": self._draw(conn, "MDatabase"),
+                "DB_ID": draw(conn, self._dialect, "MDatabase"),
                 "NAME": name,
                 "DB_LOCATION_URI": location,
                 "OWNER_TYPE": "USER",
@@ -115,7 +114,7 @@ class EmbeddedCatalog:
                 raise Refused(f"table {database}.{name} exists already")
             cd_id = self._insert_columns(conn, new.columns)
             sd_id = self._insert_storage(conn, cd_id, new.location, new)
-            table_id = self._draw(conn, "MTable")
+            table_id = draw(conn, self._dialect, "MTable")
             row = {
                 "TBL_ID": table_id,
                 "CREATE_TIME": now_ms(conn) // 1000,
@@ -154,24 +153,9 @@ class EmbeddedCatalog:
         with self._database.write() as conn:
             if partitions_of(conn, table, PARTITIONS.c.PART_NAME == stored):
                 raise Refused(f"partition {stored!r} of {table} exists already")
-            of_table = select(SDS.c.CD_ID).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID).where(TBLS.c.TBL_ID == table.id)
-            cd_id = conn.execute(of_table).scalar_one()
             place = location or f"{table.location.rstrip('/')}/{stored}"
-            sd_id = self._insert_storage(conn, cd_id, place, table)
-            part_id = self._draw(conn, "MPartition")
-            row = {
-                "PART_ID": part_id,
-                "CREATE_TIME": now_ms(conn) // 1000,
-                "LAST_ACCESS_TIME": 0,
-                "PART_NAME": stored,
-                "SD_ID": sd_id,
-                "TBL_ID": table.id,
-            }
-            conn.execute(insert(PARTITIONS).values(**row))
-            texts = [
-                {"PART_ID": part_id, "PART_KEY_VAL": value, "INTEGER_IDX": index} for index, value in enumerate(values)
-            ]
-            _insert_all(conn, PARTITION_KEY_VALS, texts)
+            [ids] = draw_ids(conn, self._dialect, 1)
+            insert_partition(conn, self._dialect, NewPartition(table=table, name=stored, location=place), ids)
         return self._catalog.partition(table, stored)
 
     @retried
@@ -296,7 +280,7 @@ class EmbeddedCatalog:
         return partition_names.part_name([key.name for key in table.partition_keys], values)
 
     def _insert_columns(self, conn: Connection, columns: Sequence[Column]) -> int:
-        cd_id = self._draw(conn, "MColumnDescriptor")
+        cd_id = draw(conn, self._dialect, "MColumnDescriptor")
         conn.execute(insert(CDS).values(CD_ID=cd_id))
         rows = [
             {"CD_ID": cd_id, "COLUMN_NAME": column.name.lower(), "TYPE_NAME": column.type, "INTEGER_IDX": index}
@@ -305,14 +289,14 @@ class EmbeddedCatalog:
         _insert_all(conn, COLUMNS_V2, rows)
         return cd_id
 
-    def _insert_storage(self, conn: Connection, cd_id: int, location: str, like: NewTable | Table) -> int:
-        serde_id = self._draw(conn, "MSerDeInfo")
+    def _insert_storage(self, conn: Connection, cd_id: int, location: str, like: NewTable) -> int:
+        serde_id = draw(conn, self._dialect, "MSerDeInfo")
         conn.execute(insert(SERDES).values(SERDE_ID=serde_id, SLIB=ORC_SERDE))
         conn.execute(insert(SERDE_PARAMS).values(SERDE_ID=serde_id, PARAM_KEY="serialization.format", PARAM_VALUE="1"))
-        sd_id = self._draw(conn, "MStorageDescriptor")
+        sd_id = draw(conn, self._dialect, "MStorageDescriptor")
         row = {
             "SD_ID": sd_id,
-            "INPUT_FORMAT": like.input_format or ORC_INPUT,
+            "INPUT_FORMAT": like.input_format,
             "IS_COMPRESSED": False,
             "LOCATION": location,
             "NUM_BUCKETS": like.buckets,
@@ -333,20 +317,6 @@ class EmbeddedCatalog:
         ]
         _insert_all(conn, SORT_COLS, sorting)
         return sd_id
-
-    def _draw(self, conn: Connection, model: str) -> int:
-        """Draws the next id of a model class from SEQUENCE_TABLE, as DataNucleus does."""
-        name = _MODEL + model
-        here = SEQUENCE_TABLE.c.SEQUENCE_NAME == name
-        found = conn.execute(self._dialect.for_update(select(SEQUENCE_TABLE.c.NEXT_VAL).where(here))).scalar()
-        if found is None:
-            return (
-                1
-                if inserted(conn, insert(SEQUENCE_TABLE).values(SEQUENCE_NAME=name, NEXT_VAL=2))
-                else self._draw(conn, model)
-            )
-        conn.execute(update(SEQUENCE_TABLE).where(here).values(NEXT_VAL=found + 1))
-        return int(found)
 
 
 def _insert_all(conn: Connection, table: SqlTable, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -3,7 +3,8 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from sqlalchemy import Column, Connection, and_, delete, func, insert, literal, or_, select, update
 
@@ -28,6 +29,7 @@ from compactor.metastore.transactions import rows
 from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.values import KeyValue
 
+InTransaction: TypeAlias = Callable[[Connection], None]  #: what is to be done within a database transaction
 KEY_PREFIX = "_meta"  #: of what may be committed with a transaction (Hive's ``TxnStore.TXN_KEY_START``)
 
 

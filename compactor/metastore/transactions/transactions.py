@@ -150,7 +150,9 @@ class Transactions:
             raise commits.lost(txn, winner)
 
     @contextmanager
-    def committing(self, txn: TxnId, written: Mapping[Entity, WriteId] | None = None) -> Iterator[None]:
+    def committing(
+        self, txn: TxnId, written: Mapping[Entity, WriteId] | None = None, first: Sequence[commits.InTransaction] = ()
+    ) -> Iterator[None]:
         """Commits ``txn`` at the end of the block, whose body gives its files their final names.
 
         The row of ``txn`` is locked and ``o`` meanwhile, so nobody can abort, time out or forget it, and whoever was
@@ -158,6 +160,7 @@ class Transactions:
 
         Args:
             written: the tables and partitions whose statistics are no longer exact, with the write IDs.
+            first: done in the same database transaction before anything is named.
 
         Raises:
             TransactionAborted: it is aborted, or loses (WriteConflict), mostly before the body runs.
@@ -166,6 +169,8 @@ class Transactions:
         """
         with self._database.write() as conn:
             row = must_be_open(conn, self._dialect, txn)
+            for work in first:
+                work(conn)
             winner = commits.conflict(conn, self._dialect, txn)
             if winner is None:
                 commits.take_marks_away(conn, self._dialect, written or {})

@@ -151,15 +151,9 @@ class WriteIds:
             TransactionAborted: the transaction is aborted.
             NotFound: it is committed or unknown.
         """
-        components = TXN_COMPONENTS.c
-        of_table = (components.TC_DATABASE == entity.database, components.TC_TABLE == entity.table)
         with self._database.write() as conn:
             must_be_open(conn, self._dialect, txn)
-            insert_components(
-                conn, [(txn, replace(entity, partition=name), operation, write_id) for name in sorted(partitions)]
-            )
-            provisional = (components.TC_PARTITION.is_(None), components.TC_OPERATION_TYPE == operation)
-            conn.execute(delete(TXN_COMPONENTS).where(components.TC_TXNID == txn, *of_table, *provisional))
+            recording(txn, entity, partitions, operation, write_id)(conn)
 
     def later_writer(self, txn: TxnId, database: str, table: str, *, only_changes: bool = False) -> TxnId | None:
         """Returns a transaction that wrote into a table and has committed since ``txn`` was opened; None without one.
@@ -301,6 +295,23 @@ def next_write_id(conn: Connection, database: str, table: str) -> WriteId:
     return WriteId(1 if found is None else found)
 
 
+def recording(
+    txn: TxnId, entity: Entity, partitions: Collection[str], operation: str, write_id: WriteId
+) -> commits.InTransaction:
+    """Returns what records ``partitions`` within a database transaction; see ``WriteIds.add_partitions``."""
+
+    def record(conn: Connection) -> None:
+        components = TXN_COMPONENTS.c
+        insert_components(
+            conn, [(txn, replace(entity, partition=name), operation, write_id) for name in sorted(partitions)]
+        )
+        of_table = (components.TC_DATABASE == entity.database, components.TC_TABLE == entity.table)
+        provisional = (components.TC_PARTITION.is_(None), components.TC_OPERATION_TYPE == operation)
+        conn.execute(delete(TXN_COMPONENTS).where(components.TC_TXNID == txn, *of_table, *provisional))
+
+    return record
+
+
 def insert_component(conn: Connection, txn: TxnId, entity: Entity, operation: str, write_id: WriteId | None) -> None:
     """Inserts one row into TXN_COMPONENTS."""
     insert_components(conn, [(txn, entity, operation, write_id)])
@@ -319,4 +330,5 @@ def insert_components(conn: Connection, rows: Iterable[tuple[TxnId, Entity, str,
         }
         for txn, entity, operation, write_id in rows
     ]
-    send_all(conn, _COMPONENT, components)
+    if components:
+        send_all(conn, _COMPONENT, components)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.listing import Listing
+from compactor.acid.names import parse_staging
 from compactor.compaction.cleaning import is_output
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
@@ -21,7 +23,7 @@ from compactor.service.mode import Mode, may
 from compactor.service.roles.removing import remove_directories
 from compactor.service.roles.surveyed_tables import SurveyedTables
 from compactor.service.side_by_side import SideBySide
-from compactor.service.site import Site, Target, must_have_its_own_ground
+from compactor.service.site import Site, Target, must_have_its_own_ground, path_of
 
 GRACE = "compactor.forget.grace"
 
@@ -96,12 +98,30 @@ class AbortedWrites:
                 self._absence.look(target.location)
                 freed += remove_directories(site, target, listing, doomed, self._threads)
                 removed += doomed
+        if entity.partition is None and table.partition_keys:
+            self._sweep_unregistered(table)
         absence = self._absence
         kept = absence.of_table(table, old) if entity.partition is None else self._somewhere(target, old)
         if forgotten := old - kept.keys():
             must_be_newest(site, polling=True)  # looking through storage may take long
             site.metastore.aborts.forget(entity, forgotten)
         return AbortsCleaned(removed=tuple(removed), bytes_freed=freed, held=tuple(held))
+
+    def _sweep_unregistered(self, table: Table) -> None:
+        """Removes what writers that died had staged in directories of partitions that were never added."""
+        site = self._site
+        root = path_of(site.storage, table, None)
+        known = {path_of(site.storage, table, part) for part in site.metastore.catalog.partitions(table)}
+        tree = site.storage.tree(root)
+        places = {
+            f"{root}/{os.path.dirname(path)}" for path in tree.directories if parse_staging(os.path.basename(path))
+        }
+        entity = Entity(database=table.database, table=table.name)
+        settings = site.settings_for(table)
+        for place in sorted(places - known):
+            leftovers.clear_leftovers(
+                site, Target(entity=entity, table=table, partition=None, location=place, settings=settings)
+            )
 
     def held(self, target: Target, names: Collection[str], aborted: Collection[WriteId]) -> frozenset[str]:
         """Returns those of ``names`` that must stay for now; see ``AbortGrace.held``."""

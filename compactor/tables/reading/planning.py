@@ -100,7 +100,7 @@ def _chosen(txn: Transaction, table: Table, condition: Condition | None, types: 
     """Returns the partitions in which a row may meet the condition."""
     if not table.is_partitioned:
         return [_Part()]
-    found = txn.site.metastore.catalog.partitions(table)
+    found = txn.partitions(table)
     parts = [_Part(partition=part, constants=constants(table, part, types)) for part in found]
     deciding = {} if condition is None else columns_of(condition)
     return [part for part in parts if condition is None or may_have(condition, part.constants, deciding)]

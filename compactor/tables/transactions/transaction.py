@@ -36,11 +36,12 @@ from compactor.locking.requests import LockRequest
 from compactor.locking.retry import waiting_times_within
 from compactor.locking.statement_locks import locking_is_on, write_lock
 from compactor.locking.statement_rules import AccessKind
-from compactor.metastore.catalog.values import Table
+from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.locks.manager import wait_for
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, path_of
 from compactor.steps import WriteStep, reach
+from compactor.tables.transactions.added_partitions import AddedPartitions
 from compactor.tables.transactions.pending import Pending
 from compactor.tables.transactions.watch import Watch
 
@@ -97,6 +98,7 @@ class Transaction:
         self.site = site
         self.id = txn
         self.pending = Pending(site.storage, txn)
+        self.added = AddedPartitions(site)
 
     @property
     def written(self) -> Mapping[Entity, WriteId]:
@@ -153,6 +155,12 @@ class Transaction:
             if self.site.goes_by_write_ids:
                 self.site.metastore.write_ids.hold(self.id, self._write_ids[name])
         return self._write_ids[name]
+
+    def partitions(self, table: Table) -> list[Partition]:
+        """Returns the partitions of ``table``, and those that this transaction adds."""
+        found = self.site.metastore.catalog.partitions(table)
+        known = {part.name for part in found}
+        return found + [part for part in self.added.of(table) if part.name not in known]
 
     def statement(self, entity: Entity, operation: WriteOperation) -> WriteStatement:
         """Begins the next statement on ``entity``: takes its lock and write ID, and records it before its files are made.
@@ -217,28 +225,41 @@ class Transaction:
         self._locked.clear()
         self._write_ids.clear()
         self.pending = Pending(self.site.storage, self.id)
+        self.added = AddedPartitions(self.site)
         self.site.metastore.transactions.abort(old, "waited for a lock while another one wrote, and began again")
 
-    def dynamic_statement(self, table: Table, operation: WriteOperation) -> WriteStatement:
-        """Begins a statement on a partitioned table whose partitions show only in its rows.
+    def dynamic_statement(
+        self, table: Table, operation: WriteOperation, partition: str | None = None
+    ) -> WriteStatement:
+        """Begins a statement on a partitioned table whose partitions show only in its rows, or which adds ``partition``.
 
         A provisional component stands for all of its partitions until ``record_partitions`` (Hive's dynamic partitions).
         """
-        made = self._begin(table, _entity(table), operation, path_of(self.site.storage, table, None))
-        self.site.metastore.write_ids.add_component(self.id, made.entity, operation.value, made.write_id)
+        path = path_of(self.site.storage, table, None)
+        made = self._begin(table, _entity(table, partition), operation, path)
+        self.site.metastore.write_ids.add_component(self.id, _entity(table), operation.value, made.write_id)
         return made
+
+    def add_partition(self, table: Table, name: str, write_id: WriteId) -> Partition:
+        """Adds a partition that does not exist, with the commit; see ``AddedPartitions.add``."""
+        return self.added.add(table, name, write_id, (self.txns, self.write_ids(table)))
 
     def record_partitions(self, statement: WriteStatement, partitions: Mapping[str, str]) -> None:
         """Records the partitions of a dynamic statement, with their locations, in place of its provisional component."""
         for name, location in partitions.items():
             self._must_be_unused(f"{statement.entity} {name}", location, statement.write_id)
         entities = {name: replace(statement.entity, partition=name) for name in partitions}
-        new = [name for name in partitions if (entities[name], statement.operation) not in self._components]
-        self.site.metastore.write_ids.add_partitions(
-            self.id, statement.entity, new, statement.operation.value, statement.write_id
-        )
-        self._components.update((entities[name], statement.operation) for name in new)
-        self._written |= dict.fromkeys(entities.values(), statement.write_id)
+        operation, write_id = statement.operation, statement.write_id
+        others = self.added.record(statement.entity, operation.value, write_id, partitions)
+        new = [name for name in others if (entities[name], operation) not in self._components]
+        if not self.added.stand_for(statement.entity, operation.value):
+            entity = replace(statement.entity, partition=None)
+            self.site.metastore.write_ids.add_partitions(self.id, entity, new, operation.value, write_id)
+        else:
+            for name in new:
+                self.site.metastore.write_ids.add_component(self.id, entities[name], operation.value, write_id)
+        self._components.update((entities[name], operation) for name in new)
+        self._written |= dict.fromkeys(entities.values(), write_id)
 
     def _lock_for_writing(
         self, table: Table, entity: Entity, kind: LockType | None, to_read: Iterable[Entity] = ()
@@ -352,6 +373,7 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
             if watch.found is not None:
                 raise watch.found
             if opened.pending:
+                opened.added.make_durable()
                 opened.pending.make_durable()
                 heart.let_go(opened.id)
         _commit(site, opened)
@@ -373,7 +395,10 @@ def _commit(site: Site, opened: Transaction) -> None:
         site.metastore.transactions.commit(opened.id)
         return
     limit = site.settings.milliseconds("hive.txn.timeout") / 2000
-    with site.metastore.transactions.committing(opened.id, opened.written):
+    first = opened.added.at_commit(opened.id)
+    with site.metastore.transactions.committing(opened.id, opened.written, first):
+        if first:
+            reach(WriteStep.WRITE_PARTITIONS_ADDED)
         reach(WriteStep.WRITE_COMMITTING)
         opened.pending.name(limit)
     reach(WriteStep.WRITE_COMMITTED)

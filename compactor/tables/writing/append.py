@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.compaction.entry import Entity
-from compactor.errors import NotConforming, NotFound, NotSupported
+from compactor.errors import NotConforming, NotFound, NotSupported, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.attempt_files import attempt_folder
 from compactor.service.site import path_of
@@ -20,9 +21,20 @@ from compactor.tables.transactions.transaction import Transaction, WriteOperatio
 from compactor.tables.writing.bucket_hashes import bucket_numbers
 from compactor.tables.writing.conform import Door
 from compactor.tables.writing.insert_files import BATCH_ROWS, WaitingRows, write_inserts
-from compactor.tables.writing.partition_values import partition_of_rows
+from compactor.tables.writing.partition_values import partition_of_rows, partition_of_values
 
 PLAIN_ROWS = BATCH_ROWS * 16  #: rows of a stream that are conformed together
+
+
+_MOST = "hive.exec.max.dynamic.partitions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """The arguments of a statement beside its rows; see ``Table.append``."""
+
+    time_zone: str | None = None
+    partition: Mapping[str, object] | None = None
 
 
 class Streamed(Protocol):
@@ -34,55 +46,96 @@ class Streamed(Protocol):
 Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Streamed
 
 
-def append(txn: Transaction, table: Table, rows: Rows, *, time_zone: str | None = None) -> int:
+def append(txn: Transaction, table: Table, rows: Rows, how: How) -> int:
     """Appends rows to ``table`` and returns how many they are.
 
     Args:
-        rows: their columns are matched by name; partition columns are among them.
-        time_zone: in which a timestamp with a zone becomes wall-clock time.
+        rows: their columns are matched by name; partition columns that ``how`` does not give are among them.
 
     Raises:
         NotConforming: a column or value is not the table's.
         NotSupported: the table, a column's type or a partition is not written here.
+        Refused: rows belong to too many partitions, or to one that cannot be added.
         LockNotGranted: somebody holds a conflicting lock.
         TransactionAborted: the transaction timed out.
     """
-    return write(txn, table, conformed(table, rows, time_zone), WriteOperation.INSERT)
+    return write(txn, table, conformed(table, rows, how), WriteOperation.INSERT, static_partition(table, how))
 
 
-def overwrite(txn: Transaction, table: Table, rows: Rows, *, time_zone: str | None = None) -> int:
-    """Puts rows in place of all that ``table`` holds; in a partitioned table, of what the partitions among them hold.
+def overwrite(txn: Transaction, table: Table, rows: Rows, how: How) -> int:
+    """Puts rows in place of all that ``table`` or the partition of ``how`` holds; in a partitioned table without that, of
+    what the partitions among the rows hold.
 
     Returns how many they are. Raises as ``append`` does.
     """
-    return write(txn, table, conformed(table, rows, time_zone), WriteOperation.UPDATE)
+    return write(txn, table, conformed(table, rows, how), WriteOperation.UPDATE, static_partition(table, how))
 
 
-def conformed(table: Table, rows: Rows, time_zone: str | None) -> Iterator[pa.Table]:
+def conformed(table: Table, rows: Rows, how: How) -> Iterator[pa.Table]:
     """Yields rows in the table's columns, partition columns last, in parts of bounded size where they come as a stream."""
     columns = tuple((column.name, column.type) for column in (*table.columns, *table.partition_keys))
-    door = Door(table=str(table), columns=columns, time_zone=time_zone)
-    yield from (door.conform(part) for part in _parts(table, rows))
+    door = Door(table=str(table), columns=columns, time_zone=how.time_zone)
+    given = _given(table, how)
+    yield from (door.conform(_with_columns(part, given)) for part in _parts(table, rows))
 
 
-def write(txn: Transaction, table: Table, parts: Iterable[pa.Table], operation: WriteOperation) -> int:
-    """Writes conformed rows as one statement; see ``append``."""
+def static_partition(table: Table, how: How) -> str | None:
+    """Returns the name of the partition that ``how`` gives all columns of; None if it does not.
+
+    Raises:
+        NotFound: it gives a column that is no partition column.
+        NotConforming: a value is not of its column's type.
+    """
+    given = _given(table, how)
+    if not given or len(given) < len(table.partition_keys):
+        return None
+    keys = tuple((key.name, key.type) for key in table.partition_keys)
+    rows = pa.table({name: pa.array([value]) for name, value in given.items()})
+    return partition_of_values(table, Door(table=str(table), columns=keys, time_zone=how.time_zone).conform(rows))
+
+
+def _given(table: Table, how: How) -> Mapping[str, object]:
+    given = {name.lower(): value for name, value in (how.partition or {}).items()}
+    keys = [key.name.lower() for key in table.partition_keys]
+    if unknown := sorted(set(given).difference(keys)):
+        raise NotFound(f"{table} has no partition column {unknown[0]!r}; it has {', '.join(keys) or 'none'}")
+    return given
+
+
+def _with_columns(rows: pa.Table, given: Mapping[str, object]) -> pa.Table:
+    for name, value in given.items():
+        rows = rows.append_column(name, pa.array([value] * rows.num_rows) if rows.num_rows else pa.nulls(0))
+    return rows
+
+
+def write(
+    txn: Transaction, table: Table, parts: Iterable[pa.Table], operation: WriteOperation, partition: str | None = None
+) -> int:
+    """Writes conformed rows as one statement; see ``append``.
+
+    Args:
+        partition: to which all rows belong, if that is known.
+    """
     must_be_readable(table)
     if table.sort_columns:
         raise NotSupported(f"{table}: is sorted, and what is written here would not keep its order")
-    if table.is_partitioned:
-        statement = txn.dynamic_statement(table, operation)
+    is_known = not table.is_partitioned or (partition is not None and _exists(txn, table, partition))
+    if is_known:
+        entity = Entity(database=table.database, table=table.name, partition=partition)
+        statement = txn.statement(entity, operation)
     else:
-        statement = txn.statement(Entity(database=table.database, table=table.name), operation)
+        statement = txn.dynamic_statement(table, operation, partition)
     with tempfile.TemporaryDirectory(prefix="compactor-write-") as scratch:
         waiting = _divided(table, parts, scratch)
-        locations = {"": statement.location} if not table.is_partitioned else _locations(txn, table, waiting)
-        if table.is_partitioned:
+        is_single = is_known or partition is not None
+        if is_single and not waiting and operation is WriteOperation.UPDATE:
+            waiting = {partition or "": {0: WaitingRows()}}  # whatever was there is gone
+        locations: Mapping[str, str] = {partition or "": statement.location}
+        if not is_known:
+            locations = _locations(txn, statement, waiting)
             txn.record_partitions(statement, locations)
-        elif not waiting and operation is WriteOperation.UPDATE:
-            waiting = {"": {0: WaitingRows()}}  # whatever was there is gone
-        for partition, of_number in waiting.items():
-            _write(txn, statement, locations[partition], of_number)
+        for name, of_number in waiting.items():
+            _write(txn, statement, locations[name], of_number)
     return sum(one.rows for of_number in waiting.values() for one in of_number.values())
 
 
@@ -145,20 +198,26 @@ def _version(table: Table) -> int:
     return int(text)
 
 
-def _locations(txn: Transaction, table: Table, names: Iterable[str]) -> Mapping[str, str]:
-    """Returns the directory of each partition.
+def _exists(txn: Transaction, table: Table, partition: str) -> bool:
+    return bool(txn.site.metastore.catalog.partitions(table, [partition]))
+
+
+def _locations(txn: Transaction, statement: WriteStatement, names: Collection[str]) -> Mapping[str, str]:
+    """Returns the directory of each partition; those that do not exist are added, in the order of their names.
 
     Raises:
-        NotFound: there is no such partition.
+        Refused: they are more than hive.exec.max.dynamic.partitions, or one of them cannot be added.
     """
-    site = txn.site
-    known = {part.name: part for part in site.metastore.catalog.partitions(table)}
-    if missing := sorted(set(names).difference(known)):
-        raise NotFound(
-            f"{table}: has no partition {missing[0]}; add it first (in Hive: ALTER TABLE {table} ADD PARTITION …), then "
-            "write again; nothing was written"
+    site, table = txn.site, statement.table
+    most = site.settings.integer(_MOST)
+    if len(names) > most:
+        raise Refused(
+            f"{table}: the rows belong to {len(names)} partitions, {_MOST} is {most}; write them in several statements, or "
+            "raise it if they are meant"
         )
-    return {name: path_of(site.storage, table, known[name]) for name in names}
+    known = {part.name: part for part in txn.partitions(table)}
+    found = {name: known.get(name) or txn.add_partition(table, name, statement.write_id) for name in sorted(names)}
+    return {name: path_of(site.storage, table, part) for name, part in found.items()}
 
 
 def _write(txn: Transaction, statement: WriteStatement, location: str, of_number: Mapping[int, WaitingRows]) -> None:

@@ -35,6 +35,12 @@ def partition_of_rows(table: Table, rows: pa.Table) -> Iterator[tuple[str, pa.Ta
         yield part_name(keys, [group[key] for key in keys]), plain.take(pa.array(group["__row_list"], pa.int64()))
 
 
+def partition_of_values(table: Table, values: pa.Table) -> str:
+    """Returns the name of the partition of one row of conformed partition columns."""
+    texts = [_texts(table, place, values.column(place))[0].as_py() for place in range(len(table.partition_keys))]
+    return part_name([key.name for key in table.partition_keys], texts)
+
+
 def _texts(table: Table, place: int, values: pa.ChunkedArray) -> pa.ChunkedArray:
     key = table.partition_keys[place]
     if key.type.partition("(")[0].strip().lower() not in _NAMED:

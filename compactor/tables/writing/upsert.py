@@ -14,7 +14,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.tables.reading.planning import partitions_to_read
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
-from compactor.tables.writing.append import Rows, conformed, write
+from compactor.tables.writing.append import How, Rows, conformed, write
 from compactor.tables.writing.changes import Deletion
 
 _PLACE = "__place"  #: of a row in the source
@@ -28,9 +28,7 @@ class Upserted:
     inserted: int
 
 
-def upsert(
-    txn: Transaction, table: Table, rows: Rows, join_cols: tuple[str, ...], *, time_zone: str | None = None
-) -> Upserted:
+def upsert(txn: Transaction, table: Table, rows: Rows, join_cols: tuple[str, ...], how: How) -> Upserted:
     """Puts ``rows`` in place of the rows with the same values of ``join_cols``, and adds the others.
 
     NULL equals nothing, so a row with a NULL in its key is always added. The lock excludes every other writer: of two
@@ -49,7 +47,7 @@ def upsert(
     if unknown := [name for name in join_cols if name.lower() not in names]:
         raise NotFound(f"{table} has no column {unknown[0]!r}; it has {', '.join(names)}")
     key = [names[name.lower()] for name in join_cols]
-    source = pa.concat_tables(list(conformed(table, rows, time_zone)), promote_options="permissive")
+    source = pa.concat_tables(list(conformed(table, rows, how)), promote_options="permissive")
     _must_be_unique(table, source, key)
     if not source.num_rows:
         return Upserted(updated=0, inserted=0)

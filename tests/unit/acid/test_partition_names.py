@@ -39,6 +39,7 @@ def test_a_part_name_holds_its_values(parts: list[str]) -> None:
     name = names.part_name(keys, parts)
     assert [names.unescape(part.partition("=")[2]) for part in name.split("/")] == parts
     assert name.startswith("k0=")
+    assert list(names.part_values(name)) == parts
 
 
 def test_hive_records_static_partitions_twice_escaped() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotConforming, NotFound, NotSupported, StorageError, TransactionAborted, WriteConflict
+from compactor.errors import NotConforming, NotSupported, StorageError, TransactionAborted, WriteConflict
 from compactor.ids import TxnId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
@@ -198,13 +198,6 @@ def test_rows_are_divided_by_partition(partitioned: Store) -> None:
     assert sorted(rows_of(partitioned, "default.p"), key=lambda row: row["v"]) == rows
     partitioned.load_table("default.p").overwrite(pa.Table.from_pylist([{"v": 9, "day": day, "n": 2}]))
     assert sorted(row["v"] for row in rows_of(partitioned, "default.p")) == [1, 3, 9]
-
-
-def test_a_partition_that_does_not_exist_is_named_and_nothing_is_written(partitioned: Store) -> None:
-    rows = pa.table({"v": [1], "day": [datetime(2026, 11, 2).date()], "n": [7]})
-    with pytest.raises(NotFound, match="has no partition day=2026-11-02/n=7"):
-        partitioned.load_table("default.p").append(rows)
-    assert rows_of(partitioned, "default.p") == []
 
 
 def test_many_rows_wait_on_disk_and_keep_their_order(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

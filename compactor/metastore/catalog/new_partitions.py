@@ -1,0 +1,163 @@
+"""Partitions that come into the catalog, with the rows that a metastore of Hive gives them.
+
+A partition has a storage descriptor and a serde of its own, copied from the table's, and shares the table's columns
+(``ObjectStore.convertToMPart``).
+"""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Select, insert, literal, select
+from sqlalchemy import Table as SqlTable
+from sqlalchemy.exc import IntegrityError
+
+from compactor.acid.partition_names import part_values
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.database.retry import retried
+from compactor.errors import NotFound, Refused
+from compactor.ids import WriteId
+from compactor.metastore.catalog.sequences import draw
+from compactor.metastore.catalog.values import Table
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.tables import (
+    BUCKETING_COLS,
+    PARTITION_KEY_VALS,
+    PARTITION_PARAMS,
+    PARTITIONS,
+    SDS,
+    SERDE_PARAMS,
+    SERDES,
+    SORT_COLS,
+    TBLS,
+)
+from compactor.metastore.transactions.commits import InTransaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPartition:
+    """A partition to be added. ``location`` is as the metastore is to store it."""
+
+    table: Table
+    name: str  #: PART_NAME
+    location: str
+    write_id: WriteId = WriteId(0)  #: of the transaction that adds it with its rows
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return part_values(self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionIds:
+    """The ids of a partition's rows."""
+
+    partition: int
+    storage: int
+    serde: int
+
+
+class NewPartitions:
+    """Adds partitions to one metastore."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self._database, self._dialect = database, dialect
+
+    def adding(self, partitions: Sequence[NewPartition]) -> InTransaction:
+        """Draws the ids of ``partitions`` now, so that nobody waits for their counters later, and returns what adds them
+        within a database transaction. One that somebody else has added meanwhile, in the same place, stays as it is.
+
+        It raises Refused if somebody has added one in another place, and NotFound if the table is gone.
+        """
+        ids = self._drawn(len(partitions))
+
+        def add(conn: Connection) -> None:
+            for new, of_new in sorted(zip(partitions, ids, strict=True), key=lambda one: one[0].name):
+                self._add_or_find(conn, new, of_new)
+
+        return add
+
+    @retried
+    def _drawn(self, count: int) -> list[PartitionIds]:
+        with self._database.write() as conn:
+            return draw_ids(conn, self._dialect, count)
+
+    def _add_or_find(self, conn: Connection, new: NewPartition, ids: PartitionIds) -> None:
+        if _is_there(conn, new):
+            return
+        try:
+            with conn.begin_nested():
+                insert_partition(conn, self._dialect, new, ids)
+        except IntegrityError:  # somebody added it, and has committed just now
+            if not _is_there(conn, new):
+                raise
+
+
+def draw_ids(conn: Connection, dialect: Dialect, count: int) -> list[PartitionIds]:
+    """Draws the ids of this many partitions."""
+    firsts = [draw(conn, dialect, model, count) for model in ("MPartition", "MStorageDescriptor", "MSerDeInfo")]
+    return [PartitionIds(partition=firsts[0] + at, storage=firsts[1] + at, serde=firsts[2] + at) for at in range(count)]
+
+
+def insert_partition(conn: Connection, dialect: Dialect, new: NewPartition, ids: PartitionIds) -> None:
+    """Inserts all rows of a partition.
+
+    Raises:
+        NotFound: the table is gone.
+    """
+    of_table = select(SDS.c.SD_ID, SDS.c.SERDE_ID).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID)
+    like = conn.execute(of_table.where(TBLS.c.TBL_ID == new.table.id)).first()
+    if like is None:
+        raise NotFound(f"table {new.table} was dropped meanwhile; partition {new.name} was not added")
+    now_s = now_ms(conn) // 1000
+    _copy(conn, SERDES, select(SERDES).where(SERDES.c.SERDE_ID == like.SERDE_ID), SERDE_ID=ids.serde)
+    _copy(conn, SERDE_PARAMS, select(SERDE_PARAMS).where(SERDE_PARAMS.c.SERDE_ID == like.SERDE_ID), SERDE_ID=ids.serde)
+    own = {"SD_ID": ids.storage, "SERDE_ID": ids.serde, "LOCATION": new.location}
+    _copy(conn, SDS, select(SDS).where(SDS.c.SD_ID == like.SD_ID), **own)
+    for of_storage in (BUCKETING_COLS, SORT_COLS):
+        _copy(conn, of_storage, select(of_storage).where(of_storage.c.SD_ID == like.SD_ID), SD_ID=ids.storage)
+    row = {
+        "PART_ID": ids.partition,
+        "CREATE_TIME": now_s,
+        "LAST_ACCESS_TIME": 0,
+        "PART_NAME": new.name,
+        "SD_ID": ids.storage,
+        "TBL_ID": new.table.id,
+        "WRITE_ID": new.write_id,
+    }
+    conn.execute(insert(PARTITIONS).values(**dialect.row(PARTITIONS, row)))
+    texts = [
+        {"PART_ID": ids.partition, "PART_KEY_VAL": value, "INTEGER_IDX": index}
+        for index, value in enumerate(new.values)
+    ]
+    conn.execute(insert(PARTITION_KEY_VALS), texts)
+    made = {"PART_ID": ids.partition, "PARAM_KEY": "transient_lastDdlTime", "PARAM_VALUE": str(now_s)}
+    conn.execute(insert(PARTITION_PARAMS).values(**made))
+
+
+def _is_there(conn: Connection, new: NewPartition) -> bool:
+    """Returns true if the table has the partition already.
+
+    Raises:
+        Refused: it has, in another place.
+    """
+    here = (PARTITIONS.c.TBL_ID == new.table.id, PARTITIONS.c.PART_NAME == new.name)
+    found = select(SDS.c.LOCATION).join(PARTITIONS, PARTITIONS.c.SD_ID == SDS.c.SD_ID).where(*here)
+    location = conn.execute(found).scalar()
+    if location is not None and location.rstrip("/") != new.location.rstrip("/"):
+        raise Refused(
+            f"partition {new.name} of {new.table} was added at {location} meanwhile, where nothing was written; begin again"
+        )
+    return location is not None
+
+
+def _copy(conn: Connection, table: SqlTable, rows: Select[Any], **own: object) -> None:
+    """Inserts ``rows`` of ``table`` once more, with other values in the columns ``own``."""
+    columns = [
+        literal(own[c.name], c.type).label(c.name) if c.name in own else rows.selected_columns[c.name] for c in table.c
+    ]
+    conn.execute(insert(table).from_select([c.name for c in table.c], rows.with_only_columns(*columns)))

@@ -1,0 +1,104 @@
+"""Programs that write rows, over every kind of metastore."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
+from compactor.metastore.schema import tables as t
+from compactor.metastore.store import Metastore
+from compactor.service.site import Site
+from compactor.settings.precedence import Settings
+from compactor.state.store import OwnState
+from compactor.storage.local import LocalStorage
+from compactor.tables.store import Store
+from tests.support.tables import with_settings
+
+
+@pytest.fixture
+def programs(metastore: Metastore, state: OwnState, tmp_path: Path) -> Store:
+    """A table ``t(a int, b string)`` partitioned by ``p int``, and ``u`` without partitions, both empty."""
+    made = Site.here("default", metastore, state, LocalStorage(), Settings.of())
+    site = with_settings(made, hive_txn_opentxn_timeout="1ms", compactor_mode="clean")
+    for name, keys in (("t", [Column(name="p", type="int")]), ("u", [])):
+        (tmp_path / name).mkdir()
+        metastore.embedded_catalog.create_table(
+            NewTable(
+                "default",
+                name,
+                str(tmp_path / name),
+                [Column(name="a", type="int"), Column(name="b", type="string")],
+                partition_keys=keys,
+                parameters={"transactional": "true", "bucketing_version": "2"},
+                buckets=2 if keys else -1,
+                bucket_columns=["a"] if keys else [],
+            )
+        )
+    return Store(site)
+
+
+def rows(store: Store, name: str) -> list[dict[str, Any]]:
+    return sorted(store.load_table(f"default.{name}").scan().to_arrow().to_pylist(), key=lambda row: row["a"])
+
+
+def select(store: Store, table: Any) -> list[dict[str, Any]]:
+    with store.site.metastore.database.read() as conn:
+        return [dict(row) for row in conn.execute(table.select()).mappings()]
+
+
+def test_rows_are_appended_updated_deleted_and_upserted(programs: Store) -> None:
+    table = programs.load_table("default.u")
+    assert table.append(pa.table({"a": [1, 2, 3], "b": ["x", "y", None]})) == 3
+    assert table.update({"b": "'z'"}, where="a = 2") == 1
+    assert table.delete("a = 1") == 1
+    done = table.upsert(pa.table({"a": [3, 4], "b": ["w", "v"]}), join_cols=["a"])
+    assert (done.updated, done.inserted) == (1, 1)
+    assert rows(programs, "u") == [{"a": 2, "b": "z"}, {"a": 3, "b": "w"}, {"a": 4, "b": "v"}]
+    assert table.overwrite(pa.table({"a": [9]})) == 1
+    assert rows(programs, "u") == [{"a": 9, "b": None}]
+    assert select(programs, t.TXN_COMPONENTS) == []
+    assert select(programs, t.HIVE_LOCKS) == []
+
+
+def test_a_new_partition_has_the_rows_that_hive_gives_it(programs: Store, tmp_path: Path) -> None:
+    programs.load_table("default.t").append(pa.table({"a": [1, 2], "b": ["x", "y"], "p": [1, 1]}))
+    assert rows(programs, "t") == [{"a": 1, "b": "x", "p": 1}, {"a": 2, "b": "y", "p": 1}]
+    of_table, part = sorted(select(programs, t.SDS), key=lambda row: row["SD_ID"])[0], select(programs, t.PARTITIONS)[0]
+    (storage,) = [row for row in select(programs, t.SDS) if row["SD_ID"] == part["SD_ID"]]
+    assert storage["LOCATION"] == f"{tmp_path}/t/p=1"
+    for name in ("INPUT_FORMAT", "OUTPUT_FORMAT", "NUM_BUCKETS", "CD_ID", "IS_COMPRESSED"):
+        assert storage[name] == of_table[name], name
+    assert storage["SERDE_ID"] != of_table["SERDE_ID"]
+    serdes = {row["SERDE_ID"]: row["SLIB"] for row in select(programs, t.SERDES)}
+    assert serdes[storage["SERDE_ID"]] == serdes[of_table["SERDE_ID"]]
+    assert [row["BUCKET_COL_NAME"] for row in select(programs, t.BUCKETING_COLS)] == ["a", "a"]
+    assert [(row["PART_ID"], row["PART_KEY_VAL"]) for row in select(programs, t.PARTITION_KEY_VALS)] == [
+        (part["PART_ID"], "1")
+    ]
+    assert [row["PARAM_KEY"] for row in select(programs, t.PARTITION_PARAMS)] == ["transient_lastDdlTime"]
+    assert part.get("WRITE_ID") in (1, None)  # 3.1 has no such column
+    assert {row["CTC_PARTITION"] for row in select(programs, t.COMPLETED_TXN_COMPONENTS)} == {"p=1"}
+
+
+def test_several_writers_add_one_partition_once(programs: Store) -> None:
+    """Of those that find it in nobody's catalog, one adds it, and the rows of all are there."""
+    together = threading.Barrier(3)
+
+    def write(number: int) -> None:
+        with programs.transaction() as txn:
+            data = pa.table({"a": [number, 10 + number], "p": [1, 2 + number % 2]})
+            txn.load_table("default.t").append(data)
+            together.wait(60)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, range(3)))
+    assert [row["a"] for row in rows(programs, "t")] == [0, 1, 2, 10, 11, 12]
+    assert sorted(row["PART_NAME"] for row in select(programs, t.PARTITIONS)) == ["p=1", "p=2", "p=3"]
+    assert len(select(programs, t.SDS)) == 2 + 3
