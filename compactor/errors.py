@@ -117,6 +117,10 @@ class NotSupported(CompactorError):
     """A known case that this release does not handle; the message says what to do instead."""
 
 
+class CompactionFailed(CompactorError):
+    """A compaction that a program asked for and waited for was refused, failed or was aborted."""
+
+
 class Unforeseen(CompactorError):
     """A candidate, entry or partition met an unexpected error, possibly a bug in Compactor; the log has the trace."""
 

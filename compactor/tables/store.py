@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+
+import pyarrow as pa
 
 from compactor.deployment import open_deployment
 from compactor.errors import Refused
 from compactor.service.site import Site
+from compactor.tables.definitions import Definition, create_database, create_table, drop_table
 from compactor.tables.table import Table
 from compactor.tables.transactions.transaction import Transaction, transaction
 
@@ -26,6 +29,67 @@ class Store:
             NotFound: there is none of this name.
         """
         return _load(self.site, name, None)
+
+    def create_database(self, name: str, location: str) -> None:
+        """Creates a database in an embedded metastore.
+
+        Args:
+            location: the directory below which its tables are created.
+
+        Raises:
+            Refused: the metastore is Hive's, there is one of this name, or ``name`` is none.
+        """
+        create_database(self.site, name, location)
+
+    def create_table(
+        self,
+        name: str,
+        schema: pa.Schema | Mapping[str, str],
+        *,
+        partitioned_by: Sequence[str] = (),
+        clustered_by: tuple[Sequence[str], int] | None = None,
+        properties: Mapping[str, str] | None = None,
+        location: str | None = None,
+    ) -> Table:
+        """Creates an empty full ACID table in an embedded metastore, and its directory.
+
+        Args:
+            name: ``<database>.<table>``.
+            schema: of pyarrow, or Hive's type of each column (``{"id": "bigint", "code": "varchar(8)"}``).
+            partitioned_by: those of its columns by which the table is partitioned.
+            clustered_by: columns, and the number of buckets.
+            properties: beside ``transactional`` and its kin, such as ``orc.compress``.
+            location: default: below the database's.
+
+        Raises:
+            Refused: the metastore is Hive's, there is a table of this name, or its directory holds something or lies within
+                another table's.
+            NotFound: there is no such database or column.
+            NotConforming, NotSupported: a column's name or type is none that a full ACID table can have.
+        """
+        database, table = _names(name)
+        wanted = Definition(
+            schema=schema,
+            partitioned_by=partitioned_by,
+            clustered_by=clustered_by,
+            properties=properties,
+            location=location,
+        )
+        return Table(self.site, create_table(self.site, database, table, wanted))
+
+    def drop_table(self, name: str, *, purge: bool = False) -> None:
+        """Drops a table of an embedded metastore, once nobody else uses it.
+
+        Args:
+            purge: removes its files, too; else they stay where they are.
+
+        Raises:
+            Refused: the metastore is Hive's; or, with ``purge``, others' directories overlap the table's.
+            NotFound: there is no such table.
+            LockNotGranted: somebody has used it for longer than compactor.lock.wait.
+        """
+        database, table = _names(name)
+        drop_table(self.site, self.site.metastore.catalog.table(database, table), purge=purge)
 
     @contextmanager
     def transaction(self) -> Iterator[StoreTransaction]:
@@ -76,7 +140,12 @@ def open_metastore(
 
 
 def _load(site: Site, name: str, txn: Transaction | None) -> Table:
+    database, table = _names(name)
+    return Table(site, site.metastore.catalog.table(database, table), txn)
+
+
+def _names(name: str) -> tuple[str, str]:
     database, dot, table = name.partition(".")
     if not dot or not database or not table:
         raise Refused(f"table {name!r}: wanted <database>.<table>")
-    return Table(site, site.metastore.catalog.table(database, table), txn)
+    return database, table

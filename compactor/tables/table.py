@@ -10,6 +10,7 @@ import pyarrow as pa
 from compactor.metastore.catalog import values
 from compactor.service.mode import must_write
 from compactor.service.site import Site
+from compactor.tables.compacting import Compaction, compact
 from compactor.tables.reading.scan import Scan
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import NANOSECONDS, arrow_schema
@@ -157,6 +158,33 @@ class Table:
         """
         with self._writing() as txn:
             return upsert(txn, self._found, rows, tuple(join_cols), How(time_zone=time_zone))
+
+    def compact(
+        self,
+        kind: str = "major",
+        *,
+        partition: str | None = None,
+        wait: bool = False,
+        timeout_s: float | None = None,
+        here: bool = False,
+    ) -> tuple[Compaction, ...]:
+        """Requests a compaction of the table or partition, of each partition of a partitioned table, as
+        ``compactor compact`` does, and returns the requests.
+
+        Args:
+            kind: ``major``, ``minor`` or ``rebalance``.
+            partition: as its name is stored (``day=2026-11-01``), or ``day=…,hour=…`` with plain values.
+            wait: returns once all have ended, and raises if one did not succeed.
+            timeout_s: how long it waits; default: hive.compactor.wait.timeout.
+            here: this process works on them, for a place where no worker runs. Cleaning is still the cleaner's.
+
+        Raises:
+            NotFound: there is no such partition.
+            Refused: nothing can be requested; the message has the reason.
+            CompactionFailed: with ``wait``: one was refused, failed or was aborted.
+            WaitTimedOut: with ``wait``: the time is over; they continue.
+        """
+        return compact(self._site, self._found, kind, partition=partition, timeout_s=timeout_s, here=here, wait=wait)
 
     @contextmanager
     def _writing(self) -> Iterator[Transaction]:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from compactor.errors import Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema import tables as t
@@ -102,3 +103,18 @@ def test_several_writers_add_one_partition_once(programs: Store) -> None:
     assert [row["a"] for row in rows(programs, "t")] == [0, 1, 2, 10, 11, 12]
     assert sorted(row["PART_NAME"] for row in select(programs, t.PARTITIONS)) == ["p=1", "p=2", "p=3"]
     assert len(select(programs, t.SDS)) == 2 + 3
+
+
+def test_tables_are_created_and_dropped_where_no_hive_is(programs: Store, store: str, tmp_path: Path) -> None:
+    if store == "sqlite":
+        programs.create_table("default.n", {"a": "int"}, location=str(tmp_path / "n"))
+        programs.drop_table("default.n", purge=True)
+        return
+    for wrong in (
+        lambda: programs.create_table("default.n", {"a": "int"}, location=str(tmp_path / "n")),
+        lambda: programs.create_database("d", str(tmp_path / "d")),
+        lambda: programs.drop_table("default.u"),
+    ):
+        with pytest.raises(Refused, match="metastore default is Hive's"):
+            wrong()
+    assert rows(programs, "u") == []

@@ -50,6 +50,19 @@ class Catalog:
             rows = conn.execute(select(DBS.c.DB_ID, DBS.c.NAME).where(in_catalog()).order_by(DBS.c.NAME))
             return {row.NAME: parameters[row.DB_ID] for row in rows}
 
+    def database_location(self, name: str) -> str:
+        """Returns the directory in which managed tables of a database are created.
+
+        Raises:
+            NotFound: there is no such database.
+        """
+        places = select(DBS.c.DB_MANAGED_LOCATION_URI, DBS.c.DB_LOCATION_URI)
+        with self._database.read() as conn:
+            found = conn.execute(places.where(in_catalog(), DBS.c.NAME == name.lower())).first()
+        if found is None:
+            raise NotFound(f"database {name} is not in the metastore; create it first")
+        return str(found.DB_MANAGED_LOCATION_URI or found.DB_LOCATION_URI)
+
     def tables(self) -> list[Table]:
         """Returns every table, by database and name, without views."""
         with self._database.read() as conn:

@@ -1,0 +1,164 @@
+"""Databases and tables created and dropped by a program, in an embedded metastore: elsewhere that is Hive's.
+
+Hive's metastore checks names, types, quotas and rights, and tells others; a program that wrote these rows by itself would go
+around all of that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from compactor.errors import CompactorError, NotConforming, NotFound, NotLossless, NotSupported, Refused
+from compactor.locking.lock_types import LockType
+from compactor.metastore.catalog import values
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.orc.format.hive_types import parse_hive_type
+from compactor.service.ground import Ground
+from compactor.service.site import Site, path_of
+from compactor.tables.hive_columns import hive_columns
+from compactor.tables.transactions.transaction import transaction
+
+_NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
+_PROPERTIES = {"transactional": "true", "transactional_properties": "default", "bucketing_version": "2"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A table to be created; see ``Store.create_table``."""
+
+    schema: pa.Schema | Mapping[str, str]
+    partitioned_by: Sequence[str] = ()
+    clustered_by: tuple[Sequence[str], int] | None = None
+    properties: Mapping[str, str] | None = None
+    location: str | None = None
+
+
+def create_database(site: Site, name: str, location: str) -> None:
+    """Creates a database; see ``Store.create_database``."""
+    _must_be_embedded(site, f"database {name}")
+    _must_be_a_name(name)
+    site.metastore.embedded_catalog.create_database(name, location)
+
+
+def create_table(site: Site, database: str, name: str, wanted: Definition) -> values.Table:
+    """Creates an empty full ACID table and its directory, and returns it; see ``Store.create_table``."""
+    what = f"{database}.{name}"
+    _must_be_embedded(site, what)
+    _must_be_a_name(name)
+    columns = {column.name.lower(): column for column in _columns(what, wanted.schema)}
+    keys = [_named(what, columns, key) for key in wanted.partitioned_by]
+    plain = [column for column in columns.values() if column not in keys]
+    if not plain:
+        raise Refused(f"{what}: all columns are partition columns; a table has one other at least")
+    of_bucket, buckets = wanted.clustered_by or ((), -1)
+    if wanted.clustered_by is not None and (buckets < 1 or not of_bucket):
+        raise Refused(f"{what}: clustered_by = {wanted.clustered_by!r}; wanted: columns, and how many buckets")
+    location = wanted.location or f"{site.metastore.catalog.database_location(database).rstrip('/')}/{name.lower()}"
+    new = NewTable(
+        database,
+        name,
+        location,
+        plain,
+        partition_keys=keys,
+        parameters=_properties(what, wanted.properties or {}),
+        owner=site.user,
+        buckets=buckets,
+        bucket_columns=[_named(what, {c.name.lower(): c for c in plain}, one).name for one in of_bucket],
+    )
+    _must_be_empty(site, what, location)
+    created = site.metastore.embedded_catalog.create_table(new)
+    try:
+        if (why := Ground(site.metastore.grounds, site.storage).refusal(created.id, None)) is not None:
+            raise Refused(f"{what} was not created: {why}")
+        _make_directory(site, location)
+    except CompactorError:
+        site.metastore.embedded_catalog.drop_table(created)
+        raise
+    return created
+
+
+def drop_table(site: Site, table: values.Table, *, purge: bool) -> None:
+    """Drops a table under an exclusive lock; see ``Store.drop_table``."""
+    _must_be_embedded(site, str(table))
+    overlap = Ground(site.metastore.grounds, site.storage).refusal(table.id, None) if purge else None
+    if overlap is not None:
+        raise Refused(f"{table} was not dropped: {overlap}")
+    places = [path_of(site.storage, table, None)]
+    places += [path_of(site.storage, table, part) for part in site.metastore.catalog.partitions(table)]
+    with transaction(site, role="program") as txn:
+        txn.lock_for_changes(table, [], LockType.EXCLUSIVE)
+        site.metastore.embedded_catalog.drop_table(table)
+    if purge:
+        for place in places:
+            site.storage.remove(place)
+
+
+def _must_be_embedded(site: Site, what: str) -> None:
+    if site.metastore.database.kind != "sqlite":
+        raise Refused(
+            f"{what}: metastore {site.name} is Hive's, and which creates and drops its tables itself; only in an "
+            "embedded metastore Compactor does it"
+        )
+
+
+def _must_be_a_name(name: str) -> None:
+    if _NAME.fullmatch(name) is None:
+        raise Refused(f"{name!r}: wanted a name of letters, digits and underscores, 128 at most")
+
+
+def _columns(what: str, schema: pa.Schema | Mapping[str, str]) -> Iterator[values.Column]:
+    """Yields the columns, each with a type that full ACID tables can have.
+
+    Raises:
+        NotConforming: a name is there twice or is none, or a type is none of Hive's.
+        NotSupported: a type is not written here.
+    """
+    known: set[str] = set()
+    for name, kind in hive_columns(what, schema).items() if isinstance(schema, pa.Schema) else schema.items():
+        if not name or name.lower() in known or re.search(r"[`,:;\x00-\x1f]", name):
+            raise NotConforming(f"{what}: column {name!r} is there twice, or is no name of a column")
+        known.add(name.lower())
+        try:
+            parse_hive_type(kind)
+        except NotLossless as error:
+            raise NotConforming(f"{what}: column {name} is a {kind!r}, which is no type of Hive: {error}") from error
+        if "local time zone" in kind.lower() or "uniontype" in kind.lower():
+            raise NotSupported(f"{what}: column {name} is a {kind}, which is not written into full ACID tables here")
+        yield values.Column(name=name.lower(), type=kind)
+
+
+def _named(what: str, columns: Mapping[str, values.Column], name: str) -> values.Column:
+    if name.lower() not in columns:
+        raise NotFound(f"{what} has no column {name!r}; it has {', '.join(columns)}")
+    return columns[name.lower()]
+
+
+def _properties(what: str, given: Mapping[str, str]) -> dict[str, str]:
+    properties = _PROPERTIES | dict(given)
+    for key in ("transactional", "transactional_properties"):
+        if properties[key].lower() != _PROPERTIES[key]:
+            raise NotSupported(f"{what}: {key} = {properties[key]!r}; only full ACID tables are created here")
+    return properties
+
+
+def _must_be_empty(site: Site, what: str, location: str) -> None:
+    """Refuses a directory that holds something.
+
+    Raises:
+        Refused: it does.
+    """
+    if found := site.storage.children(site.storage.resolve(location)):
+        raise Refused(f"{what}: {location} holds {found[0]}; wanted a directory that is empty or not there")
+
+
+def _make_directory(site: Site, location: str) -> None:
+    """Makes the table's directory, like the nearest one above that is there."""
+    path = site.storage.resolve(location)
+    like = path.rpartition("/")[0]
+    while like and not site.storage.exists(like):
+        like = like.rpartition("/")[0]
+    site.storage.make_directories(path, like=like or "/")
