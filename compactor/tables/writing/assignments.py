@@ -85,7 +85,7 @@ def _array(literal: Literal, kind: Any, what: str) -> pa.Array:
         return pa.nulls(1)
     try:
         if isinstance(value, str) and (pa.types.is_temporal(kind) or pa.types.is_binary(kind)):
-            return pa.array([value]).cast(kind)
+            return _temporal(value, kind)
         if isinstance(value, Decimal) and pa.types.is_floating(kind):
             return pa.array([float(value)])
         if isinstance(value, Decimal) and pa.types.is_integer(kind) and value == int(value):
@@ -93,3 +93,13 @@ def _array(literal: Literal, kind: Any, what: str) -> pa.Array:
         return pa.array([value])
     except (pa.ArrowInvalid, OverflowError) as error:
         raise NotConforming(f"{what}: {value!r}: {error}; a {kind} cannot hold it") from error
+
+
+def _temporal(text: str, kind: Any) -> pa.Array:
+    """Returns a text as ``kind``; a timestamp beyond the range of nanoseconds in microseconds."""
+    try:
+        return pa.array([text]).cast(kind)
+    except pa.ArrowInvalid:
+        if not pa.types.is_timestamp(kind):
+            raise
+        return pa.array([text]).cast(pa.timestamp("us"))

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.errors import NotSupported
+from compactor.tables.schema import PARTS
 
 Hashes = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[Any]
@@ -112,14 +113,18 @@ def _days(array: pa.Array) -> Numbers:
 
 def _instants(array: pa.Array) -> tuple[Numbers, Numbers]:
     """Returns seconds since 1970, rounded down, and nanoseconds within the second."""
-    units = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": _NANOS}[array.type.unit]
-    values = _raw(array.cast(pa.int64()), np.int64)
-    seconds = values // units
+    if array.type.equals(PARTS):
+        seconds, nanos = (_raw(pc.struct_field(array, [place]).cast(pa.int64()), np.int64) for place in range(2))
+    else:
+        units = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": _NANOS}[array.type.unit]
+        values = _raw(array.cast(pa.int64()), np.int64)
+        seconds = values // units
+        nanos = (values - seconds * units) * (_NANOS // units)
     if len(seconds) and seconds.min() < _FIRST_SECOND:
         raise NotSupported(
             "rows cannot be divided into buckets by a timestamp before 1582-10-15: Hive's hash of it depends on its calendar"
         )
-    return seconds, (values - seconds * units) * (_NANOS // units)
+    return seconds, nanos
 
 
 def _timestamp_1(array: pa.Array) -> Hashes:

@@ -59,7 +59,7 @@ def update(txn: Transaction, table: Table, assignments: Mapping[str, str], where
         NotSupported: a partition or bucketing column is assigned, since rows would have to move; delete and append them.
     """
     changed = Assignments.of(table, assignments)
-    wanted = Wanted(row_filter=where, row_ids=True)
+    wanted = Wanted(row_filter=where, row_ids=True, timestamps="parts")  # which loses nothing
     txn.lock_for_changes(table, partitions_to_read(txn, table, wanted))
     kept = WaitingRows()
     with tempfile.TemporaryDirectory(prefix="compactor-update-") as scratch:

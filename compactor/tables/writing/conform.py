@@ -19,6 +19,7 @@ from compactor.errors import NotConforming, NotSupported
 from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind, Types
+from compactor.tables.schema import PARTS
 
 #: Arrow's arrays and types are of many classes, which can be distinguished only at run time.
 Array: TypeAlias = Any
@@ -95,6 +96,8 @@ class _Conforming:
             return self._map(path, array, item.children)
         if item.kind is TypeKind.STRUCT:
             return self._struct(path, array, item.field_names, item.children)
+        if item.kind is TypeKind.TIMESTAMP and array.type.equals(PARTS):
+            return _checked_parts(path, array)
         if not _is_one_of(array.type, _ACCEPTED[item.kind]):
             raise NotConforming(f"{path}: is given as {array.type}; wanted: {wanted}")
         if item.kind in (TypeKind.CHAR, TypeKind.VARCHAR):
@@ -146,6 +149,22 @@ class _Conforming:
             inner = array.field(places[0]) if places else pa.nulls(len(array))
             fields.append(self.made(f"{path}.{name}", inner, child))
         return pa.StructArray.from_arrays(fields, names=list(names), mask=_mask(array))
+
+
+def _checked_parts(path: str, array: Array) -> Array:
+    """Returns timestamps as a scan with ``timestamps="parts"`` returns them.
+
+    Raises:
+        NotConforming: nanoseconds are below 0 or above 999,999,999, or a part is NULL.
+    """
+    seconds, nanos = array.flatten()
+    known = pc.invert(pc.is_null(array))
+    bad = pc.or_(pc.less(nanos, 0), pc.greater_equal(nanos, 10**9))
+    bad = pc.or_(pc.fill_null(bad, True), pc.is_null(seconds))
+    if pc.any(pc.and_(known, bad)).as_py():
+        found = array.filter(pc.and_(known, bad))[0].as_py()
+        raise NotConforming(f"{path}: {found}; wanted: seconds, and nanos from 0 to 999999999")
+    return array
 
 
 def _plain(array: Array) -> Array:

@@ -7,8 +7,10 @@ import pyarrow as pa
 
 from compactor.orc.codecs.arrow_types import Array, ArrowType
 from compactor.orc.codecs.codec import Unfit
+from compactor.tables.schema import PARTS
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_MOST_SECONDS = (2**63 - 1) // 10**9 - 1  #: that fit into 64 bits of nanoseconds
 
 
 def encodable(array: Array, kind: ArrowType) -> Array:
@@ -21,6 +23,8 @@ def encodable(array: Array, kind: ArrowType) -> Array:
         return array
     if pa.types.is_timestamp(array.type):
         return _in_parts(array, kind) if pa.types.is_struct(kind) else _in_nanoseconds(array, kind)
+    if array.type.equals(PARTS) and pa.types.is_timestamp(kind):
+        return _joined(array, kind)
     if pa.types.is_struct(kind):
         children = [encodable(array.field(place), kind.field(place).type) for place in range(kind.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
@@ -41,6 +45,15 @@ def _in_nanoseconds(array: Array, kind: ArrowType) -> Array:
         return array.cast(kind)
     except pa.ArrowInvalid as error:
         raise Unfit(str(error)) from error
+
+
+def _joined(array: Array, kind: ArrowType) -> Array:
+    """Returns ``struct<seconds,nanos>`` as nanoseconds."""
+    seconds, nanos = (part.fill_null(0).to_numpy(zero_copy_only=False) for part in array.flatten())
+    seconds, nanos = seconds.astype(np.int64), nanos.astype(np.int64)
+    if np.any(np.abs(seconds) > _MOST_SECONDS):
+        raise Unfit("a timestamp does not fit into 64 bits of nanoseconds")
+    return pa.array(seconds * _PER_SECOND["ns"] + nanos, pa.int64(), mask=np.asarray(array.is_null())).cast(kind)
 
 
 def _in_parts(array: Array, kind: ArrowType) -> Array:

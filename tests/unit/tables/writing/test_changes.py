@@ -275,3 +275,83 @@ def _done(store: Store, model: list[tuple[int, str | None]], kind: str, argument
 
 def _table(rows: list[tuple[int, str | None]]) -> pa.Table:
     return pa.table({"a": pa.array([a for a, _ in rows], pa.int32()), "b": pa.array([b for _, b in rows], pa.string())})
+
+
+FAR = ["0001-02-03 04:05:06", "1969-12-31 23:59:58.999999", "2026-11-24 12:00:00.123456", "9999-12-31 23:59:59.5"]
+
+
+def _far(store: Store, buckets: int = -1) -> Any:
+    store.site.metastore.embedded_catalog.create_table(
+        NewTable(
+            "default",
+            "far",
+            str(Path(store.site.metastore.catalog.database_location("default")) / "far"),
+            [
+                Column(name="id", type="int"),
+                Column(name="at", type="timestamp"),
+                Column(name="many", type="array<timestamp>"),
+            ],
+            parameters={"transactional": "true", "bucketing_version": "2"},
+            buckets=buckets,
+            bucket_columns=["at"] if buckets > 0 else [],
+        )
+    )
+    at = pa.array(FAR).cast(pa.timestamp("us"))
+    (Path(store.site.metastore.catalog.database_location("default")) / "far").mkdir()
+    table = store.load_table("default.far")
+    chosen = slice(0, 4) if buckets < 0 else slice(1, 4)
+    rows = pa.table({"id": range(4), "at": at, "many": pa.array([[one] for one in at.to_pylist()], pa.list_(at.type))})
+    table.append(rows.slice(chosen.start))
+    return table
+
+
+def _times(table: Any) -> dict[int, str]:
+    rows = table.scan(timestamps="us").to_arrow()
+    assert [many[0] for many in rows["many"].to_pylist()] == rows["at"].to_pylist()
+    return dict(zip(rows["id"].to_pylist(), rows["at"].cast(pa.string()).to_pylist(), strict=True))
+
+
+def test_timestamps_beyond_nanoseconds_are_updated_and_kept(store: Store) -> None:
+    """pandas and Arrow's nanoseconds reach from 1677 to 2262, Hive's timestamps from year 1 to 9999."""
+    table = _far(store)
+    before = _times(table)
+    assert [text[:19] for _, text in sorted(before.items())] == [text[:19] for text in FAR]
+    assert table.update({"id": "9"}, where="at = '9999-12-31 23:59:59.5'") == 1
+    assert _times(table) == {0: before[0], 1: before[1], 2: before[2], 9: before[3]}
+    assert table.update({"at": "'3000-01-01 00:00:00'", "many": "NULL"}, where="id = 9") == 1
+    found = table.scan("id = 9", timestamps="us").to_arrow().to_pylist()
+    assert [(str(row["at"]), row["many"]) for row in found] == [("3000-01-01 00:00:00", None)]
+    with pytest.raises(NotConforming, match="cannot hold it"):
+        table.update({"at": "'32000-01-01 00:00:00'"})
+
+
+def test_every_digit_of_a_timestamp_is_kept(store: Store) -> None:
+    table = _far(store)
+    exact = {"seconds": 32503680000, "nanos": 123456789}
+    parts = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())])
+    table.append(pa.table({"id": [5], "at": pa.array([exact], parts)}))
+    assert table.update({"id": "6"}, where="id = 5") == 1
+    assert table.scan("id = 6", timestamps="parts", selected_fields=["at"]).to_arrow().to_pylist() == [{"at": exact}]
+
+
+def test_rows_are_upserted_by_timestamps_beyond_nanoseconds(store: Store) -> None:
+    table = _far(store)
+    at = pa.array([FAR[3], FAR[0], "4000-01-01 00:00:00"]).cast(pa.timestamp("us"))
+    done = table.upsert(pa.table({"id": [13, 10, 14], "at": at}), join_cols=["at"])
+    assert (done.updated, done.inserted) == (2, 1)
+    found = table.scan(timestamps="us", selected_fields=["id"]).to_arrow()["id"].to_pylist()
+    assert sorted(found) == [1, 2, 10, 13, 14]
+    with pytest.raises(NotConforming, match="two of the rows"):
+        table.upsert(pa.table({"id": [1, 2], "at": at.take(pa.array([0, 0]))}), join_cols=["at"])
+
+
+def test_rows_in_buckets_of_timestamps_stay_in_theirs(store: Store) -> None:
+    table = _far(store, buckets=4)
+    before = {
+        row["id"]: row["row__id"]["bucketid"]
+        for row in table.scan(timestamps="us", row_ids=True).to_arrow().to_pylist()
+    }
+    assert table.update({"many": "NULL"}) == 3
+    after = table.scan(timestamps="us", row_ids=True).to_arrow().to_pylist()
+    numbers = {row["id"]: (row["row__id"]["bucketid"] >> 16) & 0xFFF for row in after}
+    assert numbers == {id: (bucket >> 16) & 0xFFF for id, bucket in before.items()}

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.errors import NotConforming, NotSupported
+from compactor.tables.schema import PARTS
 from compactor.tables.writing.conform import Door
 
 _BERLIN = datetime(2026, 1, 1, 12, tzinfo=ZoneInfo("Europe/Berlin"))
@@ -158,3 +159,11 @@ def test_only_typed_errors_leave(values: list[Any], type_: str) -> None:
         return
     with suppress(NotConforming):
         assert len(conformed(type_, array)) == len(values)
+
+
+def test_timestamps_in_parts_are_those_of_a_scan() -> None:
+    good = pa.array([{"seconds": 32503680000, "nanos": 999_999_999}, None], PARTS)
+    assert conformed("timestamp", good).to_pylist() == good.to_pylist()
+    for bad in ({"seconds": 1, "nanos": 10**9}, {"seconds": 1, "nanos": -1}, {"seconds": None, "nanos": 1}):
+        with pytest.raises(NotConforming, match="nanos from 0 to 999999999"):
+            conformed("timestamp", pa.array([bad], PARTS))
