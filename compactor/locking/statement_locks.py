@@ -90,9 +90,9 @@ def locking_is_on(settings: Settings) -> bool:
     return settings.source(key) == "default" or settings.boolean(key)
 
 
-def write_lock(kind: AccessKind, settings: Settings) -> LockType | None:
+def write_lock(kind: AccessKind, settings: Settings, hive: HiveRules = HIVE_4) -> LockType | None:
     """Returns the lock of a statement that writes into a transactional table or partition; None for no lock."""
-    return _rule(kind, True, settings, HIVE_4).lock if locking_is_on(settings) else None
+    return _rule(kind, True, settings, hive).lock if locking_is_on(settings) else None
 
 
 def _of_access(

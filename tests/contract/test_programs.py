@@ -20,6 +20,7 @@ from compactor.settings.precedence import Settings
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
 from compactor.tables.store import Store
+from tests.support.patience import PATIENCE
 from tests.support.tables import with_settings
 
 
@@ -93,13 +94,18 @@ def test_several_writers_add_one_partition_once(programs: Store) -> None:
     together = threading.Barrier(3)
 
     def write(number: int) -> None:
-        with programs.transaction() as txn:
-            data = pa.table({"a": [number, 10 + number], "p": [1, 2 + number % 2]})
-            txn.load_table("default.t").append(data)
-            together.wait(60)
+        try:
+            with programs.transaction() as txn:
+                data = pa.table({"a": [number, 10 + number], "p": [1, 2 + number % 2]})
+                txn.load_table("default.t").append(data)
+                together.wait(PATIENCE)
+        except BaseException:
+            together.abort()  # so that nobody waits for it
+            raise
 
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(write, range(3)))
+        failed = [error for one in [pool.submit(write, number) for number in range(3)] if (error := one.exception())]
+    assert failed == []
     assert [row["a"] for row in rows(programs, "t")] == [0, 1, 2, 10, 11, 12]
     assert sorted(row["PART_NAME"] for row in select(programs, t.PARTITIONS)) == ["p=1", "p=2", "p=3"]
     assert len(select(programs, t.SDS)) == 2 + 3
@@ -118,3 +124,21 @@ def test_tables_are_created_and_dropped_where_no_hive_is(programs: Store, store:
         with pytest.raises(Refused, match="metastore default is Hive's"):
             wrong()
     assert rows(programs, "u") == []
+
+
+def test_locks_are_those_of_the_hive_whose_metastore_it_is(programs: Store, store: str) -> None:
+    """An INSERT of Hive 3.1 shares its table with everybody, so only an exclusive lock keeps others from adding a key."""
+    table, rows = "default.u", pa.table({"a": [1], "b": ["x"]})
+    kinds: list[set[str]] = []
+    for write in (
+        lambda table: table.append(rows),
+        lambda table: table.delete("a = 1"),
+        lambda table: table.overwrite(rows),
+        lambda table: table.upsert(rows, join_cols=["a"]),
+    ):
+        with programs.transaction() as txn:
+            write(txn.load_table(table))
+            kinds.append({row["HL_LOCK_TYPE"] for row in select(programs, t.HIVE_LOCKS)})
+    assert kinds == (
+        [{"r"}, {"w"}, {"e"}, {"e"}] if store in ("postgres31", "mariadb31") else [{"w"}, {"w"}, {"x"}, {"x"}]
+    )

@@ -34,7 +34,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.locking.retry import waiting_times_within
-from compactor.locking.statement_locks import locking_is_on, write_lock
+from compactor.locking.statement_locks import locking_is_on
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.locks.manager import wait_for
@@ -42,6 +42,7 @@ from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, path_of
 from compactor.steps import WriteStep, reach
 from compactor.tables.transactions.added_partitions import AddedPartitions
+from compactor.tables.transactions.lock_kinds import excluding, lock_of
 from compactor.tables.transactions.pending import Pending
 from compactor.tables.transactions.watch import Watch
 
@@ -200,7 +201,7 @@ class Transaction:
         for _ in range(_BEGINNINGS):
             self._heart.check()
             is_new = self._txns is None and not self._statements
-            lock = kind or write_lock(AccessKind.DELETE, self.site.settings)
+            lock = lock_of(self.site, AccessKind.DELETE) if kind is None else excluding(self.site, kind)
             self._lock_for_writing(table, _entity(table), lock, [_entity(table, name) for name in to_read])
             later = self.site.metastore.write_ids.later_writer(
                 self.id, table.database, table.name, only_changes=kind is None and not is_new
@@ -273,7 +274,7 @@ class Transaction:
         """Takes the lock and the write ID of a statement, of which nothing is recorded yet."""
         self._heart.check()
         self._watch.writes = True
-        self._lock_for_writing(table, entity, write_lock(_WHAT[operation], self.site.settings))
+        self._lock_for_writing(table, entity, lock_of(self.site, _WHAT[operation]))
         write_id = self.site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
         self._write_ids.pop((entity.database, entity.table), None)  # the new one belongs to it
         return WriteStatement(
