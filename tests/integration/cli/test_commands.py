@@ -274,6 +274,15 @@ def test_a_lingering_worker_takes_what_comes_and_ends(
     assert "worker: 1 entries, 0 failed" in result.stdout
 
 
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Lets ``submit`` find ``script`` as spark-submit."""
+    program = folder / "spark" / "bin" / "spark-submit"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(folder / "spark"))
+
+
 @pytest.mark.parametrize(("code", "exit_code"), [(0, 0), (3, 1)])
 def test_submit_runs_a_batch_for_each_pool_and_reports_their_ends(
     code: int,
@@ -287,13 +296,9 @@ def test_submit_runs_a_batch_for_each_pool_and_reports_their_ends(
     register_fixture(metastore, step("hive-4.1/f2_part/s1_dml"), warehouse)
     assert compactor("compact", "default.f2_part", "--partition", "p=x,q=1").exit_code == 0
     assert compactor("compact", "default.f2_part", "--partition", "p=y,q=2", "--pool", "nightly").exit_code == 0
-    program = tmp_path / "spark" / "bin" / "spark-submit"
-    program.parent.mkdir(parents=True)
     works = f"exec {sys.executable} -c 'from compactor.cli import main; main()' run worker --in-process --batch $batch"
     ends = works if code == 0 else f"exit {code}"
-    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/lines\nfor batch; do :; done\n{ends}\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    stand_in(tmp_path, monkeypatch, f'echo "$@" >> {tmp_path}/lines\nfor batch; do :; done\n{ends}')
     result = compactor("submit", "--json")
     assert result.exit_code == exit_code
     batches = json.loads(result.stdout)
@@ -312,12 +317,19 @@ def test_a_submit_that_did_nothing_has_failed_whatever_it_says(
     """YARN says SUCCEEDED of a second attempt that found its batch taken: the rows count, not the exit code."""
     register_fixture(metastore, step(DUE), warehouse)
     assert compactor("compact", "default.f1_basic").exit_code == 0
-    program = tmp_path / "spark" / "bin" / "spark-submit"
-    program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    stand_in(tmp_path, monkeypatch, "")
     result = compactor("submit", "--json")
     assert result.exit_code == 1
     (batch,) = json.loads(result.stdout)
     assert (batch["exit_code"], batch["state"]) == (0, "given back")
+
+
+def test_spark_keys_of_a_flag_reach_the_application(
+    compactor: Compactor, metastore: Metastore, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register_fixture(metastore, step(DUE), warehouse)
+    assert compactor("compact", "default.f1_basic").exit_code == 0
+    stand_in(tmp_path, monkeypatch, f'echo "$@" >> {tmp_path}/lines')
+    compactor("--set", "compactor.spark.executor.memory=700m", "submit", "--json")
+    (line,) = (tmp_path / "lines").read_text().splitlines()
+    assert "--conf spark.executor.memory=700m" in line
