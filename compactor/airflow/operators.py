@@ -271,7 +271,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             # An archive is unpacked beside executors alone; this interpreter has what the driver needs.
             hook._conf.setdefault("spark.pyspark.driver.python", sys.executable)
         if hook._is_yarn:
-            hook._conf = for_yarn(hook._conf)
+            hook._conf = for_yarn(hook._conf, is_cluster=hook._is_yarn_cluster_mode)
             tags = hook._conf.get("spark.yarn.tags")
             hook._conf["spark.yarn.tags"] = f"{tags},{self.tag}" if tags else self.tag
         return hook

@@ -52,7 +52,7 @@ def command(program: str, context: CliContext, batch: PlannedBatch, target: Spar
     line = [program, "--name", batch.job, *target.options]
     line += ["--queue", batch.queue] if batch.queue else []
     line += ["--proxy-user", batch.run_as] if batch.run_as else []
-    conf = for_yarn(batch.conf) if target.is_yarn else batch.conf
+    conf = for_yarn(batch.conf, target.defaults, is_cluster=target.is_cluster) if target.is_yarn else batch.conf
     for key, value in sorted({**conf, **_added(context, batch, target)}.items()):
         line += ["--conf", f"{key}={value}"]
     line += [_job(batch, target), "--metastore", context.metastore, "--batch", str(batch.batch_id)]

@@ -1,4 +1,6 @@
-"""The files that travel with an application; its driver finds compactor.toml at the same path, or as such a copy."""
+"""The conf of an application on a cluster: files that travel with it, of which its driver opens compactor.toml at the same
+path or as such a copy, and how often its driver is started.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ TRAVELS = {
     "spark.jars": "spark.yarn.dist.jars",
     "spark.submit.pyFiles": "spark.yarn.dist.pyFiles",
 }
+_ATTEMPTS = "spark.yarn.maxAppAttempts"
 _IN_ENVIRONMENT = frozenset(
     f"spark.yarn.appMasterEnv.{name}" for name in ("COMPACTOR_CONFIG", "COMPACTOR_METASTORE_URL")
 )
@@ -32,11 +35,19 @@ def driver_config(config: str | None, conf: Mapping[str, str], *, is_cluster: bo
     return names.get(config) or names.get(f"file:{config}") or names.get(f"file://{config}") or config
 
 
-def for_yarn(conf: Mapping[str, str]) -> dict[str, str]:
+def for_yarn(conf: Mapping[str, str], defaults: Mapping[str, str] = {}, *, is_cluster: bool) -> dict[str, str]:
     """Returns ``conf`` with YARN's own keys of archives and files: by Spark's, a driver in client mode would fetch and hand
-    them out once more, an archive of hundreds of megabytes included."""
+    them out once more, an archive of hundreds of megabytes included.
+
+    A driver in the cluster is started once: YARN's default would repeat one that says that an entry failed. Of one, YARN
+    starts no other even when its node is lost (``RMAppImpl.AttemptFailedTransition``); whoever launched it does.
+
+    Args:
+        defaults: of spark-submit; a number of attempts in them stays.
+    """
     moved = {key: TRAVELS[key] for key in ("spark.archives", "spark.files")}
-    found = {key: value for key, value in conf.items() if key not in moved}
+    once = {_ATTEMPTS: "1"} if is_cluster and _ATTEMPTS not in defaults else {}
+    found = once | {key: value for key, value in conf.items() if key not in moved}
     for key, name in moved.items():
         values = [value for value in (conf.get(name), conf.get(key)) if value]
         found |= {name: ",".join(values)} if values else {}

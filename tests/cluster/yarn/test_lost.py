@@ -21,6 +21,7 @@ from tests.support.patience import PATIENCE, until
 from tests.support.watching import files_below
 from tests.support.yarn_site import NEVER_FITS, YarnSite
 
+TWICE = {"spark.yarn.maxAppAttempts": "2"}  #: YARN's own default
 QUEUE = "hive.compactor.job.queue"
 
 
@@ -42,6 +43,11 @@ def under_way(on_yarn: YarnSite, table: Table, attempt: int = 1) -> Batch:
     return until("a driver at work", found, pause=0.2)
 
 
+def attempts(on_yarn: YarnSite, batch: Batch) -> int:
+    """Returns how often YARN has started the application."""
+    return len(on_yarn.yarn.ask(f"apps/{batch.application_id}/appattempts")["appAttempts"]["appAttempt"])
+
+
 def compacted_once(on_yarn: YarnSite, table: Table, rows: object) -> None:
     assert on_yarn.entry(table).state is State.READY_FOR_CLEANING
     assert on_yarn.rows(table) == rows
@@ -49,15 +55,40 @@ def compacted_once(on_yarn: YarnSite, table: Table, rows: object) -> None:
     assert list(Path(table.location).glob(".compactor_v*")) == []
 
 
-def test_a_lost_master_is_followed_by_another(on_yarn: YarnSite, table: Table) -> None:
+def lose_master(on_yarn: YarnSite, batch: Batch) -> None:
+    assert batch.application_id is not None
+    for master in on_yarn.yarn.processes(batch.application_id, "ApplicationMaster"):
+        os.kill(master, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("lost", ["the master", "its node"])
+def test_a_lost_driver_gives_its_batch_back(on_yarn: YarnSite, table: Table, lost: str) -> None:
+    """YARN starts it once; the next pass takes the entry at once."""
+    rows = on_yarn.rows(table)
+    with on_yarn.submitting("cluster", "--json", conf=NEVER_FITS) as process:
+        batch = under_way(on_yarn, table)
+        if lost == "the master":
+            lose_master(on_yarn, batch)
+        else:
+            on_yarn.yarn.lose_node(with_containers=True)
+            on_yarn.yarn.start_node()
+        out, err = process.communicate(timeout=PATIENCE)
+    (said,) = json.loads(out)
+    assert (process.returncode, said["state"], said["application"]) == (1, Fate.GIVEN_BACK.value, batch.application_id)
+    assert "YARN says FAILED" in said["message"], err
+    assert attempts(on_yarn, batch) == 1
+    again = on_yarn.submit("cluster", "--json")
+    assert again.returncode == 0, again.stderr[-6000:]
+    compacted_once(on_yarn, table, rows)
+
+
+def test_a_lost_master_is_followed_by_another_where_the_site_says_so(on_yarn: YarnSite, table: Table) -> None:
     """YARN starts it again, and the second attempt goes on with the batch; success is what the rows say."""
     rows = on_yarn.rows(table)
-    with on_yarn.submitting("cluster", "--json") as process:
+    with on_yarn.submitting("cluster", "--json", conf=TWICE) as process:
         with on_yarn.occupied("default", memory="5900m"):
             batch = under_way(on_yarn, table)
-            assert batch.application_id is not None
-            for master in on_yarn.yarn.processes(batch.application_id, "ApplicationMaster"):
-                os.kill(master, signal.SIGKILL)
+            lose_master(on_yarn, batch)
             under_way(on_yarn, table, attempt=2)
         out, err = process.communicate(timeout=PATIENCE)
     (said,) = json.loads(out)
@@ -67,11 +98,24 @@ def test_a_lost_master_is_followed_by_another(on_yarn: YarnSite, table: Table) -
     assert (batch.state, batch.attempt) == (BatchState.DONE, 2)
 
 
+def test_a_failed_entry_is_no_reason_to_start_again(on_yarn: YarnSite, table: Table) -> None:
+    """By YARN's default it would: the driver has said that an entry failed, by its exit code."""
+    next(Path(table.location).glob("delta_*/bucket_*")).write_bytes(b"no ORC")
+    done = on_yarn.submit("cluster", "--json")
+    (said,) = json.loads(done.stdout)
+    assert (done.returncode, said["state"]) == (1, Fate.FAILED.value), done.stderr[-6000:]
+    assert on_yarn.entry(table).state is State.FAILED
+    (batch,) = on_yarn.batches()
+    assert (batch.state, batch.attempt) == (BatchState.DONE, 1)
+    found = on_yarn.yarn.until_ended(str(batch.application_id))
+    assert (found["finalStatus"], attempts(on_yarn, batch)) == ("FAILED", 1)
+
+
 @pytest.mark.parametrize("power", [False, True], ids=["its containers live on", "with its containers"])
 def test_a_lost_node_is_followed_by_another(on_yarn: YarnSite, table: Table, power: bool) -> None:
     """Where only the NodeManager is gone, the driver may go on with executors of another node until YARN gives it up."""
     rows = on_yarn.rows(table)
-    with on_yarn.submitting("cluster", "--json") as process:
+    with on_yarn.submitting("cluster", "--json", conf=TWICE) as process:
         with on_yarn.occupied("default", memory="5900m"):
             batch = under_way(on_yarn, table)
             on_yarn.yarn.lose_node(with_containers=power)

@@ -130,6 +130,7 @@ def test_on_yarn_spark_submit_ends_once_the_application_is_accepted(monkeypatch:
     assert line[line.index("--name") + 1] == "here-compactor-a.b"
     assert "spark.yarn.submit.waitAppCompletion=false" in line
     assert "spark.yarn.tags=compactor-archive-41-17" in line
+    assert "spark.yarn.maxAppAttempts=1" in line
     assert not [word for word in line if "driver.python" in word]
     assert not [word for word in line if "PYSPARK_PYTHON" in word]  # this machine's is not the cluster's
     assert detaches(submit()._get_hook())

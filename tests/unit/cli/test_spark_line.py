@@ -49,6 +49,13 @@ def test_the_application_is_named_queued_and_run_as() -> None:
     assert "spark.yarn.tags=compactor-west-7-1700000000000" in found
 
 
+def test_a_driver_in_the_cluster_is_started_once() -> None:
+    once = "spark.yarn.maxAppAttempts=1"
+    assert once in line(master="yarn", deploy_mode="cluster")
+    assert once not in line(master="yarn")
+    assert once not in line(master="k8s://https://api", deploy_mode="cluster")
+
+
 def test_a_tag_of_the_site_stays() -> None:
     found = line(replace(BATCH, conf={"spark.yarn.tags": "data"}), master="yarn")
     assert "spark.yarn.tags=data,compactor-west-7-1700000000000" in found

@@ -39,6 +39,15 @@ def test_a_driver_elsewhere_must_know_of_a_metastore() -> None:
 
 def test_yarn_gets_archives_and_files_by_its_own_keys() -> None:
     """By Spark's, a driver in client mode hands them out once more."""
-    found = for_yarn({"spark.archives": "a#e", "spark.files": "f", "spark.yarn.dist.files": "g", "spark.x": "1"})
+    given = {"spark.archives": "a#e", "spark.files": "f", "spark.yarn.dist.files": "g", "spark.x": "1"}
+    found = for_yarn(given, is_cluster=False)
     assert found == {"spark.yarn.dist.archives": "a#e", "spark.yarn.dist.files": "g,f", "spark.x": "1"}
-    assert for_yarn({}) == {}
+    assert for_yarn({}, is_cluster=False) == {}
+
+
+def test_yarn_starts_a_driver_once_unless_the_site_says_otherwise() -> None:
+    """It would repeat one whose entry failed. In client mode the driver is ours, and the master that YARN repeats is not."""
+    attempts = "spark.yarn.maxAppAttempts"
+    assert for_yarn({}, is_cluster=True) == {attempts: "1"}
+    assert for_yarn({attempts: "3"}, is_cluster=True) == {attempts: "3"}
+    assert for_yarn({}, {attempts: "2"}, is_cluster=True) == {}
