@@ -38,6 +38,12 @@ EXTRAS = {
     "spark": ("pyspark.sql", "compactor.spark.session", "compactor.jobs.worker"),
     "airflow": ("airflow.providers.apache.spark", "compactor.airflow.dags", "compactor.airflow.plugin"),
 }
+#: What a command says that would need the extra, before it is there.
+ASKED_FOR = {
+    "hdfs": "hdfs://nn: HDFS needs the extra: pip install 'hive-compactor[hdfs]'",
+    "kerberos": "hdfs://nn: Kerberos needs the extra: pip install 'hive-compactor[hdfs,kerberos]'",
+}
+_HDFS = '[storage.hdfs]\nurl = "http://127.0.0.1:1"\nauthorities = ["nn"]\nkerberos = true\n'
 
 
 class Environment:
@@ -54,8 +60,21 @@ class Environment:
             "COMPACTOR_WAREHOUSE": str(folder),
         }
 
+        (folder / "hdfs.toml").write_text(_HDFS, "utf-8")
+
     def run(self, program: str, *arguments: str) -> str:
-        done = subprocess.run(
+        done = self._run(program, *arguments)
+        assert done.returncode == 0, f"{program} {' '.join(arguments)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        return done.stdout
+
+    def said_of_a_file_in_hdfs(self) -> str:
+        """Returns why one is not read, from a cluster that is not there and wants tickets."""
+        done = self._run("compactor", "--config", "hdfs.toml", "dump", "hdfs://nn/t/bucket_00000")
+        assert done.returncode != 0
+        return done.stderr
+
+    def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [self._folder / "venv" / "bin" / program, *arguments],
             capture_output=True,
             text=True,
@@ -63,8 +82,6 @@ class Environment:
             env=self._environment,
             check=False,
         )
-        assert done.returncode == 0, f"{program} {' '.join(arguments)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-        return done.stdout
 
     def install(self, wheel: Path, extra: str = "") -> None:
         """As somebody does who has the libraries of the lock already."""
@@ -122,6 +139,8 @@ def test_core_and_every_extra(wheel: Path, environment: Environment) -> None:
     environment.run("compactor", "doctor")
     assert [extra for extra, (library, *_) in EXTRAS.items() if environment.has(library.partition(".")[0])] == []
     for extra, modules in EXTRAS.items():
+        if extra in ASKED_FOR:
+            assert ASKED_FOR[extra] in environment.said_of_a_file_in_hdfs()
         environment.install(wheel, extra)
         environment.run("python", "-W", "error::ImportWarning", "-c", f"import {', '.join(modules)}")
     # What stands before it is what Airflow says while it makes its home.
