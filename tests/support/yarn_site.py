@@ -138,19 +138,19 @@ class YarnSite:
         return [str(Path(sys.executable).with_name("compactor")), "--config", str(self.config), *arguments]
 
     def submit(
-        self, mode: str, *arguments: str, conf: Mapping[str, str] | None = None
+        self, mode: str, *arguments: str, conf: Mapping[str, str] | None = None, flags: Sequence[str] = ()
     ) -> subprocess.CompletedProcess[str]:
-        """Runs ``compactor submit`` to its end."""
-        with self.submitting(mode, *arguments, conf=conf) as process:
+        """Runs ``compactor FLAGS submit ARGUMENTS`` to its end."""
+        with self.submitting(mode, *arguments, conf=conf, flags=flags) as process:
             out, err = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     @contextmanager
     def submitting(
-        self, mode: str, *arguments: str, conf: Mapping[str, str] | None = None
+        self, mode: str, *arguments: str, conf: Mapping[str, str] | None = None, flags: Sequence[str] = ()
     ) -> Iterator[subprocess.Popen[str]]:
         """Starts ``compactor submit``; it and what it started have ended when the block ends."""
-        line = self.compactor("submit", "--master", "yarn", "--deploy-mode", mode, *arguments)
+        line = self.compactor(*flags, "submit", "--master", "yarn", "--deploy-mode", mode, *arguments)
         with self.started(line, conf=conf) as process:
             yield process
 

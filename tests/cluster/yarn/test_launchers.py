@@ -25,6 +25,7 @@ QUEUE = "hive.compactor.job.queue"
 MODES = ("client", "cluster")
 #: What a table asks for, and what a site lets it have.
 ALLOWED = {"compactor.allowed.spark.conf": "spark.executor.memory,spark.executor.cores"}
+OVERHEAD = "spark.executor.memoryOverhead"
 MEMORY = {"compactor.spark.executor.memory": "600m", "compactor.spark.executor.cores": "2"}
 
 
@@ -65,7 +66,7 @@ def test_compactor_submit(on_yarn: YarnSite, metastore_url: str, mode: str) -> N
     rows = on_yarn.rows(table)
     with on_yarn.configured() as site:
         request_compaction(site, table="t", pool="p", properties={QUEUE: "etl"})
-    done = on_yarn.submit(mode, "--json")
+    done = on_yarn.submit(mode, "--json", flags=["--set", f"compactor.{OVERHEAD}=400m"])
     assert done.returncode == 0, done.stderr[-6000:]
     (said,) = json.loads(done.stdout)
     batch, found = compacted(on_yarn, table, rows)
@@ -75,6 +76,7 @@ def test_compactor_submit(on_yarn: YarnSite, metastore_url: str, mode: str) -> N
     assert batch.tracking_url == f"{on_yarn.yarn.page}/proxy/{found['id']}"
     told = shown(on_yarn)
     assert (told["spark.executor.memory"], told["spark.executor.cores"]) == ("600m", "2")
+    assert told[OVERHEAD] == "400m"  # a flag of submit, over spark-defaults.conf
     if mode == "cluster":
         assert said["log_url"] == batch.log_url == found["amContainerLogs"]
         with urlopen(f"{batch.log_url}/stdout/?start=0") as page:
