@@ -156,8 +156,10 @@ def _must_be_empty(site: Site, what: str, location: str) -> None:
 
 
 def _make_directory(site: Site, location: str) -> None:
-    """Makes the table's directory, like the nearest one above that is there."""
+    """Makes the table's directory, like the nearest one above that is there; object stores have no directories."""
     path = site.storage.resolve(location)
+    if not site.storage.capabilities(path).renames:
+        return
     like = path.rpartition("/")[0]
     while like and not site.storage.exists(like):
         like = like.rpartition("/")[0]

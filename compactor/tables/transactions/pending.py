@@ -62,9 +62,13 @@ class Pending:
         storage = self._storage
         path = f"{self._staging[location]}/{OUT}/{acid.name}"
         storage.make_inside(path)
+        is_local = (
+            storage.local_path(home) is not None
+        )  # elsewhere files are sent to where they are staged, and not moved
         files = []
-        for output in hand_over(storage, outputs, home, full=False):
-            storage.rename(output.path, f"{path}/{output.name}", durable=False)
+        for output in hand_over(storage, outputs, home if is_local else path, full=False):
+            if is_local:
+                storage.rename(output.path, f"{path}/{output.name}", durable=False)
             files.append(StagedFile(name=output.name, length=output.length, crc32=output.crc32, rows=output.rows))
         storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
         staged = StagedDirectory(name=acid.name, staged=path, files=tuple(files))
