@@ -219,11 +219,6 @@ class Conditions:
         with self._database.read() as conn:
             return [_seen(row) for row in conn.execute(query).mappings()]
 
-    def newest(self, metastore: str) -> int | None:
-        """Returns the time of the newest look."""
-        with self._database.read() as conn:
-            return conn.execute(select(func.max(_C.SEEN_AT)).where(_C.METASTORE == metastore)).scalar()
-
     @retried
     def purge(self, older_than_ms: int) -> int:
         """Deletes rows not looked at for that long; returns their number."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from sqlalchemy import RowMapping, delete, func, insert, select
+from sqlalchemy import RowMapping, delete, insert, select
 
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
@@ -17,6 +17,8 @@ from compactor.database.retry import retried
 from compactor.state.tables import CONDITIONS, DECISIONS
 
 _D, _C = DECISIONS.c, CONDITIONS.c
+LOOK = "look"  #: the role of decisions between two passes of the initiator, which request nothing
+PASS = "pass"  #: the role of rows that say when the initiator's passes were
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +72,19 @@ class Decisions:
         return None if row is None else _decided(row)
 
     def in_force(self, metastore: str) -> list[Decided]:
-        """Returns the initiator's decisions that hold, by name: those of the last look at each entity."""
+        """Returns the decisions that hold, by name: those of the last look at each entity, within a pass or between two."""
         of_entity = (_C.METASTORE == _D.METASTORE) & (_C.DB_NAME == _D.DB_NAME) & (_C.TABLE_NAME == _D.TABLE_NAME)
         last_look = of_entity & _C.PART_NAME.is_not_distinct_from(_D.PART_NAME) & (_C.SEEN_AT == _D.PASS_AT)
         query = select(DECISIONS).join(CONDITIONS, last_look)
-        query = query.where(_D.METASTORE == metastore, _D.ROLE == "initiator")
+        query = query.where(_D.METASTORE == metastore, _D.ROLE.in_(("initiator", LOOK)))
         with self._database.read() as conn:
             rows = conn.execute(query.order_by(_D.DB_NAME, _D.TABLE_NAME, _D.PART_NAME)).mappings()
             return [_decided(row) for row in rows]
 
     def newest(self, metastore: str, role: str) -> int | None:
         """Returns the time of the newest pass of ``role``; None if there was none."""
-        query = select(func.max(_D.PASS_AT)).where(_D.METASTORE == metastore, _D.ROLE == role)
+        query = select(_D.PASS_AT).where(_D.METASTORE == metastore, _D.ROLE == role)
+        query = query.order_by(_D.PASS_AT.desc()).limit(1)  # the newest rows are read, unlike for a maximum
         with self._database.read() as conn:
             return conn.execute(query).scalar()
 

@@ -1,4 +1,4 @@
-"""The queries of the page. They write nothing, and only ``explain`` lists a table's directory.
+"""The queries of the page. They change nothing, and only ``explain`` lists a table's directory and remembers what it saw.
 
 All run on threads of ours (``on_readers``), and numbers are within what databases can hold.
 """
@@ -13,7 +13,6 @@ from compactor.airflow.configuration import dag_id
 from compactor.airflow.page.access import By, may_see
 from compactor.airflow.page.readers import PageWork, on_readers
 from compactor.compaction.entry import Entity
-from compactor.compaction.health import Condition
 from compactor.compaction.states import State
 from compactor.errors import BadSetting
 from compactor.service.answers import overview
@@ -22,10 +21,11 @@ from compactor.service.answers.show import show_settings
 from compactor.service.memory import sentences_about
 from compactor.service.mode import modes_of_databases
 from compactor.service.roles.blockers import blocking_transactions
-from compactor.service.roles.initiator import consider_now
+from compactor.service.roles.fresh_look import look_at
 from compactor.service.where import find_table, parse_table
 from compactor.settings.catalogue import CATALOGUE
 from compactor.settings.setting import LARGEST, Scope
+from compactor.state.decisions import PASS
 
 _DAGS = ("compaction_initiator", "compaction_worker", "compaction_cleaner", "acid_housekeeper", "compact_table")
 _RUNS = 300  #: points of a plot
@@ -56,7 +56,7 @@ def read_overview(by: By) -> dict[str, Any]:
             "remembers": state is not None,
             "doubt": list(sentences_about(site)),
             "outcomes": {} if state is None else state.conditions.outcomes(site.name),
-            "looked_at": None if state is None else state.conditions.newest(site.name),
+            "looked_at": None if state is None else state.decisions.newest(site.name, PASS),
             "now": site.metastore.now_ms(),
             "queue": {found.label: n for found, n in site.metastore.compaction_lists.states().items()},
             "dags": {name: dag_id(name, by.metastore) for name in _DAGS},
@@ -86,13 +86,15 @@ def read_tables(
 @router.get("/explain")
 @on_readers(PageWork.LOOK)
 def explain(by: By, table: Name, partition: Annotated[str | None, Query(max_length=767)] = None) -> dict[str, Any]:
-    """Returns what would happen to one table or partition now; lists its directory."""
+    """Returns what would happen to one table or partition now, and its row among all tables from now on."""
     database, name = parse_table(table)
     with by.site() as site:
-        considered = consider_now(site, Entity(database=database, table=name, partition=partition))
-    decision = considered.decision
-    condition = None if decision is None else Condition.of(decision.numbers)
-    return {**considered_json(considered), "health": None if condition is None else condition.health}
+        look = look_at(site, Entity(database=database, table=name, partition=partition))
+        (row,) = overview.table_rows(site, [look.seen])
+        now = site.metastore.now_ms()
+    condition = look.seen.condition
+    health = None if condition is None else condition.health
+    return {**considered_json(look.considered), "health": health, "row": row, "now": now}
 
 
 @router.get("/queue")

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, select, tuple_
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select, true, tuple_
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
@@ -36,8 +36,10 @@ class EndedEntries:
         names = (CC.CC_DATABASE, CC.CC_TABLE, CC.CC_PARTITION)
         self._names = [dialect.exactly(name) for name in names]
 
-    def of(self, tables: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str | None, Ended]]:
-        """Returns what has ended of each of ``tables``, by partition."""
+    def of(
+        self, tables: Collection[tuple[str, str]], partitions: Collection[str | None] | None = None
+    ) -> dict[tuple[str, str], dict[str | None, Ended]]:
+        """Returns what has ended of each of ``tables``, by partition; of no others than ``partitions`` if some are named."""
         found: dict[tuple[str, str], dict[str | None, Ended]] = {table: {} for table in tables}
         figures = (
             func.max(CC.CC_ID),
@@ -46,19 +48,25 @@ class EndedEntries:
             func.sum(case((_FINE, 0), else_=1)),
         )
         names = [name.label(f"name{number}") for number, name in enumerate(self._names)]
-        query: Select[Any] = select(*names, *figures).where(KNOWN_ENDED, _of_tables(tables)).group_by(*self._names)
+        query: Select[Any] = select(*names, *figures).where(KNOWN_ENDED, _of_tables(tables), _of_partitions(partitions))
+        query = query.group_by(*self._names)
         with self._table.database.read() as conn:
             for database, table, partition, newest, at, end, others in conn.execute(query).all():
                 if (of_table := found.get((database, table))) is not None:
                     of_table[partition] = Ended(newest, at or 0, end or None, int(others))
         return found
 
-    def entries(self, tables: Collection[tuple[str, str]]) -> Mapping[Entity, Sequence[Entry]]:
-        """Returns the whole history, newest first, of those entities of ``tables`` of which a compaction did not succeed."""
+    def entries(
+        self, tables: Collection[tuple[str, str]], partitions: Collection[str | None] | None = None
+    ) -> Mapping[Entity, Sequence[Entry]]:
+        """Returns the whole history, newest first, of those entities of ``tables`` of which a compaction did not succeed; of
+        no others than ``partitions`` if some are named."""
         key = tuple_(CC.CC_DATABASE, CC.CC_TABLE, func.coalesce(CC.CC_PARTITION, ""))
         troubled = COMPLETED_COMPACTIONS.alias("TROUBLED").c
         theirs = select(troubled.CC_DATABASE, troubled.CC_TABLE, func.coalesce(troubled.CC_PARTITION, "")).where(
-            troubled.CC_STATE != State.SUCCEEDED.value, _of_tables(tables, troubled)
+            troubled.CC_STATE != State.SUCCEEDED.value,
+            _of_tables(tables, troubled),
+            _of_partitions(partitions, troubled),
         )
         query = select(COMPLETED_COMPACTIONS).where(KNOWN_ENDED, _of_tables(tables), key.in_(theirs))
         with self._table.database.read() as conn:
@@ -84,3 +92,11 @@ def _of_tables(tables: Collection[tuple[str, str]], columns: Any = CC) -> Column
     """Returns the condition for rows of ``tables``, which also others may meet that share their names."""
     databases, names = {database for database, _ in tables}, {table for _, table in tables}
     return and_(columns.CC_DATABASE.in_(databases), columns.CC_TABLE.in_(names))
+
+
+def _of_partitions(partitions: Collection[str | None] | None, columns: Any = CC) -> ColumnElement[bool]:
+    """Returns the condition for rows of ``partitions``; None in it means tables without any, None for it all rows."""
+    if partitions is None:
+        return true()
+    named = columns.CC_PARTITION.in_({name for name in partitions if name is not None})
+    return or_(columns.CC_PARTITION.is_(None), named) if None in partitions else named

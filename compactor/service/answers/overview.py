@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.metastore.queue.claims import WORKER_PREFIX
+from compactor.metastore.queue.ended import Ended
 from compactor.service.answers.explain import waits_for
 from compactor.service.answers.show_compactions import compaction_row
 from compactor.service.answers.survey import DUE
@@ -27,6 +28,7 @@ OUTCOMES: Mapping[str, tuple[str, ...]] = {
     "skipped": ("skipped",),
     "error": ("error", DISAGREEMENT),
 }
+_NEVER = Ended()
 _UNDER_WAY = (State.INITIATED, State.WORKING)
 
 
@@ -42,7 +44,7 @@ class Page:
 
 
 def tables_page(site: Site, *, find: str, outcome: str, order: str, descending: bool, limit: int, offset: int) -> Page:
-    """Returns what the initiator last found at each table and partition, with its row of the queue now.
+    """Returns what was last found at each table and partition, with its row of the queue and its history now.
 
     Raises:
         BadSetting: there is no such order.
@@ -52,16 +54,30 @@ def tables_page(site: Site, *, find: str, outcome: str, order: str, descending: 
     wanted = Wanted(find=find, outcomes=OUTCOMES.get(outcome, (outcome,)))
     conditions = site.state.conditions
     seen = conditions.page(site.name, wanted, order=order, descending=descending, limit=limit, offset=offset)
-    queued = site.metastore.compaction_lists.of_entities([one.entity for one in seen])
+    return Page(rows=tuple(table_rows(site, seen)), total=conditions.count(site.name, wanted))
+
+
+def table_rows(site: Site, seen: Sequence[Seen]) -> list[dict[str, object]]:
+    """Returns what was found at each, with its row of the queue and its history now."""
+    entities = [one.entity for one in seen]
+    queued = site.metastore.compaction_lists.of_entities(entities)
+    tables = {(entity.database, entity.table) for entity in entities}
+    ended = site.metastore.ended.of(tables, {entity.partition for entity in entities})
     paused_now = paused_tables(site)
-    rows = tuple(
-        _table(one, queued.get(one.entity), (one.entity.database, one.entity.table) in paused_now) for one in seen
-    )
-    return Page(rows=rows, total=conditions.count(site.name, wanted))
+    return [
+        _table(
+            one,
+            queued.get(one.entity),
+            ended[one.entity.database, one.entity.table].get(one.entity.partition, _NEVER),
+            (one.entity.database, one.entity.table) in paused_now,
+        )
+        for one in seen
+    ]
 
 
-def _table(seen: Seen, entry: Entry | None, is_paused: bool) -> dict[str, object]:
+def _table(seen: Seen, entry: Entry | None, ended: Ended, is_paused: bool) -> dict[str, object]:
     condition = seen.condition
+    committed = (entry.commit_time if entry is not None else None) or 0
     figures = None
     if condition is not None:
         figures = {name: getattr(condition, name) for name in condition.__slots__}
@@ -73,8 +89,9 @@ def _table(seen: Seen, entry: Entry | None, is_paused: bool) -> dict[str, object
         "because": seen.because,
         "flips": list(seen.flips),
         "figures": figures,
-        "last_compacted": seen.last_compacted,
+        "last_compacted": max(seen.last_compacted or 0, ended.succeeded_at or 0, committed) or None,
         "at": seen.at,
+        "changed_at": last if (last := max(ended.at, committed)) > seen.at else None,
         "paused": is_paused,
         "queued": None if entry is None else {"compactionid": entry.id, "state": entry.state.label},
     }

@@ -19,6 +19,7 @@ from compactor.service.batches.control import free_for_next_attempt
 from compactor.service.batches.read_cost import ReadCost, Sampler
 from compactor.service.batches.reservation import Reservation
 from compactor.service.memory import must_be_newest
+from compactor.service.roles.fresh_look import look_at_changed
 from compactor.service.side_by_side import SideBySide
 from compactor.service.site import Site, own_state
 from compactor.service.worker.options import Options
@@ -28,6 +29,7 @@ from compactor.state.runs import Run
 
 log = logging.getLogger(__name__)
 _THREADS = "compactor.store.threads"
+_CHANGING = frozenset({Result.COMPACTED, Result.CLEAN_ONLY, Result.REFUSED, Result.FAILED, Result.ABORTED})
 MAX_GROUP_SIZE = 64  #: the most entries that go through the steps of a compaction together
 
 
@@ -199,6 +201,7 @@ def run_without_repair(
                     broken.append(error)
                 else:
                     groups += [[entry_id] for entry_id in future.result()]
+        look_at_changed(site, [one.entry.entity for one in outcomes if one.result in _CHANGING], threads)
     if broken:
         raise broken[0]
     return WorkerPass(outcomes=tuple(sorted(outcomes, key=lambda o: o.entry.id)))

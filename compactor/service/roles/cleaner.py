@@ -22,6 +22,7 @@ from compactor.service.roles.blockers import blockers_of
 from compactor.service.roles.cleaner_pass import Cleaned, CleanerPass, EndedUncleaned, Waiting
 from compactor.service.roles.cleaning_group import CleaningGroup
 from compactor.service.roles.cleaning_phases import Chosen
+from compactor.service.roles.fresh_look import look_at_changed
 from compactor.service.roles.gate import GROUP_SIZE, Gate
 from compactor.service.roles.pass_log import PassLog
 from compactor.service.roles.verdict import verdict
@@ -54,7 +55,8 @@ def clean(site: Site) -> CleanerPass:
         for entity in abort_candidates(site):
             must_still_be_newest(site)
             _clean_aborted(aborts, entity, passed)
-    aborts.remember()
+        aborts.remember()
+        look_at_changed(site, passed.changed, threads)
     waiting = [waits for waits in _backing_off(site) if waits.entry_id not in passed.tried]
     return passed.done(repaired, waiting)
 

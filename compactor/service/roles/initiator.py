@@ -20,7 +20,7 @@ from compactor.service.roles.outdated import record_conditions
 from compactor.service.roles.scan import Considered, Scan
 from compactor.service.side_by_side import SideBySide
 from compactor.service.site import Site
-from compactor.state.decisions import Decided
+from compactor.state.decisions import PASS, Decided
 
 log = logging.getLogger(__name__)
 RECORD_SIZE = 1000  #: candidates whose requests are made, and decisions stored, in one transaction
@@ -91,6 +91,7 @@ def initiate(site: Site) -> InitiatorPass:
             considered += _judge(scan, page.judged(found.pending, threads))
     beside("considering outdated conditions again", lambda: outdated.reconsider(scan, looked_at))
     beside("considering what has no recorded write", lambda: _consider_unrecorded(scan))
+    beside("recording the pass", lambda: _record_pass(scan, len(considered)))
     return InitiatorPass(repaired=repaired, considered=tuple(considered), kept=kept)
 
 
@@ -121,26 +122,22 @@ def _cursor(site: Site) -> Entity | None:
 
 
 def _looked_at(site: Site) -> int | None:
-    return None if site.state is None else site.state.conditions.newest(site.name)
+    return None if site.state is None else site.state.decisions.newest(site.name, PASS)
+
+
+def _record_pass(scan: Scan, considered: int) -> None:
+    site = scan.site
+    if site.state is not None:
+        everything = Entity(database="", table="")
+        passed = Decided(entity=everything, outcome="passed", because=f"{considered} were considered", role=PASS)
+        site.state.decisions.record(site.name, [passed], at=scan.now_ms)
 
 
 def _record(scan: Scan, judged: Sequence[Considered]) -> None:
     site, considered = scan.site, [one for one in judged if not one.stands]
     if site.state is None or not considered:
         return
-    site.state.decisions.record(
-        site.name,
-        [
-            Decided(
-                entity=c.entity,
-                outcome=c.outcome,
-                because=c.because,
-                numbers=dict(c.decision.numbers) if c.decision else {},
-            )
-            for c in considered
-        ],
-        at=scan.now_ms,
-    )
+    site.state.decisions.record(site.name, [c.decided("initiator") for c in considered], at=scan.now_ms)
     record_conditions(scan, site.state, considered)
 
 
@@ -173,8 +170,3 @@ def look_again(site: Site, table: Table | None = None) -> None:
     if state is not None:
         name = None if table is None else (table.database, table.name)
         beside("forgetting what decisions were based on", lambda: state.conditions.forget_bases(site.name, name))
-
-
-def consider_now(site: Site, entity: Entity) -> Considered:
-    """Returns what the initiator would do to one entity now; nothing is written."""
-    return Scan(site, write=False).consider(entity)

@@ -13,10 +13,14 @@ _NOTHING = Ended()
 
 
 class Past:
-    """The ended compactions of some tables, each read once, many with one statement."""
+    """The ended compactions of some tables, each read once, many with one statement.
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    Args:
+        partitions: no others are read; None reads all. None in it stands for tables without partitions.
+    """
+
+    def __init__(self, site: Site, partitions: Collection[str | None] | None = None) -> None:
+        self._site, self._partitions = site, partitions
         self._ended: dict[TableName, Mapping[str | None, Ended]] = {}
         self._entries: dict[Entity, Sequence[Entry]] = {}
 
@@ -25,11 +29,11 @@ class Past:
         new = [table for table in tables if table not in self._ended]
         if not new:
             return
-        found = self._site.metastore.ended.of(new)
+        found = self._site.metastore.ended.of(new, self._partitions)
         self._ended.update(found)
         troubled = [table for table in new if any(ended.others for ended in found[table].values())]
         if troubled:
-            self._entries.update(self._site.metastore.ended.entries(troubled))
+            self._entries.update(self._site.metastore.ended.entries(troubled, self._partitions))
 
     def of_table(self, table: TableName) -> Mapping[str | None, Ended]:
         """Returns what has ended of a table, by partition."""

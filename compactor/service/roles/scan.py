@@ -28,6 +28,7 @@ from compactor.service.roles.surveyed_tables import SurveyedTable, SurveyedTable
 from compactor.service.site import Moment, Site, ground_of, path_of
 from compactor.settings.precedence import Settings
 from compactor.state.conditions import Seen
+from compactor.state.decisions import Decided
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,18 @@ class Considered:
     lasts: Lasts = Lasts.NOT
     basis: Basis | None = None  #: of a decision that may stand in later passes
     stands: bool = False  #: true for a decision of an earlier pass
+    measured: Decision | None = None  #: what would be decided of an entity that is skipped
+
+    @property
+    def condition(self) -> Condition | None:
+        """The figures of the directory; None if it was not listed."""
+        listed = self.decision or self.measured
+        return None if listed is None else Condition.of(listed.numbers)
+
+    def decided(self, role: str) -> Decided:
+        """Returns the decision as our state keeps it, made in a pass of ``role``."""
+        numbers = dict(self.decision.numbers) if self.decision is not None else {}
+        return Decided(entity=self.entity, outcome=self.outcome, because=self.because, numbers=numbers, role=role)
 
 
 @dataclass(slots=True)
@@ -125,7 +138,7 @@ class Scan:
             outcome=considered.outcome,
             because=considered.because,
             flips=decision.flips if decision is not None else (),
-            condition=Condition.of(decision.numbers) if decision is not None else None,
+            condition=considered.condition,
             last_compacted=self.past.of(considered.entity).succeeded_at,
             at=self.now_ms,
             basis=considered.basis,
@@ -141,6 +154,19 @@ class Scan:
         except CompactorError as error:
             log.warning("%s: not considered: %s", entity, error)
             return Considered(entity=entity, outcome="error", because=str(error))
+
+    def measure(self, considered: Considered) -> Considered:
+        """Returns ``considered`` with the figures of its directory, though it is skipped, unless nobody may look into it."""
+        entity = considered.entity
+        try:
+            with failing_alone(entity):
+                found = self.tables.found(entity)
+                if found is None or not self.tables.exists(entity) or self._never(entity, found) is not None:
+                    return considered
+                return replace(considered, measured=self._decide(entity, found)[0])
+        except CompactorError as error:
+            log.info("%s: its directory is not measured: %s", entity, error)
+            return considered
 
     def _consider(self, entity: Entity) -> Considered:
         found = self.tables.found(entity)

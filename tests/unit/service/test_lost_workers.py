@@ -25,7 +25,8 @@ from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import consider_now, initiate
+from compactor.service.roles.fresh_look import look_at
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.storage.local import LocalStorage
@@ -191,7 +192,7 @@ def test_a_request_that_loses_worker_after_worker_fails(site: Site, table: Table
     assert "compactor.lost.workers" in (ended.error or "")
     assert not {name for name in names_in(Path(table.location)) if name.startswith("base_")}
     once = with_settings(site, hive_compactor_initiator_failed_compacts_threshold="1")
-    assert "the last 1 compactions failed" in consider_now(once, entity_of(table)).because
+    assert "the last 1 compactions failed" in look_at(once, entity_of(table)).considered.because
     (alarm,) = (one for one in raised_alarms(take_readings(site), site.settings) if one.name == "killed_workers")
     assert alarm.value == 1
     compact(site)

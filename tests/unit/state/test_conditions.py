@@ -37,8 +37,6 @@ def test_what_was_seen_comes_back(fresh: OwnState) -> None:
     assert fresh.conditions.page("m", limit=9) == [one]
     assert fresh.conditions.of("m", [entity("t/p=1"), entity("t")]) == {one.entity: one}
     assert fresh.conditions.page("other", limit=9) == []
-    assert fresh.conditions.newest("m") == 5
-    assert fresh.conditions.newest("other") is None
 
 
 def test_a_later_look_takes_the_place_of_the_one_before(fresh: OwnState) -> None:

@@ -14,7 +14,7 @@ from compactor.service.answers.explain import explain
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.batches.driver import Application, run_batch
 from compactor.service.requests.request import request_compaction
-from compactor.service.roles.initiator import consider_now
+from compactor.service.roles.fresh_look import look_at
 from compactor.service.site import Site, own_state
 from tests.support.tables import insert, make_table, with_settings
 
@@ -84,7 +84,7 @@ def test_in_a_pools_off_peak_hours_other_thresholds_apply(deployment: Site, ware
     def outcomes(hours: int) -> dict[str, str]:
         off_peak = PoolPolicy(name="default", off_peak=(around(deployment, hours),), off_peak_settings={num: "2"})
         site = replace(deployment, pools={"default": off_peak})
-        return {name: consider_now(site, Entity(database="default", table=name)).outcome for name in ("a", "b", "c")}
+        return {name: look_at(site, Entity(database="default", table=name)).considered.outcome for name in ("a", "b", "c")}
 
     assert outcomes(0) == {"a": "major", "b": "notneeded", "c": "notneeded"}
     assert outcomes(2) == {"a": "notneeded", "b": "notneeded", "c": "notneeded"}

@@ -11,7 +11,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.service.answers.explain import explain
 from compactor.service.requests.overrides import override, remove_override
 from compactor.service.requests.pause import pause, paused_tables
-from compactor.service.roles.initiator import consider_now
+from compactor.service.roles.fresh_look import look_at
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table, with_settings
 
@@ -29,17 +29,17 @@ def table(deployment: Site, warehouse: Path) -> Table:
 
 
 def test_an_override_replaces_the_tables_own_property_until_removed(deployment: Site, table: Table) -> None:
-    assert consider_now(deployment, T).outcome == "notneeded"
+    assert look_at(deployment, T).considered.outcome == "notneeded"
     made = override(deployment, "default.t", f"compactor.{NUM}", "2", "ann")
     assert (made.key, made.value, made.by) == (NUM, "2", "ann")
-    assert consider_now(deployment, T).outcome == "major"
+    assert look_at(deployment, T).considered.outcome == "major"
     assert (NUM, "2", "override") in [
         (one.key, one.value, one.source) for one in explain(deployment, "default.t").settings
     ]
     assert deployment.target(T).settings.source(NUM) == deployment.settings_of(T).source(NUM) == "override"
     assert deployment.metastore.catalog.table("default", "t").parameters == table.parameters
     assert remove_override(deployment, "default.t", NUM).value == "2"
-    assert consider_now(deployment, T).outcome == "notneeded"
+    assert look_at(deployment, T).considered.outcome == "notneeded"
     with pytest.raises(NotFound, match="no override"):
         remove_override(deployment, "default.t", NUM)
 

@@ -13,7 +13,8 @@ from compactor.metastore.catalog.values import Table
 from compactor.service.requests.overrides import override
 from compactor.service.requests.pause import pause, paused_tables, resume
 from compactor.service.requests.request import request_compaction
-from compactor.service.roles.initiator import consider_now, initiate
+from compactor.service.roles.fresh_look import look_at
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import VERSION, Site
 from compactor.settings.precedence import Layer, Settings
 from tests.support.expected import step
@@ -53,12 +54,12 @@ def fail(site: Site, entity: Entity) -> int:
 
 
 def test_the_initiator_considers_a_resumed_table_again(failing: Site) -> None:
-    before = consider_now(failing, TABLE)
+    before = look_at(failing, TABLE).considered
     assert before.outcome == "skipped"
     assert "failed" in before.because
     (resumed,) = resume(failing, "default.f1_basic")
     assert [(e.state, e.error) for e in resumed.forgotten] == [(State.FAILED, "disk full")] * 2
-    assert consider_now(failing, TABLE).outcome == "major"
+    assert look_at(failing, TABLE).considered.outcome == "major"
 
 
 def test_older_rows_and_other_tables_stay(failing: Site) -> None:
@@ -117,17 +118,17 @@ def test_resuming_ends_only_the_pause(deployment: Site, table: Table) -> None:
 
 def test_a_table_has_its_own_failed_threshold(failing: Site) -> None:
     """Stored in the metastore with the table, as Hive's own thresholds can be."""
-    assert consider_now(failing, TABLE).outcome == "skipped"
+    assert look_at(failing, TABLE).considered.outcome == "skipped"
     found = failing.metastore.catalog.table("default", "f1_basic")
     key = "compactor.hive.compactor.initiator.failed.compacts.threshold"
     failing.metastore.embedded_catalog.set_table_parameter(found, key, "3")
-    assert consider_now(failing, TABLE).outcome != "skipped"
+    assert look_at(failing, TABLE).considered.outcome != "skipped"
     failing.metastore.embedded_catalog.set_table_parameter(found, key, "0")  # the rule cannot be switched off
-    assert consider_now(failing, TABLE).outcome == "skipped"
+    assert look_at(failing, TABLE).considered.outcome == "skipped"
 
 
 def test_a_person_may_ask_for_what_failed_too_often(failing: Site) -> None:
     """Only automatic requests stop at the threshold."""
-    assert consider_now(failing, TABLE).outcome == "skipped"
+    assert look_at(failing, TABLE).considered.outcome == "skipped"
     (asked,) = request_compaction(failing, table="default.f1_basic", type="major")
     assert asked.entry_id is not None

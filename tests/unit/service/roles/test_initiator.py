@@ -13,7 +13,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.roles import initiator
-from compactor.service.roles.initiator import consider_now, initiate
+from compactor.service.roles.fresh_look import look_at
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Result
@@ -72,12 +73,12 @@ def test_strictly_more_than_the_threshold(site: Site, warehouse: Path) -> None:
 
 
 def test_considering_writes_nothing(site: Site, table: Table) -> None:
-    assert consider_now(site, entity_of(table)).decision is not None
+    assert look_at(site, entity_of(table)).considered.decision is not None
     assert site.metastore.entries.queue() == []
 
 
 def test_a_dropped_table_is_skipped(site: Site, table: Table) -> None:
-    assert consider_now(site, Entity(database="default", table="gone")).outcome == "skipped"
+    assert look_at(site, Entity(database="default", table="gone")).considered.outcome == "skipped"
 
 
 def test_one_bad_table_never_stops_the_others(site: Site, table: Table, warehouse: Path) -> None:

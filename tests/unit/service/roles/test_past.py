@@ -42,9 +42,9 @@ def test_a_table_is_read_once(deployment: Site, monkeypatch: pytest.MonkeyPatch)
     past, read = Past(deployment), []
     original = deployment.metastore.ended.of
 
-    def of(tables: list[tuple[str, str]]) -> dict[tuple[str, str], dict[str | None, Ended]]:
+    def of(tables: list[tuple[str, str]], partitions: None) -> dict[tuple[str, str], dict[str | None, Ended]]:
         read.append(tables)
-        return original(tables)
+        return original(tables, partitions)
 
     monkeypatch.setattr(deployment.metastore.ended, "of", of)
     past.expect([("default", "t"), ("default", "u")])
