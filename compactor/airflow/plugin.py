@@ -39,7 +39,7 @@ class CompactorPlugin(AirflowPlugin):
     fastapi_apps: ClassVar[list[dict[str, Any]]] = [{"app": LazyPage(), "url_prefix": PREFIX, "name": "Compactor"}]
     external_views: ClassVar[list[dict[str, Any]]] = [
         {
-            "name": "Compact",
+            "name": "Compactor",
             "href": _below_airflow(f"{PREFIX}/"),
             "destination": "nav",
             "url_route": "compactor",

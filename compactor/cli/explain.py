@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import duration, print_json, size
+from compactor.cli.output import counted, duration, print_json, size
 from compactor.utc import utc_text
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def lines(explanation: Explanation) -> Iterator[str]:
 def _partition(partition: PartitionExplanation) -> Iterator[str]:
     content = partition.surveyed.content
     yield (
-        f"{partition.surveyed.entity.partition or 'the table'}: {content.directories} directories "
-        f"({content.deltas} deltas), {content.files} files, {size(content.bytes)}"
+        f"{partition.surveyed.entity.partition or 'the table'}: {counted(content.directories, 'directory', 'directories')} "
+        f"({counted(content.deltas, 'delta')}), {counted(content.files, 'file')}, {size(content.bytes)}"
     )
     yield from _considered(partition.surveyed.considered)
     for sentence in partition.summary.sentences:
@@ -89,8 +89,8 @@ def _partition(partition: PartitionExplanation) -> Iterator[str]:
 
 def _kept(row: QuarantineRow) -> str:
     return (
-        f"  quarantine of compaction {row.compactionid}: {len(row.directories)} directories, {size(row.bytes)}, until "
-        f"{utc_text(row.until)}"
+        f"  quarantine of compaction {row.compactionid}: {counted(len(row.directories), 'directory', 'directories')}, "
+        f"{size(row.bytes)}, until {utc_text(row.until)}"
     )
 
 

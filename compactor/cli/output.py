@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ _TIMES = frozenset(
         "at",
         "since",
         "until",
+        "last_compacted",
     }
 )
 #: Columns that are folded on a narrow terminal, and the minimum width of each.
@@ -93,11 +95,16 @@ def cell(column: str, value: object) -> str:
 
 
 def size(count: int) -> str:
-    """Formats bytes in the largest power of 1000 that leaves a number of at least 1."""
+    """Formats bytes in the largest power of 1000 that leaves a number of at least 1, as the page does (``format.js``)."""
     number, unit = float(count), 0
-    while number >= 1000 and unit < len(_UNITS) - 1:
+    while number >= (999.95 if unit else 1000) and unit < len(_UNITS) - 1:
         number, unit = number / 1000, unit + 1
-    return f"{count} B" if unit == 0 else f"{number:.1f} {_UNITS[unit]}"
+    return f"{count} B" if unit == 0 else f"{math.floor(number * 10 + 0.5) / 10:.1f} {_UNITS[unit]}"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Formats a number with its noun: ``1 file``, ``2 files``."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def duration(milliseconds: int) -> str:

@@ -29,6 +29,18 @@ _COMPACTION = (
     "errormessage",
 )
 
+_TABLES = (
+    "table",
+    "partitions",
+    "directories",
+    "deltas",
+    "most_deltas",
+    "files",
+    "bytes",
+    "last_compacted",
+    "decision",
+    "because",
+)
 
 _NAME = "[DB.TABLE | DB.*]"
 _PARTITION = "Only of this partition: as in SHOW PARTITIONS, or k=v,k=v."
@@ -96,7 +108,7 @@ def tables(context: CliContext, /, worst: int | None, **words: Any) -> None:
         return
     print_table(
         [{**row.to_json(), "decision": row.decision} for row in rows],
-        ("table", "partitions", "directories", "deltas", "most_deltas", "files", "bytes", "decision", "because"),
+        _TABLES,
         "no transactional table matches" if any(words.values()) else "there are no transactional tables",
     )
 

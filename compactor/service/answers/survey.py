@@ -79,7 +79,8 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRow:
-    """A table as ``show tables`` prints it. ``most_deltas`` is the number of deltas of its worst partition."""
+    """A table as ``show tables`` prints it. ``most_deltas`` is the number of deltas of its worst partition,
+    ``last_compacted`` the end of the newest compaction that succeeded in any, in epoch ms of the metastore's clock."""
 
     table: str
     partitions: int
@@ -87,6 +88,7 @@ class TableRow:
     most_deltas: int
     outcomes: tuple[tuple[str, int], ...]
     because: str
+    last_compacted: int | None = None
 
     @property
     def decision(self) -> str:
@@ -107,6 +109,7 @@ class TableRow:
             "most_deltas": self.most_deltas,
             "decisions": dict(self.outcomes),
             "because": self.because,
+            "last_compacted": self.last_compacted,
         }
 
 
@@ -173,7 +176,13 @@ class Survey:
             most_deltas=max((row.content.deltas for row in rows), default=0),
             outcomes=_counted(c.outcome for c in considered),
             because=worst.because if worst is not None else "it has no partitions",
+            last_compacted=self._last_compacted(rows),
         )
+
+    def _last_compacted(self, rows: Iterable[Surveyed]) -> int | None:
+        cleaned = (self._scan.past.of(row.entity).succeeded_at for row in rows)
+        committed = (entry.commit_time for row in rows for entry in self._scan.queued(row.entity))
+        return max((end for end in (*cleaned, *committed) if end is not None), default=None)
 
     def _surveyed(self, table: Table, partition: PartitionPlace | None) -> Surveyed:
         name, location = (partition.name, partition.location) if partition else (None, table.location)

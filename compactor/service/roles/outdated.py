@@ -17,8 +17,8 @@ def reconsider(scan: Scan, looked_at: int | None) -> None:
     Nothing is due there; recording it once keeps outdated conditions from being shown forever.
 
     Args:
-        looked_at: the time of the newest earlier pass, epoch ms. What has ended long before it has been reconsidered, but for
-            what a full sweep finds.
+        looked_at: the time of the newest earlier pass, epoch ms. What has ended long before it has been reconsidered, but
+            for what a full sweep finds.
     """
     state, site = scan.site.state, scan.site
     if state is None:

@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,36 @@ def test_every_view_can_be_used_without_seeing_it(shown: Shown, login: Login) ->
         picture(page, f"page-explain-{scheme}")
 
 
+def test_nothing_lies_outside_of_the_window(shown: Shown, login: Login) -> None:
+    """Neither at 1,440 pixels nor on a telephone is there anything beside the window, and axe-core finds nothing serious."""
+    views = (*VIEWS, "settings?table=default.returns_1&changed=false")
+    page = opened(login("opal"), shown.page_url("tables"))
+    for width, name in ((1440, "wide"), (400, "narrow")):
+        page.set_viewport_size({"width": width, "height": 900})
+        for view in views:
+            page.goto(shown.page_url(view), timeout=SLOW)
+            page.wait_for_selector("main[data-ready]")
+            assert outside(page) == [], (view, width)
+            assert serious(page) == [], (view, width)
+            picture(page, f"page-{view.partition('?')[0]}-{name}")
+        page.goto(shown.page_url("tables"), timeout=SLOW)
+        page.get_by_role("button", name="default.returns_3").click()
+        assert outside(page) == [], width
+
+
+def test_a_look_is_one_truth_and_is_kept(shown: Shown, login: Login, site: Site) -> None:
+    page = opened(login("vera"), shown.page_url("tables?find=returns_1"))
+    page.get_by_role("button", name="default.returns_1").click()
+    dialog = page.get_by_role("dialog")
+    before = dialog.locator("time").get_attribute("datetime")
+    dialog.get_by_role("button", name="Look now").click()
+    expect(dialog.locator("time")).not_to_have_attribute("datetime", before or "")
+    expect(dialog.locator("p > .chip")).to_have_count(1)
+    assert site.state is not None
+    (seen,) = site.state.conditions.of(site.name, [Entity(database="default", table="returns_1")]).values()
+    assert datetime.fromisoformat(dialog.locator("time").get_attribute("datetime") or "").timestamp() * 1000 == seen.at
+
+
 def test_tables_are_found_sorted_and_paged_by_the_server(shown: Shown, login: Login) -> None:
     page = opened(login("vera"), shown.page_url("tables"))
     page.get_by_label("Find tables").fill("clicks")
@@ -92,7 +123,7 @@ def test_a_table_is_explained_and_compacted(shown: Shown, login: Login, site: Si
     dialog.get_by_role("button", name="Compact…").click()
     dialog.get_by_label("Type").select_option("minor")
     dialog.get_by_label("Pool").fill("night")
-    dialog.get_by_role("button", name="Compact", exact=True).click()
+    dialog.get_by_role("button", name="Queue the compaction").click()
     expect(page.get_by_role("status")).to_contain_text("default.returns_4 is queued as compaction")
     (entry,) = site.metastore.entries.queue(database="default", table="returns_4")
     assert (entry.type.label, entry.pool) == ("MINOR", "night")
@@ -176,7 +207,7 @@ def test_what_is_refused_says_why_where_it_was_asked(shown: Shown, login: Login)
     page.get_by_role("button", name="Compact…").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Table").fill("default.gone")
-    dialog.get_by_role("button", name="Compact", exact=True).click()
+    dialog.get_by_role("button", name="Queue the compaction").click()
     expect(dialog.get_by_role("alert")).to_contain_text("default.gone")
     page.keyboard.press("Escape")
     expect(dialog).not_to_be_visible()
@@ -186,7 +217,7 @@ def test_a_request_is_cancelled_after_a_question_and_asked_for_again(shown: Show
     entry_id = shown.busy.waiting
     page = opened(login("opal"), shown.page_url("queue"))
     page.get_by_role("button", name=f"Cancel compaction {entry_id}").click()
-    page.get_by_role("button", name="Keep as it is").click()
+    page.get_by_role("button", name="Leave it in the queue").click()
     assert site.metastore.entries.get(entry_id).state is State.INITIATED
     page.get_by_role("button", name=f"Cancel compaction {entry_id}").click()
     page.get_by_role("button", name="Cancel the compaction").click()
@@ -194,7 +225,7 @@ def test_a_request_is_cancelled_after_a_question_and_asked_for_again(shown: Show
     assert site.metastore.entries.get(entry_id).state is State.ABORTED
     page.get_by_role("link", name="History").click()
     page.get_by_role("button", name=f"Retry compaction {entry_id}").click()
-    page.get_by_role("button", name="Ask again").click()
+    page.get_by_role("button", name="Retry the compaction").click()
     expect(page.get_by_role("status")).to_contain_text("default.carts is queued as compaction")
     (again,) = site.metastore.entries.queue(database="default", table="carts")
     assert (again.type.label, again.pool) == ("MINOR", "night")
@@ -263,6 +294,22 @@ def serious(page: Page) -> list[tuple[str, str]]:
     page.evaluate(AXE.read_text("utf-8") + "; undefined")
     found = page.evaluate("async () => (await axe.run()).violations")
     return [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
+
+
+def outside(page: Page) -> list[str]:
+    """Returns what lies beside the window or its box: the page itself, tables, buttons and inputs."""
+    found: list[str] = page.evaluate(
+        """() => {
+          const wide = [document.scrollingElement, ...document.querySelectorAll('.scroll, dialog')]
+            .filter((one) => one.scrollWidth > one.clientWidth + 1);
+          const beside = [...document.querySelectorAll('button, input, select, a.button')].filter((one) => {
+            const box = one.getBoundingClientRect();
+            return box.width && !one.closest('.skip') && (box.right > innerWidth + 1 || box.left < -1);
+          });
+          return [...wide, ...beside].map((one) => `${one.tagName}.${one.className} ${one.textContent.slice(0, 40)}`);
+        }"""
+    )
+    return found
 
 
 def picture(page: Page, name: str) -> None:

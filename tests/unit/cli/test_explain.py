@@ -26,7 +26,7 @@ def test_the_explanation_as_text(compactor: Compactor, deployment: Site, warehou
     assert output[0] == f"default.t: full ACID, {warehouse / 't'}"
     assert output[1].startswith("  mode clean (from ")
     assert any(line.startswith("  ignored: table: compactor.spark.jars: ") for line in output)
-    assert any(line.startswith("the table: 1 directories (1 deltas), ") for line in output)
+    assert any(line.startswith("the table: 1 directory (1 delta), ") for line in output)
     assert any(line.startswith("  now: ") and ", because " in line for line in output)
     assert any(line.startswith("  compaction 1 major: initiated") for line in output)
     shown = compactor("explain", "default.t")

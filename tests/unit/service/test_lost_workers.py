@@ -24,8 +24,8 @@ from compactor.service.doctor.alarms import raised_alarms, take_readings
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
-from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.fresh_look import look_at
+from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result

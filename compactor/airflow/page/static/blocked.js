@@ -3,7 +3,7 @@
 import { read } from "./api.js";
 import { confirm } from "./dialogs.js";
 import { fill, h, table } from "./dom.js";
-import { bytes, count, duration } from "./format.js";
+import { bytes, count, counted, duration } from "./format.js";
 
 let shell;
 
@@ -20,9 +20,9 @@ export async function show(given) {
 function columns() {
   return [
     { label: "Transaction", cell: (row) => String(row.txnid) },
-    { label: "User", cell: (row) => row.user },
-    { label: "Host", cell: (row) => row.host },
-    { label: "Kind", cell: (row) => [row.type.replace("_", " "), row.agent ? h("span", { class: "partition" }, row.agent) : null] },
+    { label: "User", wrap: true, cell: (row) => row.user },
+    { label: "Host", wrap: true, cell: (row) => row.host },
+    { label: "Kind", wrap: true, cell: (row) => [row.type.replace("_", " "), row.agent ? h("span", { class: "partition" }, row.agent) : null] },
     { label: "Open for", align: "right", cell: (row) => duration(row.age_ms) },
     { label: "Holds", align: "right", help: "Bytes made obsolete by our compactions that this transaction may still read", cell: (row) => bytes(row.bytes_waiting) },
     { label: "Compactions", wide: true, cell: compactions },
@@ -40,7 +40,7 @@ function abort(row) {
   confirm({
     title: `Abort transaction ${row.txnid}?`,
     text: "Its client gets an error, and no reader ever sees its writes. This cannot be undone.",
-    facts: [["User", `${row.user} on ${row.host}`], ["Kind", row.type.replace("_", " ")], ["Open for", duration(row.age_ms)], ["Holds", `${count(row.compactions.length)} compactions, ${bytes(row.bytes_waiting)}`]],
-    button: "Abort the transaction", danger: true, path: `transactions/${row.txnid}/abort`, done: shell.refresh,
+    facts: [["User", `${row.user} on ${row.host}`], ["Kind", row.type.replace("_", " ")], ["Open for", duration(row.age_ms)], ["Holds", `${counted(row.compactions.length, "compaction")}, ${bytes(row.bytes_waiting)}`]],
+    button: "Abort the transaction", keep: "Let it go on", danger: true, path: `transactions/${row.txnid}/abort`, done: shell.refresh,
   });
 }

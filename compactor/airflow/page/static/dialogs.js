@@ -30,7 +30,7 @@ export function open(title, content, { wide = false } = {}) {
 }
 
 /** Asks for confirmation, acts and shows the result; stays open with the reason if the action was refused. */
-export function confirm({ title, text, facts = [], fields = [], button, danger = false, path, body = () => ({}), done }) {
+export function confirm({ title, text, facts = [], fields = [], button, keep = "Cancel", danger = false, path, body = () => ({}), done }) {
   const problem = h("p", { role: "alert", class: "problem" });
   const go = h("button", { type: "submit", class: danger ? "danger" : "primary" }, button);
   const submit = async (event) => {
@@ -51,7 +51,7 @@ export function confirm({ title, text, facts = [], fields = [], button, danger =
   open(title, h("form", { method: "dialog", onsubmit: submit }, text ? h("p", {}, text) : null,
     facts.length ? h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])) : null,
     fields, problem,
-    h("div", { class: "buttons" }, h("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Keep as it is"), go)));
+    h("div", { class: "buttons" }, h("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, keep), go)));
 }
 
 /** The form of ALTER TABLE ... COMPACT. */
@@ -72,7 +72,7 @@ export function askToCompact({ table = "", partition = "", done }) {
     text: "Queues a request. Thresholds do not apply; readers are not affected.",
     fields: [field("Table", name), field("Partition", part), field("Type", type), field("Pool", pool),
       field("Properties", more, "Overrides for this request, KEY=VALUE, one per line.")],
-    button: "Compact",
+    button: "Queue the compaction",
     path: "compact",
     body: () => ({ table: name.value, partition: part.value || null, type: type.value, pool: pool.value || null, properties: properties() }),
     done,

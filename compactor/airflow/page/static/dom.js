@@ -18,11 +18,12 @@ export function fill(element, ...children) {
   element.replaceChildren(...children.flat(9).filter((child) => child != null && child !== false));
 }
 
-/** A table with a caption for screen readers. Columns: {key, label, align, sort, help, cell(row)}. */
+/** A table with a caption for screen readers. Columns: {label, align, sort, help, wide, wrap, cell(row)}; one without a label
+ * has the buttons. Roles are explicit, since a narrow window lays rows out as blocks, which then are no table to a reader. */
 export function table({ caption, columns, rows, empty, order, descending, onSort }) {
   const head = columns.map((column) => {
     const sorted = column.sort && order === column.sort;
-    const attributes = { scope: "col", class: kind(column), title: column.help };
+    const attributes = { scope: "col", role: "columnheader", class: kind(column), title: column.help };
     if (column.sort) attributes["aria-sort"] = sorted ? (descending ? "descending" : "ascending") : "none";
     const label = column.label || h("span", { class: "hidden" }, column.hidden || "Actions");
     if (!column.sort) return h("th", attributes, label);
@@ -31,16 +32,16 @@ export function table({ caption, columns, rows, empty, order, descending, onSort
     return h("th", attributes, h("button", { type: "button", class: "sort", "data-sort": column.sort, onclick: sort }, label, arrow));
   });
   const body = rows.map((row) =>
-    h("tr", {}, columns.map((column, number) =>
-      h(number ? "td" : "th", { scope: number ? null : "row", class: kind(column) }, column.cell(row)))));
-  const none = h("tr", {}, h("td", { colspan: columns.length, class: "empty" }, empty));
+    h("tr", { role: "row" }, columns.map((column, number) =>
+      h(number ? "td" : "th", { scope: number ? null : "row", role: number ? "cell" : "rowheader", class: kind(column), "data-label": column.label || null }, column.cell(row)))));
+  const none = h("tr", { role: "row" }, h("td", { role: "cell", colspan: columns.length, class: "empty" }, empty));
   return h("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" },
-    h("table", {}, h("caption", { class: "hidden" }, caption), h("thead", {}, h("tr", {}, head)),
-      h("tbody", {}, body.length ? body : none)));
+    h("table", { role: "table" }, h("caption", { class: "hidden" }, caption), h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)),
+      h("tbody", { role: "rowgroup" }, body.length ? body : none)));
 }
 
 function kind(column) {
-  return column.align === "right" ? "number" : column.wide ? "wide" : column.label ? null : "actions";
+  return column.align === "right" ? "number" : column.wide ? "wide" : column.wrap ? "wrap" : column.label ? null : "actions";
 }
 
 /** Previous and next buttons for a list that the server pages. */

@@ -6,15 +6,20 @@ export function bytes(value) {
   if (value == null) return "–";
   let size = Number(value);
   let unit = 0;
-  while (size >= 1000 && unit < UNITS.length - 1) {
+  while (size >= (unit ? 999.95 : 1000) && unit < UNITS.length - 1) {
     size /= 1000;
     unit += 1;
   }
-  return `${unit && size < 10 ? size.toFixed(1) : Math.round(size)} ${UNITS[unit]}`;
+  return `${unit ? (Math.floor(size * 10 + 0.5) / 10).toFixed(1) : size} ${UNITS[unit]}`;
 }
 
 export function count(value) {
   return value == null ? "–" : Number(value).toLocaleString("en");
+}
+
+/** A number with its noun: ``1 file``, ``2 files``. */
+export function counted(value, one, many = `${one}s`) {
+  return `${count(value)} ${Number(value) === 1 ? one : many}`;
 }
 
 export function percent(value) {

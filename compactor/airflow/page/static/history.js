@@ -52,23 +52,26 @@ function columns() {
   const run = (text) => (row) => row.run ? text(row.run) : h("span", { class: "muted" }, "–");
   const change = (before, after, text) => [text(before), h("span", { class: "to" }, h("span", { "aria-hidden": "true" }, " → "), h("span", { class: "hidden" }, " to ")), text(after)];
   return [
-    { label: "Table", cell: (row) => entity(`${row.dbname}.${row.tabname}`, row.partname) },
+    { label: "Table", wrap: true, cell: (row) => entity(`${row.dbname}.${row.tabname}`, row.partname) },
     { label: "ID", align: "right", cell: (row) => String(row.compactionid) },
     { label: "Type", cell: (row) => row.type.toLowerCase() },
     { label: "Ended", cell: (row) => ago(row.endtime, shell.overview.now, duration) },
     { label: "Directories", align: "right", cell: run((r) => change(r.directories_before, r.directories_after, count)) },
     { label: "Files", align: "right", cell: run((r) => change(r.files_before, r.files_after, count)) },
     { label: "Size", align: "right", cell: run((r) => change(r.bytes_before, r.bytes_after, bytes)) },
-    { label: "Copied", align: "right", help: "Bytes of stripes copied unchanged", cell: run((r) => bytes(r.bytes_copied)) },
-    { label: "Of that in place", align: "right", help: "Bytes of copied stripes that the store or file system copied by itself: no worker read or wrote them", cell: run((r) => bytes(r.bytes_taken_over)) },
-    { label: "Re-encoded", align: "right", help: "Bytes that had to be decoded and encoded again", cell: run((r) => bytes(r.bytes_reencoded)) },
-    { label: "Cost", align: "right", help: "Bytes read and written", cell: run((r) => bytes(r.bytes_moved)) },
+    { label: "Cost", wrap: true, help: "Bytes read and written; below, those of stripes copied unchanged, those of them that the store or file system copied by itself (in place), and those decoded and encoded again", cell: run(cost) },
     { label: "Time", align: "right", cell: (row) => duration(row.run ? row.run.seconds * 1000 : row.duration) },
-    { label: "Opening", align: "right", help: "Measured: time to list and open the input files and the output files, as a reader does before its first row; the return is the slower over the faster", cell: run(opening) },
+    { label: "Opening", wrap: true, help: "Measured: time to list and open the input files and the output files, as a reader does before its first row; the return is the slower over the faster", cell: run(opening) },
     { label: "State", wide: true, cell: (row) => [h("span", { class: `chip ${KINDS[row.state] || "plain"}` }, row.state), row.errormessage ? h("span", { class: "because" }, row.errormessage) : null] },
     { label: "", cell: (row) => row.can_retry && shell.overview.rights.compact
       ? h("button", { type: "button", class: "quiet", "aria-label": `Retry compaction ${row.compactionid}`, onclick: () => retry(row) }, "Retry…") : null },
   ];
+}
+
+function cost(run) {
+  if (run.bytes_copied == null) return bytes(run.bytes_moved);
+  const inPlace = run.bytes_taken_over ? ` (${bytes(run.bytes_taken_over)} in place)` : "";
+  return [bytes(run.bytes_moved), h("span", { class: "partition" }, `copied ${bytes(run.bytes_copied)}${inPlace}, re-encoded ${bytes(run.bytes_reencoded)}`)];
 }
 
 function opening(run) {
@@ -81,8 +84,8 @@ function opening(run) {
 function retry(row) {
   const name = `${row.dbname}.${row.tabname}${row.partname == null ? "" : `/${row.partname}`}`;
   confirm({
-    title: `Ask again for compaction ${row.compactionid}?`, text: "The same request is queued once more, with its pool and properties.",
+    title: `Retry compaction ${row.compactionid}?`, text: "The same request is queued once more, with its pool and properties.",
     facts: [["Table", name], ["Type", row.type.toLowerCase()], ["It ended", `${row.state}${row.errormessage ? `: ${row.errormessage}` : ""}`]],
-    button: "Ask again", path: `compactions/${row.compactionid}/retry`, done: shell.refresh,
+    button: "Retry the compaction", path: `compactions/${row.compactionid}/retry`, done: shell.refresh,
   });
 }

@@ -3,6 +3,7 @@
 import { metastore, read, view } from "./api.js";
 import { askToCompact, complain, forget } from "./dialogs.js";
 import { fill, h, keepingFocus } from "./dom.js";
+import { counted } from "./format.js";
 import { followTheme } from "./theme.js";
 import * as blocked from "./blocked.js";
 import * as history from "./history.js";
@@ -17,11 +18,11 @@ const [title, chosen] = VIEWS[view];
 const shell = { overview: null, refresh, place };
 
 function showShell(overview) {
-  document.title = `${title} · Compaction`;
+  document.title = `${title} · Compactor`;
   const queued = Object.values(overview.queue).reduce((sum, n) => sum + n, 0);
   fill(document.getElementById("views"), Object.entries(VIEWS).map(([name, [label]]) =>
     h("a", { href: name, "aria-current": name === view ? "page" : null }, label,
-      name === "queue" && queued ? h("span", { class: "badge", "aria-label": `${queued} entries` }, queued.toLocaleString("en")) : null)));
+      name === "queue" && queued ? h("span", { class: "badge", "aria-label": counted(queued, "entry", "entries") }, queued.toLocaleString("en")) : null)));
   const select = document.getElementById("metastore");
   select.parentElement.hidden = overview.metastores.length < 2;
   fill(select, overview.metastores.map((name) => h("option", { value: name, selected: name === metastore }, name)));

@@ -19,7 +19,7 @@ onTheme(redraw);
 let timer;
 addEventListener("resize", () => { clearTimeout(timer); timer = setTimeout(redraw, 150); });
 
-const BINARY = Array.from({ length: 60 }, (unused, power) => 2 ** power); // steps of an axis of bytes
+const DECIMAL = Array.from({ length: 18 }, (unused, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat(); // steps of an axis of bytes
 
 function figure(place, key, title, sentence, series, text) {
   let box = place.querySelector(`[data-plot=${key}]`);
@@ -38,7 +38,7 @@ function figure(place, key, title, sentence, series, text) {
       width: Math.max(260, target.clientWidth), height: 190, cursor: { drag: { x: false, y: false } }, legend: { live: false },
       scales: { x: { time: false, range: (u, low, high) => [low - 0.7, high + 0.7] }, y: { range: (u, low, high) => [0, high * 1.1 || 1] } },
       series: [{ label: "Run" }, ...series.map(({ label, stroke, width }) => ({ label, fill: colour(stroke), stroke: colour(stroke), width: width ?? 0, paths: bars, points: { show: false } }))],
-      axes: [{ ...axis, grid: { show: false }, values: () => [] , size: 12 }, { ...axis, size: 64, ...(text === bytes ? { incrs: BINARY } : {}), values: (u, ticks) => ticks.map(text) }],
+      axes: [{ ...axis, grid: { show: false }, values: () => [] , size: 12 }, { ...axis, size: 64, ...(text === bytes ? { incrs: DECIMAL } : {}), values: (u, ticks) => ticks.map(text) }],
     }, [series[0].values.map((value, at) => at), ...series.map(({ values }) => values)], target);
     drawn.set(key, { draw, plot });
   };

@@ -4,7 +4,7 @@ import { read } from "./api.js";
 import { keep, kept, settled } from "./address.js";
 import { complain, confirm } from "./dialogs.js";
 import { ago, bar, entity, external, fill, h, keepingFocus, pager, table } from "./dom.js";
-import { duration } from "./format.js";
+import { counted, duration } from "./format.js";
 
 const DEFAULTS = { find: "", state: "", offset: 0 };
 const LIMIT = 50;
@@ -42,13 +42,13 @@ async function load() {
 
 function columns() {
   return [
-    { label: "Table", cell: (row) => entity(`${row.dbname}.${row.tabname}`, row.partname) },
+    { label: "Table", wrap: true, cell: (row) => entity(`${row.dbname}.${row.tabname}`, row.partname) },
     { label: "ID", align: "right", cell: (row) => String(row.compactionid) },
     { label: "Type", cell: (row) => row.type.toLowerCase() },
     { label: "State", cell: (row) => h("span", { class: `chip ${{ working: "busy", "ready for cleaning": "good" }[row.state] || "plain"}` }, row.state) },
     { label: "Requested", cell: (row) => ago(row.enqueuetime, shell.overview.now, duration) },
     { label: "Pool", cell: (row) => row.poolname },
-    { label: "Worker", cell: worker },
+    { label: "Worker", wrap: true, cell: worker },
     { label: "Progress", wide: true, cell: progress },
     { label: "", cell: (row) => row.can_cancel && shell.overview.rights.compact
       ? h("button", { type: "button", class: "quiet", "aria-label": `Cancel compaction ${row.compactionid}`, onclick: () => cancel(row) }, "Cancel…") : null },
@@ -66,7 +66,7 @@ function worker(row) {
 }
 
 function progress(row) {
-  const batch = row.batch ? h("span", { class: "partition" }, `batch ${row.batch.batch}: ${row.batch.done} of ${row.batch.entries} entries done`) : null;
+  const batch = row.batch ? h("span", { class: "partition" }, `batch ${row.batch.batch}: ${row.batch.done} of ${counted(row.batch.entries, "entry", "entries")} done`) : null;
   if (row.state !== "working") return [h("span", {}, /^(a|the) /.test(row.waits_for || "") ? `waits for ${row.waits_for}` : row.waits_for), batch];
   const expected = row.expected_ms;
   const meter = expected ? bar(Math.min(95, Math.round(100 * row.working_ms / expected)), "busy", "Elapsed time as a share of the previous run's", "progressbar") : null;
@@ -79,6 +79,6 @@ function cancel(row) {
     title: `Cancel compaction ${row.compactionid}?`,
     text: row.state === "working" ? "Its worker is stopped and its staged files are removed. Readers are not affected." : "It is taken off the queue.",
     facts: [["Table", name], ["Type", row.type.toLowerCase()], ["State", row.state]],
-    button: "Cancel the compaction", danger: true, path: `compactions/${row.compactionid}/cancel`, done: shell.refresh,
+    button: "Cancel the compaction", keep: row.state === "working" ? "Let it run" : "Leave it in the queue", danger: true, path: `compactions/${row.compactionid}/cancel`, done: shell.refresh,
   });
 }

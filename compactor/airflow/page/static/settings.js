@@ -46,9 +46,9 @@ function draw() {
   fill(list, table({
     caption: `Settings of ${of}`, rows, empty: state.changed ? "Everything that matches has its default." : "No setting matches.",
     columns: [
-      { label: "Setting", cell: (row) => h("code", {}, row.key) },
-      { label: "Value", cell: (row) => [h("code", {}, row.value || "(empty)"), row.unit && !["text", "boolean"].includes(row.unit) ? h("span", { class: "partition" }, row.unit) : null] },
-      { label: "From", cell: (row) => [h("span", { class: `chip ${row.source === "default" ? "plain" : "busy"}` }, row.source), author(row)] },
+      { label: "Setting", wrap: true, cell: (row) => h("code", {}, row.key) },
+      { label: "Value", wrap: true, cell: (row) => [h("code", {}, row.value || "(empty)"), row.unit && !["text", "boolean"].includes(row.unit) ? h("span", { class: "partition" }, row.unit) : null] },
+      { label: "From", wrap: true, cell: (row) => [h("span", { class: `chip ${row.source === "default" ? "plain" : "busy"}` }, row.source), author(row)] },
       { label: "Effect", wide: true, cell: (row) => row.effect },
       ...(state.table && shell.overview.rights.compact ? [{ label: "", cell: actions }] : []),
     ],

@@ -4,7 +4,7 @@ import { read } from "./api.js";
 import { keep, kept, settled } from "./address.js";
 import { askToCompact, complain, confirm, open } from "./dialogs.js";
 import { ago, bar, entity, fill, h, keepingFocus, pager, table } from "./dom.js";
-import { bytes, count, duration, moment, percent } from "./format.js";
+import { bytes, count, counted, duration, moment, percent } from "./format.js";
 
 const DEFAULTS = { find: "", outcome: "", order: "health", descending: false, offset: 0 };
 const LIMIT = 50;
@@ -66,13 +66,13 @@ function summary(overview) {
     card("due for compaction", count(of("major", "minor", "rebalance", "cleanonly", "abortcleanup")), "warn", "due"),
     card("not needed", count(of("notneeded")), "good", "calm"), card("skipped", count(of("skipped")), "", "skipped"),
     card("errors", count(of("error", "disagreement")), of("error", "disagreement") ? "bad" : "", "error"),
-    h("p", { class: "muted looked" }, overview.looked_at ? ["The initiator looked ", ago(overview.looked_at, overview.now, duration), "."] : "The initiator has not looked yet.")];
+    h("p", { class: "muted looked" }, overview.looked_at ? ["The initiator's last pass was ", ago(overview.looked_at, overview.now, duration), "."] : "The initiator has not made a pass yet.")];
 }
 
 function columns(overview) {
   const figure = (name, text) => (row) => row.figures ? text(row.figures[name]) : h("span", { class: "muted" }, "–");
   return [
-    { label: "Table", sort: "table", cell: (row) => h("button", { type: "button", class: "link", onclick: () => explain(row) }, entity(row.table, row.partition)) },
+    { label: "Table", sort: "table", wrap: true, cell: (row) => h("button", { type: "button", class: "link", onclick: () => explain(row) }, entity(row.table, row.partition)) },
     { label: "Health", sort: "health", help: "0 to 100: deltas to merge, deletes, small files, aborts", cell: health },
     { label: "Deltas", sort: "deltas", largest: true, align: "right", cell: figure("deltas", count) },
     { label: "In deltas", sort: "delta_bytes", largest: true, align: "right", help: "Bytes in deltas", cell: figure("delta_bytes", bytes) },
@@ -82,6 +82,7 @@ function columns(overview) {
     { label: "Size", sort: "bytes", largest: true, align: "right", cell: figure("bytes", bytes) },
     { label: "Aborts", sort: "aborts", largest: true, align: "right", help: "Aborted transactions that are not forgotten yet", cell: figure("aborts", count) },
     { label: "Compacted", sort: "last_compacted", largest: true, cell: (row) => ago(row.last_compacted, overview.now, duration) },
+    { label: "Looked at", sort: "at", largest: true, help: "When its directory was last looked at: by a pass of the initiator, after a compaction or a cleaning, or by Look now", cell: (row) => age(row, overview.now) },
     { label: "Decision", sort: "outcome", wide: true, cell: decision },
   ];
 }
@@ -100,14 +101,21 @@ function decision(row) {
   return [h("span", { class: `chip ${due}` }, WORDS[row.outcome] || row.outcome), paused, queued, h("span", { class: "because" }, row.because)];
 }
 
-async function explain(row) {
+/** The age of what a row says, and whether a compaction has ended since. */
+function age(row, now) {
+  const changed = row.changed_at ? h("span", { class: "chip warn", title: "Look now, or wait for the next pass of the initiator" }, "compacted since") : null;
+  return [ago(row.at, now, duration), changed];
+}
+
+function explain(row, now = shell.overview.now) {
   const name = row.partition == null ? row.table : `${row.table}/${row.partition}`;
   const fresh = h("div", { "aria-live": "polite" });
   const look = async () => {
     fill(fresh, h("p", { class: "muted" }, "Looking…"));
     try {
       const found = await read("explain", { table: row.table, partition: row.partition });
-      fill(fresh, h("h3", {}, "Now"), verdict(found));
+      explain(found.row, found.now);
+      await load();
     } catch (error) {
       fill(fresh, h("p", { class: "problem" }, error.message));
     }
@@ -115,8 +123,8 @@ async function explain(row) {
   const figures = row.figures;
   const facts = figures ? [["Health", `${figures.health} of 100`], ["Base", bytes(figures.base_bytes)], ["Deltas", `${count(figures.deltas)}, ${bytes(figures.delta_bytes)}`],
     ["Delete deltas", `${bytes(figures.delete_bytes)}, ${percent(figures.delete_ratio)} of all`], ["Files", `${count(figures.files)}, ${count(figures.small_files)} of them small`],
-    ["Obsolete", `${count(figures.obsolete)} directories`], ["Aborted transactions", count(figures.aborts)]] : [];
-  facts.push(["Last compacted", row.last_compacted ? moment(row.last_compacted) : "never, as far as the history goes back"], ["Looked at", moment(row.at)]);
+    ["Obsolete", counted(figures.obsolete, "directory", "directories")], ["Aborted transactions", count(figures.aborts)]] : [];
+  facts.push(["Last compacted", row.last_compacted ? moment(row.last_compacted) : "never, as far as the history goes back"], ["Looked at", h("span", { class: "looked-at" }, moment(row.at), ", ", age(row, now))]);
   const rights = shell.overview.rights;
   const buttons = h("div", { class: "buttons" }, h("a", { class: "button quiet", href: `history?${new URLSearchParams({ find: name })}` }, "History"),
     h("a", { class: "button quiet", href: `settings?${new URLSearchParams({ table: row.table })}` }, "Settings"),

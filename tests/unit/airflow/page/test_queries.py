@@ -9,7 +9,7 @@ from compactor.service.memory import must_be_newest
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from tests.support.backups import Backup
-from tests.support.passes import compact
+from tests.support.passes import clean_all, compact
 from tests.support.tables import insert, make_table, with_settings
 from tests.unit.airflow.page.conftest import Caller
 
@@ -76,6 +76,29 @@ def test_a_look_at_one_table_is_of_now(client: Caller, seen: Site) -> None:
     found = read(client, "explain?table=default.t")
     assert (found["outcome"], found["numbers"]["deltas"], found["health"]) == ("notneeded", 6, 57)
     assert found["flips"]
+
+
+def test_a_look_is_kept_for_the_list(client: Caller, seen: Site, place: DemoPaths) -> None:
+    insert(seen, seen.metastore.catalog.table("default", "t"), [7])
+    before, looked = read(client, "overview")["looked_at"], read(client, "explain?table=default.t")
+    (row,) = read(client, "tables")["rows"]
+    assert row == looked["row"]
+    assert (row["outcome"], row["figures"]["deltas"]) == ("notneeded", 7)
+    assert row["at"] <= looked["now"]
+    assert read(client, "overview")["looked_at"] == before
+
+
+def test_a_row_is_true_after_a_compaction_and_its_cleaning(client: Caller, seen: Site) -> None:
+    (before,) = read(client, "tables")["rows"]
+    assert (before["figures"]["deltas"], before["last_compacted"], before["changed_at"]) == (6, None, None)
+    compact(seen)
+    (committed,) = read(client, "tables")["rows"]
+    assert (committed["figures"]["deltas"], committed["figures"]["obsolete"]) == (0, 6)
+    assert (committed["queued"]["state"], committed["changed_at"]) == ("ready for cleaning", None)
+    clean_all(with_settings(seen, hive_txn_opentxn_timeout="1ms"))
+    (cleaned,) = read(client, "tables")["rows"]
+    assert (cleaned["figures"]["obsolete"], cleaned["queued"], cleaned["changed_at"]) == (0, None, None)
+    assert before["at"] < committed["last_compacted"] <= cleaned["last_compacted"] <= cleaned["at"]
 
 
 def test_queue_and_history_are_paged(client: Caller, seen: Site) -> None:

@@ -18,7 +18,8 @@ from compactor.service.answers.survey import Survey, find_tables, survey_tables
 from compactor.service.site import Site
 from compactor.storage.protocol import Storage
 from tests.support.expected import step
-from tests.support.tables import with_settings
+from tests.support.passes import clean_all, compact
+from tests.support.tables import insert, make_table, with_settings
 
 
 class Counting:
@@ -43,6 +44,19 @@ def test_the_table_whose_readers_merge_most_deltas_comes_first(deployment: Site,
     assert rows[0].table == "default.f2_part"
     assert [row.most_deltas for row in rows] == sorted((row.most_deltas for row in rows), reverse=True)
     assert [row.table for row in survey_tables(deployment, 1)] == ["default.f2_part"]
+
+
+def test_a_table_says_when_it_was_last_compacted(deployment: Site, warehouse: Path) -> None:
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    table = make_table(site, warehouse)
+    insert(site, table, [1])
+    (before,) = survey_tables(site)
+    compact(site)
+    (committed,) = survey_tables(site)
+    clean_all(site)
+    (cleaned,) = survey_tables(site)
+    assert before.to_json()["last_compacted"] is None
+    assert 0 < (committed.last_compacted or 0) <= (cleaned.last_compacted or 0) <= site.metastore.now_ms()
 
 
 def test_tables_by_the_words_of_their_compactions(deployment: Site, warehouse: Path) -> None:

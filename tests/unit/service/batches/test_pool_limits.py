@@ -84,7 +84,9 @@ def test_in_a_pools_off_peak_hours_other_thresholds_apply(deployment: Site, ware
     def outcomes(hours: int) -> dict[str, str]:
         off_peak = PoolPolicy(name="default", off_peak=(around(deployment, hours),), off_peak_settings={num: "2"})
         site = replace(deployment, pools={"default": off_peak})
-        return {name: look_at(site, Entity(database="default", table=name)).considered.outcome for name in ("a", "b", "c")}
+        return {
+            name: look_at(site, Entity(database="default", table=name)).considered.outcome for name in ("a", "b", "c")
+        }
 
     assert outcomes(0) == {"a": "major", "b": "notneeded", "c": "notneeded"}
     assert outcomes(2) == {"a": "notneeded", "b": "notneeded", "c": "notneeded"}
