@@ -43,7 +43,7 @@ def test_what_is_kept_of_a_partition(deployment: Site, warehouse: Path) -> None:
         entry_id=7, entity=entity_of(table), location="/w", since=0, until=86_400_000, bytes=1500, names=("delta_1_1",)
     )
     own_state(deployment).quarantines.keep(deployment.name, one)
-    wanted = "  quarantine of compaction 7: 1 directories, 1.5 kB, until 1970-01-02T00:00:00Z"
+    wanted = "  quarantine of compaction 7: 1 directory, 1.5 kB, until 1970-01-02T00:00:00Z"
     assert wanted in list(lines(explain(deployment, "default.t")))
 
 

@@ -49,7 +49,8 @@ def test_the_table_whose_readers_merge_most_deltas_comes_first(deployment: Site,
 def test_a_table_says_when_it_was_last_compacted(deployment: Site, warehouse: Path) -> None:
     site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
     table = make_table(site, warehouse)
-    insert(site, table, [1])
+    for value in (1, 2):
+        insert(site, table, [value])
     (before,) = survey_tables(site)
     compact(site)
     (committed,) = survey_tables(site)
