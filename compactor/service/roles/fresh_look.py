@@ -5,7 +5,7 @@ Each is recorded in place of the look before, so that people see what a commit o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -64,7 +64,7 @@ def _scan(site: Site, entities: Collection[Entity]) -> Scan:
     return scan
 
 
-def _record(scan: Scan, considered: Collection[Considered]) -> None:
+def _record(scan: Scan, considered: Sequence[Considered]) -> None:
     state = scan.site.state
     if state is not None:
         there = [one.decided(LOOK) for one in considered if scan.tables.exists(one.entity)]
