@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,14 +9,13 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Asset, AssetAlias, chain, get_current_context, task
 from airflow.sdk.definitions.timetables.assets import AssetOrTimeSchedule
 from airflow.sdk.definitions.timetables.trigger import DeltaTriggerTimetable
-from airflow.sdk.exceptions import AirflowFailException
 
 from compactor.airflow.assets import compacted, requested, tables
 from compactor.airflow.configuration import airflow_pools, approval_bytes, boolean, dag_id, seconds, text
+from compactor.airflow.failing import fail_without_retry
 from compactor.airflow.form import fields, parse_form
 from compactor.airflow.operators import CompactionSubmitOperator
 from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable, plain
-from compactor.errors import CompactorError, DatabaseUnavailable
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 #: For tasks that read a database which may be restarting: retrying without a pause would not help.
@@ -36,20 +33,6 @@ def compaction_dags(metastore: str = "default") -> list[DAG]:
         _housekeeper(metastore),
         _compact_table(metastore),
     ]
-
-
-@contextmanager
-def fail_without_retry() -> Iterator[None]:
-    """Fails the task with our message and without a retry, since these errors need a person.
-
-    A database that is down may come back, so that error is left to the task's retries.
-    """
-    try:
-        yield
-    except DatabaseUnavailable:
-        raise
-    except CompactorError as error:
-        raise AirflowFailException(str(error)) from error
 
 
 def _alias(asset: Asset) -> AssetAlias:

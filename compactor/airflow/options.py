@@ -117,7 +117,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "table_assets": Option(
         type="boolean",
-        default="False",
+        default="True",
         description="Whether a finished batch creates an event of asset hive://METASTORE/DATABASE/TABLE for each table it "
         "compacted, for DAGs that wait for one. A batch with a failed entry creates none.",
     ),

@@ -1,4 +1,4 @@
-"""Sensors that wait for a change of the metastore, and for requests to end. Neither holds a worker slot."""
+"""Sensors that wait for a change of the metastore, for requests to end, and for something to be due."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import BaseSensorOperator
+from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.triggers.base import StartTriggerArgs
+
+from compactor.airflow.configuration import seconds
+from compactor.airflow.failing import fail_without_retry
 
 
 def marker_variable(metastore: str) -> str:
@@ -98,3 +101,73 @@ class RequestsSensor(BaseSensorOperator):
         if wrong:
             raise AirflowFailException(tasks.failure_message(self.metastore, wrong))
         return dict(event)
+
+
+class CompactionDueSensor(BaseSensorOperator):
+    """Waits until a table, one of its partitions, or anything in a database is over a threshold of the initiator:
+    ``hive.compactor.delta.num.threshold``, ``hive.compactor.delta.pct.threshold`` or those of aborted transactions.
+
+    Its value is the list of what is due: ``table``, ``partition``, ``type`` and ``because``. What is paused or queued
+    already is due, too. It holds no worker slot, unless ``deferrable`` is false.
+
+    Raises:
+        ValueError: both or neither of ``table`` and ``database`` are given.
+    """
+
+    template_fields: Sequence[str] = ("table", "partition", "database")
+
+    def __init__(
+        self,
+        *,
+        table: str | None = None,
+        partition: str | None = None,
+        database: str | None = None,
+        metastore: str = "default",
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if (table is None) == (database is None) or (partition is not None and table is None):
+            raise ValueError("wanted: either table=DATABASE.TABLE, with or without a partition, or database=")
+        kwargs.setdefault("poke_interval", seconds("poll_seconds"))
+        super().__init__(**kwargs)
+        self.table = table
+        self.partition = partition
+        self.database = database
+        self.metastore = metastore
+        self.deferrable = deferrable
+
+    def poke(self, context: Any) -> PokeReturnValue:
+        from compactor.airflow import tasks
+
+        with fail_without_retry():
+            found = tasks.due(self.metastore, table=self.table, partition=self.partition, database=self.database)
+        return PokeReturnValue(is_done=bool(found), xcom_value=found)
+
+    def execute(self, context: Any) -> Any:
+        """Looks once, then waits in the triggerer."""
+        if not self.deferrable:
+            return super().execute(context)
+        looked = self.poke(context)
+        if not looked.is_done:
+            self._defer()
+        return looked.xcom_value
+
+    def _defer(self) -> None:
+        from compactor.airflow.triggers import DueTrigger
+
+        self.defer(
+            trigger=DueTrigger(
+                metastore=self.metastore,
+                table=self.table,
+                partition=self.partition,
+                database=self.database,
+                poll_seconds=float(self.poke_interval),
+            ),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=float(self.timeout)),
+        )
+
+    def execute_complete(self, context: Any, event: Mapping[str, Any]) -> Any:
+        if "error" in event:
+            raise AirflowFailException(event["error"])
+        return event["due"]

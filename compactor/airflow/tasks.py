@@ -19,8 +19,10 @@ from compactor.metastore.marker import change_marker
 from compactor.service.answers.preview import Preview, preview
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.mode import Mode, may_somewhere
-from compactor.service.requests.request import RebalanceOptions, request_compaction
+from compactor.service.requests.request import RebalanceOptions, RequestWords, request_compaction
+from compactor.service.requests.request_once import request_once as request_once_of
 from compactor.service.roles.cleaner import clean
+from compactor.service.roles.due import due_in_database, due_in_table
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
@@ -196,6 +198,32 @@ def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
     if not ids:
         raise Refused("; ".join(refused))
     return ids
+
+
+def request_once(metastore: str, words: Mapping[str, Any], run: str, *, only_if_due: bool) -> list[dict[str, object]]:
+    """Queues what a run of somebody's DAG asks for, once for the run, and returns it; see ``service.requests.request_once``.
+
+    Raises:
+        CompactorError: nothing was queued; the message says why.
+    """
+    with CompactorHook(metastore).get_conn() as site:
+        asked = request_once_of(site, RequestWords(**words), run, only_if_due=only_if_due)
+    return [one.to_json() for one in asked]
+
+
+def due(metastore: str, *, table: str | None, partition: str | None, database: str | None) -> list[dict[str, object]]:
+    """Returns what is over a threshold in a table, or else in a database.
+
+    Raises:
+        CompactorError: there is no such table or partition, or it cannot be looked at.
+    """
+    with CompactorHook(metastore).get_conn() as site:
+        catalog = site.metastore.catalog
+        if table is None:
+            return [one.to_json() for one in due_in_database(site, (database or "default").lower())]
+        found = find_table(catalog, table)
+        name = None if partition is None else catalog.resolve_partition(found, partition)
+        return [one.to_json() for one in due_in_table(site, found, name)]
 
 
 def states(metastore: str, ids: Iterable[int]) -> dict[int, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
@@ -12,12 +13,13 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 # At module level on purpose: an import inside run() would block the event loop of every other trigger.
 from compactor.airflow import batch_progress, tasks
 from compactor.airflow.end_reason import ENDED, is_waiting_again, task_state
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, DatabaseUnavailable
 from compactor.service.batches.control import BatchStatus
 
 log = logging.getLogger(__name__)
 #: Seconds before a database that could not be read is tried again.
 TROUBLE_PAUSE = 30.0
+_UNREADABLE = "metastore %s cannot be read, tried again in %s s: %s"
 
 
 class ChangeTrigger(BaseTrigger):
@@ -53,9 +55,7 @@ class ChangeTrigger(BaseTrigger):
             try:
                 marker, interval = await asyncio.to_thread(tasks.read_marker, self.metastore)
             except CompactorError as trouble:
-                log.warning(
-                    "metastore %s cannot be read, tried again in %s s: %s", self.metastore, TROUBLE_PAUSE, trouble
-                )
+                log.warning(_UNREADABLE, self.metastore, TROUBLE_PAUSE, trouble)
                 await asyncio.sleep(TROUBLE_PAUSE)
                 waited += TROUBLE_PAUSE
                 continue
@@ -91,12 +91,67 @@ class EntriesTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         waited = 0.0
         while True:
-            states = await asyncio.to_thread(tasks.states, self.metastore, self.ids)
+            try:
+                states = await asyncio.to_thread(tasks.states, self.metastore, self.ids)
+            except DatabaseUnavailable as trouble:
+                log.warning(_UNREADABLE, self.metastore, TROUBLE_PAUSE, trouble)
+                await asyncio.sleep(TROUBLE_PAUSE)
+                waited += TROUBLE_PAUSE
+                continue
             if waited >= self.timeout_seconds or not tasks.under_way(states):
                 yield TriggerEvent({str(entry): state for entry, state in states.items()})
                 return
             await asyncio.sleep(self.poll_seconds)
             waited += self.poll_seconds
+
+
+class DueTrigger(BaseTrigger):
+    """Fires once something in a table or a database is over a threshold: ``{"due": [...]}``, or ``{"error": "..."}``.
+
+    Directories are looked at when the metastore has changed, and every ``hive.compactor.check.interval``, since aborted
+    transactions become due by their age.
+    """
+
+    def __init__(
+        self, *, metastore: str, table: str | None, partition: str | None, database: str | None, poll_seconds: float
+    ) -> None:
+        super().__init__()
+        self.metastore = metastore
+        self.table = table
+        self.partition = partition
+        self.database = database
+        self.poll_seconds = poll_seconds
+
+    @property
+    def where(self) -> dict[str, str | None]:
+        """The arguments of ``tasks.due``."""
+        return {"table": self.table, "partition": self.partition, "database": self.database}
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return (
+            f"{__name__}.{type(self).__name__}",
+            {"metastore": self.metastore, **self.where, "poll_seconds": self.poll_seconds},
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        seen, waited = "", 0.0
+        while True:
+            pause = self.poll_seconds
+            try:
+                marker, interval = await asyncio.to_thread(tasks.read_marker, self.metastore)
+                if marker != seen or waited >= interval:
+                    seen, waited = marker, 0.0
+                    if found := await asyncio.to_thread(partial(tasks.due, self.metastore, **self.where)):
+                        yield TriggerEvent({"due": found})
+                        return
+            except DatabaseUnavailable as trouble:
+                log.warning(_UNREADABLE, self.metastore, TROUBLE_PAUSE, trouble)
+                pause = TROUBLE_PAUSE
+            except CompactorError as error:
+                yield TriggerEvent({"error": str(error)})
+                return
+            await asyncio.sleep(pause)
+            waited += pause
 
 
 class BatchTrigger(BaseTrigger):
@@ -124,9 +179,7 @@ class BatchTrigger(BaseTrigger):
             try:
                 progress = await asyncio.to_thread(batch_progress.read_progress, self.metastore, self.batch_id)
             except CompactorError as trouble:
-                log.warning(
-                    "metastore %s cannot be read, tried again in %s s: %s", self.metastore, TROUBLE_PAUSE, trouble
-                )
+                log.warning(_UNREADABLE, self.metastore, TROUBLE_PAUSE, trouble)
                 await asyncio.sleep(TROUBLE_PAUSE)
                 continue
             for line in progress.news(before):

@@ -75,10 +75,14 @@ class Entries:
         """Returns the entries that workers have claimed, by id."""
         return self.queue(states=(State.WORKING,))
 
-    def history(self, entity: Entity | None = None, limit: int | None = None) -> list[Entry]:
-        """Returns the entries of the history, newest first; of one entity, or of all."""
+    def history(
+        self, entity: Entity | None = None, limit: int | None = None, *, table: tuple[str, str] | None = None
+    ) -> list[Entry]:
+        """Returns the entries of the history, newest first; of one entity, of a table and all its partitions, or of all."""
         query = select(COMPLETED_COMPACTIONS).where(KNOWN_ENDED).order_by(CC.CC_ID.desc()).limit(limit)
         if entity is not None:
             query = query.where(entity_is(COMPLETED_COMPACTIONS, "CC", entity))
+        if table is not None:
+            query = query.where(CC.CC_DATABASE == table[0], CC.CC_TABLE == table[1])
         with self._table.database.read() as conn:
             return self._table.rows.readable_ended(conn.execute(query).mappings())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.order_by import OrderBy, stored
@@ -21,7 +21,7 @@ from compactor.service.worker.rebalance_view import must_be_possible
 from compactor.settings.precedence import with_request
 
 _AT_ONCE = 1000  #: requests that are made in one transaction
-_ENDED_BADLY = (State.FAILED, State.REFUSED, State.ABORTED)
+ENDED_BADLY = (State.FAILED, State.REFUSED, State.ABORTED)  #: states after which the same may be asked for again
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.2, 5.0
 
 
@@ -62,6 +62,19 @@ def parse_type(text: str) -> CompactionType:
     raise Refused(f"compaction type {text!r}: expected one of {', '.join(k.label.lower() for k in allowed)}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestWords:
+    """A request as a person or a program makes it. ``partition`` is the name that Hive stores, or ``k=v,k=v``; without one,
+    every partition of ``table`` is meant."""
+
+    table: str
+    partition: str | None = None
+    type: str = "major"
+    pool: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    rebalance: RebalanceOptions = RebalanceOptions()
+
+
 def request_compaction(
     site: Site,
     *,
@@ -72,9 +85,20 @@ def request_compaction(
     properties: Mapping[str, str] | None = None,
     rebalance: RebalanceOptions = RebalanceOptions(),
 ) -> list[Enqueued]:
-    """Enqueues the table, or the partition (as Hive stores its name, or ``k=v,k=v``); without one, every partition.
+    """Enqueues what a person asks for; see ``request_as``."""
+    words = RequestWords(
+        table=table, partition=partition, type=type, pool=pool, properties=properties or {}, rebalance=rebalance
+    )
+    return request_as(site, words)
+
+
+def request_as(site: Site, words: RequestWords, who: str = "manual") -> list[Enqueued]:
+    """Enqueues the table, or the partition; without one, every partition.
 
     Thresholds do not apply. A partition that is queued already is returned as refused; the others are enqueued.
+
+    Args:
+        who: the end of the initiator's id in the rows, without ``-``; ``manual`` for a person.
 
     Raises:
         NotFound: no such table or partition.
@@ -82,29 +106,29 @@ def request_compaction(
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
         BadSetting: a property is not a setting, or not one that a request may set.
     """
-    kind = parse_type(type)
-    buckets, order_by = rebalance.buckets, rebalance.order_by
+    kind = parse_type(words.type)
+    buckets, order_by = words.rebalance.buckets, words.rebalance.order_by
     if kind is not CompactionType.REBALANCE and (order_by or buckets is not None):
-        raise Refused(f"{table}: only a rebalance takes buckets and ORDER BY; ask for a rebalance")
-    found = find_table(site.metastore.catalog, table)
+        raise Refused(f"{words.table}: only a rebalance takes buckets and ORDER BY; ask for a rebalance")
+    found = find_table(site.metastore.catalog, words.table)
     settings = site.settings_for(found)
-    asked = with_request(settings, properties or {})
+    asked = with_request(settings, words.properties)
     must_suit(found, asked.output_class)
-    entities = _entities(site, found, partition)
+    entities = _entities(site, found, words.partition)
     _must_be_compactable(site, found, entities)
     overlapping = _overlapping(site, found, entities)
     order: tuple[OrderBy, ...] = ()
     if kind is CompactionType.REBALANCE:
         order = must_be_possible(found, buckets=buckets, order_by=order_by)
-    must_write(settings, table)
+    must_write(settings, words.table)
     must_not_be_older(site, polling=True)
     requests = [
         Request(
             entity=entity,
             type=kind,
-            initiator=f"compactor-{site.host}-manual",
-            pool=pool or settings.text("hive.compactor.worker.pool") or None,
-            properties=properties or {},
+            initiator=f"compactor-{site.host}-{who}",
+            pool=words.pool or settings.text("hive.compactor.worker.pool") or None,
+            properties=words.properties,
             order_by=stored(order),
             buckets=buckets,
         )
@@ -115,7 +139,7 @@ def request_compaction(
     for start in range(0, len(requests), _AT_ONCE):
         results += _enqueue(site, requests[start : start + _AT_ONCE])
     if all(r.refused is not None for r in results):
-        raise Refused("; ".join(r.refused or "" for r in results) or f"{table}: it has no partitions")
+        raise Refused("; ".join(r.refused or "" for r in results) or f"{words.table}: it has no partitions")
     return results
 
 
@@ -146,7 +170,7 @@ def request_again(site: Site, entry_id: int) -> Enqueued:
 
 def can_be_requested_again(entry: Entry) -> bool:
     """Returns true if ``request_again`` accepts the row, as far as the row itself shows."""
-    return entry.state in _ENDED_BADLY and entry.type is not CompactionType.ABORT_CLEANUP
+    return entry.state in ENDED_BADLY and entry.type is not CompactionType.ABORT_CLEANUP
 
 
 def _entities(site: Site, table: Table, partition: str | None) -> list[Entity]:

@@ -236,7 +236,7 @@ def test_a_bad_request_fails_with_our_message_and_queues_nothing(
     from airflow.sdk.exceptions import AirflowFailException
 
     from compactor.airflow import tasks
-    from compactor.airflow.dags import fail_without_retry
+    from compactor.airflow.failing import fail_without_retry
     from compactor.airflow.form import fields, parse_form
 
     run = run_dag("compact_table", **conf)

@@ -89,6 +89,6 @@ def test_one_of_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("said", "meant"), [("True", True), ("true", True), ("False", False), ("false", False)])
 def test_a_truth_value(monkeypatch: pytest.MonkeyPatch, said: str, meant: bool) -> None:
-    assert boolean("table_assets") is False
+    assert boolean("table_assets") is True
     monkeypatch.setenv("AIRFLOW__COMPACTOR__TABLE_ASSETS", said)
     assert boolean("table_assets") is meant

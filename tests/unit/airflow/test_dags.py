@@ -138,11 +138,11 @@ def test_batches_wait_in_the_configured_pool(monkeypatch: pytest.MonkeyPatch) ->
     assert worker.get_task("compact").partial_kwargs["retries"] == 2
 
 
-def test_table_events_are_only_created_if_configured(dags: dict[str, DAG], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert list(dags["compaction_worker"].get_task("compact").partial_kwargs["outlets"]) == []
-    monkeypatch.setenv("AIRFLOW__COMPACTOR__TABLE_ASSETS", "True")
-    (alias,) = compaction_dags("archive")[1].get_task("compact").partial_kwargs["outlets"]
-    assert alias.name == "hive://archive/?"
+def test_tables_have_events_unless_they_are_switched_off(dags: dict[str, DAG], monkeypatch: pytest.MonkeyPatch) -> None:
+    (alias,) = dags["compaction_worker"].get_task("compact").partial_kwargs["outlets"]
+    assert alias.name == "hive://default/?"
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__TABLE_ASSETS", "False")
+    assert list(compaction_dags("archive")[1].get_task("compact").partial_kwargs["outlets"]) == []
     monkeypatch.setenv("AIRFLOW__COMPACTOR__TABLE_ASSETS", "perhaps")
     with pytest.raises(BadSetting, match="table_assets"):
         compaction_dags("archive")

@@ -32,6 +32,9 @@ def test_every_module_and_class_that_it_names_is_there() -> None:
         for group in info[kind]:
             for module in group["python-modules"]:
                 importlib.import_module(module)
+    for decorator in info["task-decorators"]:
+        module, _, name = decorator["class-name"].rpartition(".")
+        assert callable(getattr(importlib.import_module(module), name))
     (connection,) = info["connection-types"]
     module, _, name = connection["hook-class-name"].rpartition(".")
     assert getattr(importlib.import_module(module), name).conn_type == connection["connection-type"] == "hive_compactor"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 from airflow.serialization.serialized_objects import BaseSerialization, DagSerialization
 
 from compactor.airflow import tasks
-from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable, plain
+from compactor.airflow.sensors import ChangeSensor, CompactionDueSensor, RequestsSensor, marker_variable, plain
 
 
 def changed() -> ChangeSensor:
@@ -77,3 +79,56 @@ def test_a_failed_request_fails_the_task_with_its_error(monkeypatch: pytest.Monk
     sensor = RequestsSensor(task_id="done", metastore="m", ids=[3], poll_seconds=1.0, timeout=60)
     with pytest.raises(AirflowFailException, match=r"^m: \{3: .failed.\}$"):
         sensor.execute_complete({}, {"3": "failed", "4": "succeeded"})
+
+
+DUE = [{"table": "a.t", "partition": None, "type": "major", "because": "12 deltas > 10"}]
+
+
+def due_at_last(monkeypatch: pytest.MonkeyPatch, *looks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lets ``tasks.due`` find one of ``looks`` after the other, and returns where it looked."""
+    asked: list[dict[str, Any]] = []
+    found = iter(looks)
+
+    def due(metastore: str, **where: Any) -> list[dict[str, Any]]:
+        asked.append(where)
+        return next(found)
+
+    monkeypatch.setattr(tasks, "due", due)
+    return asked
+
+
+def test_what_is_due_already_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = due_at_last(monkeypatch, DUE)
+    assert CompactionDueSensor(task_id="due", table="a.t").execute({}) == DUE
+    assert asked == [{"table": "a.t", "partition": None, "database": None}]
+
+
+def test_what_is_not_due_is_waited_for_without_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    due_at_last(monkeypatch, [])
+    sensor = CompactionDueSensor(task_id="due", database="a", poke_interval=2, timeout=60)
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute({})
+    assert deferred.value.trigger.serialize()[1] == {
+        "metastore": "default",
+        "table": None,
+        "partition": None,
+        "database": "a",
+        "poll_seconds": 2.0,
+    }
+    assert deferred.value.timeout == timedelta(seconds=60)
+    assert sensor.execute_complete({}, {"due": DUE}) == DUE
+    with pytest.raises(AirflowFailException, match="it is gone"):
+        sensor.execute_complete({}, {"error": "it is gone"})
+
+
+def test_in_a_slot_it_pokes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = due_at_last(monkeypatch, [], DUE)
+    sensor = CompactionDueSensor(task_id="due", table="a.t", deferrable=False, poke_interval=0.001)
+    assert sensor.execute({"ti": SimpleNamespace(try_number=1, max_tries=0, start_date=None)}) == DUE
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("where", [{}, {"table": "a.t", "database": "a"}, {"database": "a", "partition": "p=1"}])
+def test_where_it_looks_is_said_once(where: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="either table=DATABASE"):
+        CompactionDueSensor(task_id="due", **where)

@@ -11,8 +11,8 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent
 
 from compactor.airflow import batch_progress, tasks, triggers
 from compactor.airflow.batch_progress import BatchProgress
-from compactor.airflow.triggers import BatchTrigger, ChangeTrigger, EntriesTrigger
-from compactor.errors import DatabaseUnavailable
+from compactor.airflow.triggers import BatchTrigger, ChangeTrigger, DueTrigger, EntriesTrigger
+from compactor.errors import DatabaseUnavailable, Refused
 from compactor.service.batches.control import BatchStatus
 from tests.support.patience import PATIENCE
 
@@ -20,6 +20,7 @@ EACH = [
     ChangeTrigger(metastore="m", seen="s", poll_seconds=0.001, ends_task=False),
     EntriesTrigger(metastore="m", ids=[1, 2], poll_seconds=0.001, timeout_seconds=9.0),
     BatchTrigger(metastore="m", batch_id=7, poll_seconds=0.001),
+    DueTrigger(metastore="m", table="a.t", partition="p=1", database=None, poll_seconds=0.001),
 ]
 
 
@@ -52,6 +53,45 @@ def test_it_fires_when_the_marker_has_changed(monkeypatch: pytest.MonkeyPatch) -
     looks(monkeypatch, "a", "a", "b")
     event = first(ChangeTrigger(metastore="m", seen="a", poll_seconds=0.001, ends_task=False))
     assert event.payload == "b"
+
+
+def due(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> list[dict[str, Any]]:
+    """Lets ``tasks.due`` answer so, and returns where it was asked to look."""
+    remaining, asked = iter(answers), []
+
+    def look(metastore: str, **where: Any) -> Any:
+        asked.append(where)
+        answer = next(remaining)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(tasks, "due", look)
+    return asked
+
+
+def waits_for(table: str | None = "a.t", database: str | None = None) -> DueTrigger:
+    return DueTrigger(metastore="m", table=table, partition=None, database=database, poll_seconds=0.001)
+
+
+def test_directories_are_looked_at_when_the_metastore_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks(monkeypatch, "a", "a", "a", "b")
+    asked = due(monkeypatch, [], [{"table": "a.t"}])
+    assert first(waits_for()).payload == {"due": [{"table": "a.t"}]}
+    assert asked == [{"table": "a.t", "partition": None, "database": None}] * 2
+
+
+def test_what_becomes_due_by_its_age_is_found_after_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks(monkeypatch, *["a"] * 9, interval=0.003)
+    due(monkeypatch, [], [{"table": "a.t"}])
+    assert first(waits_for(None, "a")).payload == {"due": [{"table": "a.t"}]}
+
+
+def test_what_cannot_become_due_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triggers, "TROUBLE_PAUSE", 0.001)
+    looks(monkeypatch, DatabaseUnavailable("it restarts"), "a")
+    due(monkeypatch, Refused("a.t is an external table"))
+    assert first(waits_for()).payload == {"error": "a.t is an external table"}
 
 
 def test_it_ends_the_task_itself_with_the_marker_as_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
