@@ -196,7 +196,8 @@ class Table:
         must_write(self._site.settings_for(self._found), self.name)
         if self._txn is not None:
             self._txn.check()
-            yield self._txn
+            with self._txn.whole_statement():
+                yield self._txn
             return
         with transaction(self._site, role="program") as txn:
             yield txn

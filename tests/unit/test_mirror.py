@@ -73,7 +73,6 @@ ELSEWHERE: dict[str, str] = {
     "tables/writing/assignments.py": "unit/tables/writing/test_changes.py",
     "tables/writing/delete_files.py": "unit/tables/writing/test_writer.py",
     "tables/writing/insert_files.py": "unit/tables/writing/test_append.py",
-    "tables/transactions/pending.py": "unit/tables/writing/test_append.py",
     "tables/reading/planning.py": "unit/tables/reading/test_scan.py",
     "tables/store.py": "unit/tables/reading/test_scan.py",
     "tables/table.py": "unit/tables/reading/test_scan.py",

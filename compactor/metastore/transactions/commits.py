@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from sqlalchemy import Column, Connection, and_, delete, func, insert, literal, or_, select, update
 
+from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.errors import Refused, WriteConflict
@@ -68,9 +69,15 @@ def lost(txn: TxnId, winner: TxnId) -> WriteConflict:
     )
 
 
-def later_writer(conn: Connection, txn: TxnId, database: str, table: str, *, only_changes: bool) -> TxnId | None:
+def later_writer(
+    conn: Connection, txn: TxnId, database: str, table: str, *, seen: ValidTxnList | None, only_changes: bool
+) -> TxnId | None:
     """Returns a transaction that wrote into a table and has committed since ``txn`` was opened, so that ``txn`` does not see
-    it, or would lose to it though it does."""
+    it, or would lose to it though it does.
+
+    Args:
+        seen: the snapshot of ``txn`` if it has one; else it will see what was opened before it.
+    """
     changed, written = WRITE_SET.c, COMPLETED_TXN_COMPONENTS.c
     changes = select(changed.WS_TXNID).where(
         changed.WS_DATABASE == database,
@@ -79,11 +86,16 @@ def later_writer(conn: Connection, txn: TxnId, database: str, table: str, *, onl
         changed.WS_COMMIT_ID >= txn,
         changed.WS_OPERATION_TYPE.in_(("u", "d")),
     )
-    writes = select(written.CTC_TXNID).where(
-        written.CTC_DATABASE == database, written.CTC_TABLE == table, written.CTC_TXNID > txn
-    )
     found = conn.execute(changes.limit(1)).scalar()
-    return found if found is not None or only_changes else conn.execute(writes.limit(1)).scalar()
+    if found is not None or only_changes:
+        return found
+    unseen = written.CTC_TXNID > (txn if seen is None else seen.high_watermark)
+    if seen is not None and seen.open:
+        unseen = or_(unseen, written.CTC_TXNID.in_(sorted(seen.open)))
+    writes = select(written.CTC_TXNID).where(
+        written.CTC_DATABASE == database, written.CTC_TABLE == table, written.CTC_TXNID != txn, unseen
+    )
+    return conn.execute(writes.limit(1)).scalar()
 
 
 def take_marks_away(conn: Connection, dialect: Dialect, written: Mapping[Entity, WriteId]) -> None:

@@ -155,13 +155,22 @@ class WriteIds:
             must_be_open(conn, self._dialect, txn)
             recording(txn, entity, partitions, operation, write_id)(conn)
 
-    def later_writer(self, txn: TxnId, database: str, table: str, *, only_changes: bool = False) -> TxnId | None:
+    def later_writer(
+        self,
+        txn: TxnId,
+        database: str,
+        table: str,
+        *,
+        seen: ValidTxnList | None = None,
+        only_changes: bool = False,
+    ) -> TxnId | None:
         """Returns a transaction that wrote into a table and has committed since ``txn`` was opened; None without one.
 
-        ``txn`` does not see it, or would lose to it at its end. ``only_changes``: one that updated, deleted or overwrote.
+        ``txn``, whose snapshot is ``seen`` if it has one, does not see it, or would lose to it at its end.
+        ``only_changes``: one that updated, deleted or overwrote.
         """
         with self._database.read() as conn:
-            return commits.later_writer(conn, txn, database, table, only_changes=only_changes)
+            return commits.later_writer(conn, txn, database, table, seen=seen, only_changes=only_changes)
 
     @retried
     def hold(self, txn: TxnId, valid: ValidWriteIdList) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from compactor.acid.directory import acid_directory
@@ -43,6 +43,19 @@ class AddedPartitions:
     def of(self, table: Table) -> list[Partition]:
         """Returns those of ``table``."""
         return [_as_partition(new) for new in self._new.values() if new.table.id == table.id]
+
+    @property
+    def partitions(self) -> Mapping[Entity, NewPartition]:
+        """All of them."""
+        return dict(self._new)
+
+    def take_back(self, before: Mapping[Entity, NewPartition]) -> None:
+        """Forgets those that were added since ``partitions`` was ``before``; their empty directories stay."""
+        self._new = dict(before)
+        for of_statement, names in list(self._components.items()):
+            names.intersection_update(one.partition or "" for one in before if one.table == of_statement[0].table)
+            if not names:
+                del self._components[of_statement]
 
     def add(self, table: Table, name: str, write_id: WriteId, seen: tuple[ValidTxnList, ValidWriteIdList]) -> Partition:
         """Makes the directory of a partition that does not exist, and returns the partition: that of somebody else, who has

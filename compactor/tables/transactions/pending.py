@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, Base, Delta, DeltaKind, writing_name
-from compactor.errors import StorageError
+from compactor.errors import NotSupported, StorageError
 from compactor.ids import TxnId
 from compactor.rewrite.plan.unit import Figures, Output
 from compactor.rewrite.publish import naming
@@ -40,17 +40,37 @@ class Pending:
     def __init__(self, storage: Storage, txn: TxnId) -> None:
         self._storage, self._txn = storage, txn
         self._staging: dict[str, str] = {}
-        self._directories: dict[str, list[PendingDirectory]] = {}
+        self._directories: dict[str, tuple[PendingDirectory, ...]] = {}
+        self._accepted = 0
 
     def __bool__(self) -> bool:
         return bool(self._staging)
 
-    def at(self, location: str) -> Sequence[PendingDirectory]:
+    @property
+    def directories(self) -> Mapping[str, tuple[PendingDirectory, ...]]:
+        """All that is staged, by location."""
+        return dict(self._directories)
+
+    def take_back(self, before: Mapping[str, tuple[PendingDirectory, ...]]) -> None:
+        """Forgets what was staged since ``directories`` was ``before``; its files go with the staging directories."""
+        self._directories = dict(before)
+
+    def at(self, location: str) -> tuple[PendingDirectory, ...]:
         """Returns what is staged at ``location``, in the order of the statements."""
         return self._directories.get(location, ())
 
-    def attempt(self, location: str) -> str:
-        """Returns the path of a directory for an attempt to write files for ``location``; it does not exist yet."""
+    def attempt(self, location: str, acid: Base | Delta) -> str:
+        """Returns the path of a directory for an attempt to write the files of ``acid`` at ``location``; it does not exist
+        yet.
+
+        Raises:
+            NotSupported: the transaction has overwritten the location: readers see nothing but the base of its write ID.
+        """
+        if not isinstance(acid, Base) and any(isinstance(one.acid, Base) for one in self.at(location)):
+            raise NotSupported(
+                f"{location}: transaction {self._txn} has overwritten it, and readers skip what the same transaction adds; "
+                "commit first, or overwrite with all rows at once"
+            )
         if location not in self._staging:
             staging = f"{location}/{writing_name(self._txn, token())}"
             self._storage.make_private(staging, (ATTEMPTS, OUT))
@@ -58,9 +78,11 @@ class Pending:
         return f"{self._staging[location]}/{ATTEMPTS}/{secrets.token_hex(8)}"
 
     def accept(self, location: str, acid: Base | Delta, outputs: Sequence[Output], home: str) -> None:
-        """Takes an attempt's files, by this process at ``home``, as the statement's directory ``acid``."""
+        """Takes an attempt's files, by this process at ``home``, as the statement's directory ``acid``. A base takes
+        the place of all that the transaction has staged there before."""
         storage = self._storage
-        path = f"{self._staging[location]}/{OUT}/{acid.name}"
+        self._accepted += 1
+        path = f"{self._staging[location]}/{OUT}/{self._accepted}_{acid.name}"
         storage.make_inside(path)
         is_local = (
             storage.local_path(home) is not None
@@ -74,8 +96,8 @@ class Pending:
         staged = StagedDirectory(name=acid.name, staged=path, files=tuple(files))
         below = os.path.relpath(path, location)
         inputs = tuple((output.number, _input(acid, f"{below}/{output.name}", output)) for output in outputs)
-        found = self._directories.setdefault(location, [])
-        found.append(PendingDirectory(acid=acid, staged=staged, inputs=inputs))
+        before = () if isinstance(acid, Base) else self.at(location)
+        self._directories[location] = (*before, PendingDirectory(acid=acid, staged=staged, inputs=inputs))
         reach(WriteStep.WRITE_STAGED)
 
     def make_durable(self) -> None:

@@ -11,7 +11,7 @@ import enum
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -22,6 +22,7 @@ from compactor.compaction.forgetting_aborts import reaching
 from compactor.errors import (
     CommitUnknown,
     CompactorError,
+    LockLost,
     LostClaim,
     Refused,
     SnapshotExpired,
@@ -38,6 +39,7 @@ from compactor.locking.statement_locks import locking_is_on
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.locks.manager import wait_for
+from compactor.metastore.transactions.rows import OPEN
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, path_of
 from compactor.steps import WriteStep, reach
@@ -91,6 +93,7 @@ class Transaction:
         self._statements: Counter[tuple[str, str]] = Counter()
         self._components: set[tuple[Entity, WriteOperation]] = set()
         self._locked: dict[Entity, LockType] = {}  # the strongest on each
+        self._provisional: list[WriteStatement] = []  # dynamic ones, whose partitions are not recorded yet
         self._written: dict[Entity, WriteId] = {}
         self._entered: set[str] = set()  # locations that held nothing of this transaction's write IDs
         self._txns: ValidTxnList | None = None
@@ -184,7 +187,34 @@ class Transaction:
         self._written[entity] = made.write_id
         return made
 
-    def lock_for_changes(self, table: Table, partitions: Iterable[str | None], kind: LockType | None = None) -> None:
+    @contextmanager
+    def whole_statement(self) -> Iterator[None]:
+        """A statement that fails within the block leaves nothing behind that a later commit would name (PROTOCOL 14.12)."""
+        staged, added = self.pending.directories, self.added.partitions
+        try:
+            yield
+        except BaseException:
+            self.pending.take_back(staged)
+            self.added.take_back(added)
+            for statement in list(self._provisional):
+                with suppress(CompactorError):  # of a transaction that is lost, which the error says
+                    self.record_partitions(statement, {})
+            raise
+
+    def lock_for_overwriting(self, table: Table, partition: str | None) -> None:
+        """Takes the lock of an INSERT OVERWRITE on the table or partition; see ``lock_for_changes``. What it replaces must
+        be what its transaction has seen, or may see yet."""
+        lock = lock_of(self.site, _WHAT[WriteOperation.UPDATE])
+        self._lock_then_look(table, _entity(table, partition), lock, (), must_see_all=True)
+
+    def lock_for_changes(
+        self,
+        table: Table,
+        partitions: Iterable[str | None],
+        kind: LockType | None = None,
+        *,
+        must_see_all: bool = False,
+    ) -> None:
         """Takes the table's lock of an UPDATE or DELETE, or ``kind``, with those to read ``partitions``, before anything is
         looked at (PROTOCOL 14.2): all in one request, since a second one would wait behind whoever waits for the first.
 
@@ -192,19 +222,33 @@ class Transaction:
         it sees that; but not once it has read or written anything.
 
         Raises:
-            WriteConflict: it has, and the other one changed rows, so this one would lose at its end; with ``kind`` also
-                where the other one only inserted rows.
+            WriteConflict: it has, and the other one changed rows, so this one would lose at its end; if it ``must_see_all``
+                rows also where the other one only inserted some.
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
         """
-        to_read = list(partitions)
+        lock = lock_of(self.site, AccessKind.DELETE) if kind is None else excluding(self.site, kind)
+        self._lock_then_look(table, _entity(table), lock, list(partitions), must_see_all=must_see_all)
+
+    def _lock_then_look(
+        self,
+        table: Table,
+        entity: Entity,
+        lock: LockType | None,
+        to_read: Sequence[str | None],
+        *,
+        must_see_all: bool,
+    ) -> None:
         later = None
         for _ in range(_BEGINNINGS):
             self._heart.check()
             is_new = self._txns is None and not self._statements
-            lock = lock_of(self.site, AccessKind.DELETE) if kind is None else excluding(self.site, kind)
-            self._lock_for_writing(table, _entity(table), lock, [_entity(table, name) for name in to_read])
+            self._lock_for_writing(table, entity, lock, [_entity(table, name) for name in to_read])
             later = self.site.metastore.write_ids.later_writer(
-                self.id, table.database, table.name, only_changes=kind is None and not is_new
+                self.id,
+                table.database,
+                table.name,
+                seen=self._txns,
+                only_changes=not must_see_all and not is_new,
             )
             if later is None:
                 return
@@ -239,6 +283,7 @@ class Transaction:
         path = path_of(self.site.storage, table, None)
         made = self._begin(table, _entity(table, partition), operation, path)
         self.site.metastore.write_ids.add_component(self.id, _entity(table), operation.value, made.write_id)
+        self._provisional.append(made)
         return made
 
     def add_partition(self, table: Table, name: str, write_id: WriteId) -> Partition:
@@ -261,6 +306,7 @@ class Transaction:
                 self.site.metastore.write_ids.add_component(self.id, entities[name], operation.value, write_id)
         self._components.update((entities[name], operation) for name in new)
         self._written |= dict.fromkeys(entities.values(), write_id)
+        self._provisional.remove(statement)
 
     def _lock_for_writing(
         self, table: Table, entity: Entity, kind: LockType | None, to_read: Iterable[Entity] = ()
@@ -275,6 +321,7 @@ class Transaction:
         self._heart.check()
         self._watch.writes = True
         self._lock_for_writing(table, entity, lock_of(self.site, _WHAT[operation]))
+        _ = self.txns  # fixed by the first statement, whatever it is (PROTOCOL 13.2)
         write_id = self.site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
         self._write_ids.pop((entity.database, entity.table), None)  # the new one belongs to it
         return WriteStatement(
@@ -376,6 +423,7 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
             if opened.pending:
                 opened.added.make_durable()
                 opened.pending.make_durable()
+                _must_hold_its_locks(site, opened.id, watch)
                 heart.let_go(opened.id)
         _commit(site, opened)
     except (CommitUnknown, TransactionAborted):
@@ -388,6 +436,15 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
         if opened is not None:
             opened.end()
             _tidy(opened)
+
+
+def _must_hold_its_locks(site: Site, txn: TxnId, watch: Watch) -> None:
+    """Refuses to commit what is no longer protected; a transaction that has ended says so at its commit."""
+    try:
+        watch.check()
+    except LockLost:
+        if site.metastore.transactions.state(txn) == OPEN:
+            raise
 
 
 def _commit(site: Site, opened: Transaction) -> None:

@@ -66,9 +66,13 @@ def overwrite(txn: Transaction, table: Table, rows: Rows, how: How) -> int:
     """Puts rows in place of all that ``table`` or the partition of ``how`` holds; in a partitioned table without that, of
     what the partitions among the rows hold.
 
-    Returns how many they are. Raises as ``append`` does.
+    Returns how many they are. Raises as ``append`` does, and WriteConflict if the transaction has looked at ``table`` and
+    does not see all rows that would be replaced.
     """
-    return write(txn, table, conformed(table, rows, how), WriteOperation.UPDATE, static_partition(table, how))
+    must_be_readable(table)
+    partition = static_partition(table, how)
+    txn.lock_for_overwriting(table, partition)
+    return write(txn, table, conformed(table, rows, how), WriteOperation.UPDATE, partition)
 
 
 def conformed(table: Table, rows: Rows, how: How) -> Iterator[pa.Table]:
@@ -228,7 +232,7 @@ def _write(txn: Transaction, statement: WriteStatement, location: str, of_number
         acid = Delta(
             kind=DeltaKind.INSERT, min_write_id=write_id, max_write_id=write_id, statement_id=statement.statement_id
         )
-    home = txn.pending.attempt(location)
+    home = txn.pending.attempt(location, acid)
     with attempt_folder(storage, home) as folder:
         outputs = [
             write_inserts(

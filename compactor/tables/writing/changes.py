@@ -100,7 +100,7 @@ class Deletion:
     def _stage(self, location: str, found: Iterable[tuple[ScanTask, list[pa.StructArray]]]) -> int:
         """Stages the delete events of a table or partition, a file for each task, and returns how many they are."""
         txn, statement = self._txn, self._begun()
-        home = txn.pending.attempt(location)
+        home = txn.pending.attempt(location, _delta(statement))
         outputs: list[Output] = []
         with attempt_folder(txn.site.storage, home) as folder:
             for task, ids in found:

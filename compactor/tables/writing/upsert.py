@@ -54,7 +54,7 @@ def upsert(txn: Transaction, table: Table, rows: Rows, join_cols: tuple[str, ...
     if not source.num_rows:
         return Upserted(updated=0, inserted=0)
     wanted = Wanted(selected_fields=tuple(key), row_ids=True, timestamps="parts")
-    txn.lock_for_changes(table, partitions_to_read(txn, table, wanted), LockType.EXCL_WRITE)
+    txn.lock_for_changes(table, partitions_to_read(txn, table, wanted), LockType.EXCL_WRITE, must_see_all=True)
     known = _comparable(source.select(key)).append_column(_PLACE, pa.array(np.arange(source.num_rows)))
     replaced: set[int] = set()
 

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from compactor.acid.names import Base
 from compactor.compaction.entry import Entity
 from compactor.errors import NotConforming, NotFound, Refused, StorageError
 from compactor.metastore.catalog.embedded import NewTable
@@ -136,7 +137,7 @@ def test_what_the_dead_staged_for_a_partition_that_was_never_added_is_swept(stor
     site.metastore.write_ids.add_component(txn, Entity(database="default", table="p"), "i", write_id)
     place = warehouse / "p/day=2026-11-01/s=x"
     place.mkdir(parents=True)
-    Pending(site.storage, txn).attempt(str(place))
+    Pending(site.storage, txn).attempt(str(place), Base(write_id=write_id))
     assert list(place.iterdir())
     site.metastore.transactions.abort(txn, "it died")
     clean(site)

@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from compactor.acid.names import Base
 from compactor.errors import NotConforming, NotSupported, StorageError, TransactionAborted, WriteConflict
-from compactor.ids import TxnId
+from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site
@@ -88,7 +89,7 @@ def test_what_a_writer_staged_that_died_is_swept(store: Store, warehouse: Path) 
     """PROTOCOL 3.1: at the next compaction there."""
     (txn,) = store.site.metastore.transactions.open("somebody", "somewhere")
     pending = Pending(store.site.storage, txn)
-    pending.attempt(str(warehouse / "t"))
+    pending.attempt(str(warehouse / "t"), Base(write_id=WriteId(1)))
     store.load_table("default.t").append(pa.Table.from_pylist(ROWS))
     compact(store.site)
     assert any(name.startswith(".compactor_w") for name in names_in(warehouse / "t")), "its transaction is open"
