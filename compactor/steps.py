@@ -59,6 +59,8 @@ class CommandStep(enum.Enum):
 class WriteStep(enum.Enum):
     """The points at which a program that writes rows may die."""
 
+    WRITE_BEGUN = "a statement has its write ID and component, nothing is staged"
+    WRITE_ATTEMPTED = "a statement's files for a place are written, they are not accepted"
     WRITE_STAGED = "a statement's rows are staged"
     WRITE_DURABLE = "all that is staged is durable, nothing is named"
     WRITE_PARTITIONS_ADDED = "new partitions are in the catalog, the database is not committed, nothing is named"

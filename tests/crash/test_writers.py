@@ -33,9 +33,20 @@ with open_metastore() as store, store.transaction() as txn:
     table.append(pa.table({"a": [5]}))
     txn.load_table("default.p").append(pa.table({"a": [3, 4], "p": [1, 2]}))
 """
+_CHANGES = """
+import pyarrow as pa
+from compactor.tables import open_metastore
+with open_metastore() as store, store.transaction() as txn:
+    table = txn.load_table("default.t")
+    table.update({"a": "7"}, where="a = 1")
+    table.delete("a = 2")
+    txn.load_table("default.u").overwrite(pa.table({"a": [8]}))
+    txn.load_table("default.p").upsert(pa.table({"a": [3], "p": [1]}), ["a"])
+"""
 #: The rows of a table that has some, of an empty one, and of one whose partitions do not exist.
 BEFORE, AFTER = ({1, 2}, set(), set()), ({1, 2, 3, 4, 5}, {3, 4}, {3, 4})
-BEFORE_THE_LOCK = (WriteStep.WRITE_STAGED, WriteStep.WRITE_DURABLE)
+AFTER_CHANGES = ({7}, {8}, {3})
+BEFORE_THE_LOCK = (WriteStep.WRITE_BEGUN, WriteStep.WRITE_ATTEMPTED, WriteStep.WRITE_STAGED, WriteStep.WRITE_DURABLE)
 
 
 @pytest.fixture
@@ -61,17 +72,26 @@ def tables(site: Site) -> list[Table]:
     return [site.metastore.catalog.table("default", name) for name in ("t", "u")]
 
 
-def program(url: str, **how: str) -> subprocess.Popen[str]:
+def program(url: str, text: str = _PROGRAM, **how: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "COMPACTOR_METASTORE_URL": url, **how}
-    return subprocess.Popen([sys.executable, "-c", _PROGRAM], env=environment, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, "-c", text], env=environment, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.parametrize("step", WriteStep, ids=lambda step: step.name)
-def test_a_killed_writer_wrote_everything_or_nothing(site: Site, metastore_url: str, step: WriteStep) -> None:
-    with program(metastore_url, COMPACTOR_DIE_AT=step.name) as process:
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        pytest.param(_PROGRAM, AFTER, id="inserts"),
+        pytest.param(_CHANGES, AFTER_CHANGES, id="changes", marks=pytest.mark.whole),
+    ],
+)
+def test_a_killed_writer_wrote_everything_or_nothing(
+    site: Site, metastore_url: str, text: str, after: tuple[set[int], ...], step: WriteStep
+) -> None:
+    with program(metastore_url, text, COMPACTOR_DIE_AT=step.name) as process:
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL, err
-    wanted = AFTER if step is WriteStep.WRITE_COMMITTED else BEFORE
+    wanted = after if step is WriteStep.WRITE_COMMITTED else BEFORE
     assert rows(site) == wanted
     time_out_all(site)
     assert rows(site) == wanted

@@ -34,7 +34,7 @@ from tests.model.program_tables import DAYS, OTHERS, PARTITIONED, TABLES, arrow,
 from tests.model.versions import Model, Overwritten, Row, Writer
 from tests.support.tables import with_settings
 
-_MODULE = "compactor.tables.transactions.transaction"
+_ROOM = "compactor.tables.transactions"
 MOST_OPEN = 4
 _T = TypeVar("_T")
 
@@ -114,8 +114,8 @@ class ProgramWorld(RuleBasedStateMachine):
             "COMPACTOR_METASTORE_URL": f"sqlite:///{folder}/metastore.db",
             "COMPACTOR_WAREHOUSE": f"{folder}/w",
         }
-        self.stack.enter_context(patch(f"{_MODULE}.time", SimpleNamespace(sleep=self._waits)))
-        self.stack.enter_context(patch(f"{_MODULE}.Heartbeat", self._heartbeat))
+        self.stack.enter_context(patch(f"{_ROOM}.held_locks.time", SimpleNamespace(sleep=self._waits)))
+        self.stack.enter_context(patch(f"{_ROOM}.transaction.Heartbeat", self._heartbeat))
         site = self.stack.enter_context(open_site(configure("default", environment=environment)))
         self.site = with_settings(
             site,

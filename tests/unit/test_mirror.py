@@ -68,6 +68,7 @@ ELSEWHERE: dict[str, str] = {
     "storage/object_store.py": "storage/test_contract.py",
     "storage/s3.py": "storage/test_contract.py",
     "service/roles/removing.py": "unit/service/roles/test_cleaner.py",
+    "tables/transactions/held_locks.py": "unit/tables/transactions/test_transaction.py",
     "tables/transactions/lock_kinds.py": "contract/test_programs.py",
     "tables/transactions/watch.py": "unit/tables/reading/test_scan.py",
     "tables/writing/assignments.py": "unit/tables/writing/test_changes.py",

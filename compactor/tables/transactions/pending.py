@@ -80,6 +80,7 @@ class Pending:
     def accept(self, location: str, acid: Base | Delta, outputs: Sequence[Output], home: str) -> None:
         """Takes an attempt's files, by this process at ``home``, as the statement's directory ``acid``. A base takes
         the place of all that the transaction has staged there before."""
+        reach(WriteStep.WRITE_ATTEMPTED)
         storage = self._storage
         self._accepted += 1
         path = f"{self._staging[location]}/{OUT}/{self._accepted}_{acid.name}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -33,17 +32,15 @@ from compactor.errors import (
 )
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
-from compactor.locking.retry import waiting_times_within
 from compactor.locking.statement_locks import locking_is_on
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Partition, Table
-from compactor.metastore.locks.manager import wait_for
 from compactor.metastore.transactions.rows import OPEN
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, path_of
 from compactor.steps import WriteStep, reach
 from compactor.tables.transactions.added_partitions import AddedPartitions
+from compactor.tables.transactions.held_locks import HeldLocks
 from compactor.tables.transactions.lock_kinds import excluding, lock_of
 from compactor.tables.transactions.pending import Pending
 from compactor.tables.transactions.watch import Watch
@@ -92,7 +89,7 @@ class Transaction:
         self._watch = watch
         self._statements: Counter[tuple[str, str]] = Counter()
         self._components: set[tuple[Entity, WriteOperation]] = set()
-        self._locked: dict[Entity, LockType] = {}  # the strongest on each
+        self._locks = HeldLocks(site, txn, user)
         self._provisional: list[WriteStatement] = []  # dynamic ones, whose partitions are not recorded yet
         self._written: dict[Entity, WriteId] = {}
         self._entered: set[str] = set()  # locations that held nothing of this transaction's write IDs
@@ -149,7 +146,7 @@ class Transaction:
         self.check()
         if not locking_is_on(self.site.settings):
             return
-        self._acquire((_entity(table, name), LockType.SHARED_READ) for name in partitions)
+        self._take((_entity(table, name), LockType.SHARED_READ) for name in partitions)
 
     def write_ids(self, table: Table) -> ValidWriteIdList:
         """Returns the write IDs of ``table`` that this transaction sees, its own included, always the same."""
@@ -185,6 +182,7 @@ class Transaction:
             self.site.metastore.write_ids.add_component(self.id, entity, operation.value, made.write_id)
             self._components.add((entity, operation))
         self._written[entity] = made.write_id
+        reach(WriteStep.WRITE_BEGUN)
         return made
 
     @contextmanager
@@ -267,7 +265,7 @@ class Transaction:
         self._heart.take(self.id)
         self._heart.let_go(old)
         self._watch.begin_again(self.id)
-        self._locked.clear()
+        self._locks = HeldLocks(self.site, self.id, self._user)
         self._write_ids.clear()
         self.pending = Pending(self.site.storage, self.id)
         self.added = AddedPartitions(self.site)
@@ -284,6 +282,7 @@ class Transaction:
         made = self._begin(table, _entity(table, partition), operation, path)
         self.site.metastore.write_ids.add_component(self.id, _entity(table), operation.value, made.write_id)
         self._provisional.append(made)
+        reach(WriteStep.WRITE_BEGUN)
         return made
 
     def add_partition(self, table: Table, name: str, write_id: WriteId) -> Partition:
@@ -314,7 +313,7 @@ class Transaction:
         if not table.is_transactional:
             raise Refused(f"{entity}: the table is not transactional; set transactional=true when it is created")
         if kind is not None:
-            self._acquire([(entity, kind), *((one, LockType.SHARED_READ) for one in to_read)])
+            self._take([(entity, kind), *((one, LockType.SHARED_READ) for one in to_read)])
 
     def _begin(self, table: Table, entity: Entity, operation: WriteOperation, location: str) -> WriteStatement:
         """Takes the lock and the write ID of a statement, of which nothing is recorded yet."""
@@ -359,34 +358,9 @@ class Transaction:
             )
         self._entered.add(location)
 
-    def _acquire(self, wanted: Iterable[tuple[Entity, LockType]]) -> None:
-        """Takes locks in one request, but those that a stronger one on the same object already includes."""
-        strongest: dict[Entity, LockType] = {}
-        for entity, kind in wanted:
-            if kind.strength > self._strength(entity, strongest):
-                strongest[entity] = kind
-        if not strongest:
-            return
-        settings = self.site.settings
-        longest = settings.milliseconds("hive.lock.sleep.between.retries")
-        wait_for(
-            self.site.metastore.locks,
-            self.id,
-            [
-                LockRequest(database=entity.database, table=entity.table, partition=entity.partition, type=kind)
-                for entity, kind in strongest.items()
-            ],
-            self._user,
-            self.site.host,
-            times=waiting_times_within(settings.milliseconds("compactor.lock.wait"), longest),
-            sleep=time.sleep,
-        )
-        self._locked |= strongest
-        self._watch.has_locks = True
-
-    def _strength(self, entity: Entity, asked: Mapping[Entity, LockType]) -> int:
-        """Returns the strength of what is held or asked for on ``entity``, -1 if nothing is."""
-        return max((held[entity].strength for held in (self._locked, asked) if entity in held), default=-1)
+    def _take(self, wanted: Iterable[tuple[Entity, LockType]]) -> None:
+        if self._locks.take(wanted):
+            self._watch.has_locks = True
 
 
 def _entity(table: Table, partition: str | None = None) -> Entity:

@@ -1,7 +1,7 @@
 """Rows deleted and updated: found in one scan, their ROW__IDs deleted, their new versions inserted.
 
 Delete events go by the number of the file that holds a row, which need not be the bucket in its ROW__ID (PROTOCOL 14.4), so
-they are written task by task of the scan, and never more of them are in memory than of one.
+they are written task by task of the scan. Memory holds a bounded number of them; more are sorted on disk.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.acid.names import BucketFile, Delta, DeltaKind
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
+from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents, events_of
 from compactor.rewrite.full_acid.output_format import output_of
 from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.attempt_files import attempt_folder
 from compactor.tables.reading.planning import partitions_to_read, plan_scan
+from compactor.tables.reading.scan import THREADS
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.reading.tasks import ScanPlan, ScanTask
 from compactor.tables.reading.wanted import Wanted
@@ -27,7 +30,7 @@ from compactor.tables.schema import ROW_ID
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.append import write
 from compactor.tables.writing.assignments import Assignments
-from compactor.tables.writing.delete_files import write_deleted
+from compactor.tables.writing.delete_files import keys_of, write_deleted
 from compactor.tables.writing.insert_files import WaitingRows
 
 Taken = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -85,26 +88,33 @@ class Deletion:
     def of(self, wanted: Wanted, take: Taken) -> int:
         """Deletes those of the rows that a scan finds which ``take`` returns, and returns how many they were."""
         plan = plan_scan(self._txn, self._table, wanted)
-        found = ((task, ids) for task in plan.tasks if (ids := self._taken(plan, task, take)))
-        places = groupby(found, key=lambda one: one[0].location)
-        count = sum(self._stage(location, of_place) for location, of_place in places)
+        with tempfile.TemporaryDirectory(prefix="compactor-delete-") as scratch:
+            found = ((task, events) for task in plan.tasks if (events := self._found(plan, task, take, scratch)))
+            places = groupby(found, key=lambda one: one[0].location)
+            count = sum(self._stage(location, of_place) for location, of_place in places)
         if self._statement is not None and self._partitions:
             self._txn.record_partitions(self._statement, self._partitions)
         return count
 
-    def _taken(self, plan: ScanPlan, task: ScanTask, take: Taken) -> list[pa.StructArray]:
-        """Returns the ROW__IDs of a task's rows that are deleted; none if nothing is."""
-        batches = map(take, read_task(plan, task, self._txn.site.storage))
-        return [batch.column(ROW_ID) for batch in batches if batch.num_rows]
+    def _found(self, plan: ScanPlan, task: ScanTask, take: Taken, scratch: str) -> SortedEvents:
+        """Returns the events of a task's rows that are deleted, in key order."""
+        sorter = EventSorter(scratch)
+        for batch in map(take, read_task(plan, task, self._txn.site.storage, threads=THREADS)):
+            if batch.num_rows:
+                keys = keys_of([pc.struct_field(batch.column(ROW_ID), [place]) for place in range(3)])
+                sorter.add(events_of(keys, np.full(len(keys), self._begun().write_id, dtype=np.int64)))
+        return sorter.done()
 
-    def _stage(self, location: str, found: Iterable[tuple[ScanTask, list[pa.StructArray]]]) -> int:
+    def _stage(self, location: str, found: Iterable[tuple[ScanTask, SortedEvents]]) -> int:
         """Stages the delete events of a table or partition, a file for each task, and returns how many they are."""
         txn, statement = self._txn, self._begun()
         home = txn.pending.attempt(location, _delta(statement))
         outputs: list[Output] = []
         with attempt_folder(txn.site.storage, home) as folder:
-            for task, ids in found:
-                outputs.append(self._events(statement, ids, folder, task.number))
+            for task, events in found:
+                path = f"{folder}/{BucketFile(number=task.number).name}"
+                written = write_deleted(path, self._table.row_type, events)
+                outputs.append(output_of(DeltaKind.DELETE, path, task.number, written))
                 if task.partition is not None:
                     self._partitions[task.partition] = location
             txn.pending.accept(location, _delta(statement), outputs, home)
@@ -119,12 +129,6 @@ class Deletion:
                 else self._txn.statement(entity, WriteOperation.DELETE)
             )
         return self._statement
-
-    def _events(self, statement: WriteStatement, ids: list[pa.StructArray], folder: str, number: int) -> Output:
-        path = f"{folder}/{BucketFile(number=number).name}"
-        columns = [pa.chunked_array([pc.struct_field(one, [place]) for one in ids]) for place in range(3)]
-        written = write_deleted(path, self._table.row_type, columns, statement.write_id)
-        return output_of(DeltaKind.DELETE, path, number, written)
 
 
 def _delta(statement: WriteStatement) -> Delta:

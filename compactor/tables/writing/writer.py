@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+import numpy as np
 import pyarrow as pa
 
 from compactor.acid import bucket
@@ -19,8 +20,9 @@ from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail
 from compactor.orc.format.types import acid_types
+from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.reader import ROW_ID_COLUMNS
-from compactor.tables.writing.delete_files import write_deleted
+from compactor.tables.writing.delete_files import keys_of, write_deleted
 from compactor.tables.writing.insert_files import encode_inserts
 
 
@@ -62,7 +64,9 @@ def write_deletes(
             ignored. ``number`` must be that of the file that holds the rows, or the events are dead.
     """
     path = _path(location, DeltaKind.DELETE, write_id, statement_id, number)
-    return write_deleted(path, row_type, [row_ids[name] for name in ROW_ID_COLUMNS], write_id)
+    keys = keys_of([row_ids[name] for name in ROW_ID_COLUMNS])
+    events = DeleteEvents.of([(keys, np.full(len(keys), write_id, dtype=np.int64))])
+    return write_deleted(path, row_type, events)
 
 
 def _path(location: str, kind: DeltaKind, write_id: WriteId, statement_id: int, number: int) -> str:

@@ -31,6 +31,7 @@ class Nemesis:
     start: Callable[[str], None]  #: the work of a process of that name; it runs in a child
     dead: Path
     random: random.Random
+    pauses: tuple[float, ...] = (0.05, 0.1, 1.0)  #: seconds that a process is suspended for
     running: dict[int, str] = field(default_factory=dict)
     started: int = 0
     failed: list[str] = field(default_factory=list)
@@ -61,7 +62,7 @@ class Nemesis:
                 self.fork()
             else:
                 os.kill(victim, signal.SIGSTOP)
-                time.sleep(self.random.choice((0.05, 0.1, 1.0)))
+                time.sleep(self.random.choice(self.pauses))
                 os.kill(victim, signal.SIGCONT)
             self._notice()
 

@@ -1,0 +1,59 @@
+"""The locks that one transaction holds, and how it takes more of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from compactor.compaction.entry import Entity
+from compactor.ids import TxnId
+from compactor.locking.lock_types import LockType
+from compactor.locking.requests import LockRequest
+from compactor.locking.retry import waiting_times_within
+from compactor.metastore.locks.manager import wait_for
+from compactor.service.site import Site
+
+
+class HeldLocks:
+    """The locks of ``txn``."""
+
+    def __init__(self, site: Site, txn: TxnId, user: str) -> None:
+        self._site, self._txn, self._user = site, txn, user
+        self._strongest: dict[Entity, LockType] = {}
+
+    def take(self, wanted: Iterable[tuple[Entity, LockType]]) -> bool:
+        """Takes locks in one request, but those that a stronger one on the same object already includes; returns false if
+        that are all of them.
+
+        Raises:
+            LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
+            TransactionAborted: the transaction timed out meanwhile.
+        """
+        missing: dict[Entity, LockType] = {}
+        for entity, kind in wanted:
+            if kind.strength > self._strength(entity, missing):
+                missing[entity] = kind
+        if missing:
+            self._request(missing)
+            self._strongest |= missing
+        return bool(missing)
+
+    def _request(self, missing: Mapping[Entity, LockType]) -> None:
+        settings = self._site.settings
+        longest = settings.milliseconds("hive.lock.sleep.between.retries")
+        wait_for(
+            self._site.metastore.locks,
+            self._txn,
+            [
+                LockRequest(database=entity.database, table=entity.table, partition=entity.partition, type=kind)
+                for entity, kind in missing.items()
+            ],
+            self._user,
+            self._site.host,
+            times=waiting_times_within(settings.milliseconds("compactor.lock.wait"), longest),
+            sleep=time.sleep,
+        )
+
+    def _strength(self, entity: Entity, asked: Mapping[Entity, LockType]) -> int:
+        """Returns the strength of what is held or asked for on ``entity``, -1 if nothing is."""
+        return max((held[entity].strength for held in (self._strongest, asked) if entity in held), default=-1)
