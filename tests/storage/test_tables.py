@@ -221,9 +221,9 @@ def test_a_data_node_that_goes_while_it_is_written_to(
     store = hdfs_place.stores.of(hdfs_place.location)
     upload = type(store).upload
 
-    def breaks(self: Any, local: str, path: str) -> None:
+    def breaks(self: Any, *given: Any) -> None:
         cluster.data_node.end()
-        upload(self, local, path)
+        upload(self, *given)
 
     monkeypatch.setattr(type(store), "upload", breaks)
     outcome = compact(site)
