@@ -59,6 +59,8 @@ OCCUPIES = {
     "spark.yarn.submit.waitAppCompletion": "false",
     "spark.yarn.maxAppAttempts": "1",
 }
+#: What to occupy of the node, so that beside it no driver fits; or a driver, and none of its executors.
+NO_DRIVER_FITS, NO_EXECUTOR_FITS = "7000m", "6100m"
 #: An executor that no node can hold: the driver works, and waits for ever.
 NEVER_FITS = {"spark.executor.memory": "7300m"}
 

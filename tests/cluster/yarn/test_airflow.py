@@ -23,7 +23,7 @@ from compactor.state.batches import Batch, BatchState
 from compactor.yarn.application import tag_of
 from tests.support.airflow_home import migrate, prepare
 from tests.support.patience import until
-from tests.support.yarn_site import NEVER_FITS, YarnSite
+from tests.support.yarn_site import NEVER_FITS, NO_DRIVER_FITS, YarnSite
 
 prepare()
 QUEUE = "hive.compactor.job.queue"
@@ -143,7 +143,7 @@ def test_a_worker_that_dies_after_its_submit_is_followed_by_one_that_finds_the_a
     from compactor.airflow import batch_progress
 
     table, task = planned(airflow, "etl")
-    with airflow.occupied("default", memory="6600m"), monkeypatch.context() as dying:
+    with airflow.occupied("default", memory=NO_DRIVER_FITS), monkeypatch.context() as dying:
 
         def dies(*_: object) -> None:
             raise SystemExit
@@ -169,7 +169,7 @@ def test_a_worker_that_dies_after_its_submit_is_followed_by_one_that_finds_the_a
 
 def test_a_request_that_is_cancelled_ends_an_application_in_its_queue(airflow: YarnSite) -> None:
     table, task = planned(airflow, "etl")
-    with airflow.occupied("default", memory="6600m"):
+    with airflow.occupied("default", memory=NO_DRIVER_FITS):
         task.execute()
         abort_compaction(airflow.site, airflow.entry(table).id)
         assert task.event() == BatchStatus.RELEASED.value

@@ -19,7 +19,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.state.batches import Batch, BatchState
 from tests.support.patience import PATIENCE, until
 from tests.support.watching import files_below
-from tests.support.yarn_site import NEVER_FITS, YarnSite
+from tests.support.yarn_site import NEVER_FITS, NO_EXECUTOR_FITS, YarnSite
 
 TWICE = {"spark.yarn.maxAppAttempts": "2"}  #: YARN's own default
 QUEUE = "hive.compactor.job.queue"
@@ -86,7 +86,7 @@ def test_a_lost_master_is_followed_by_another_where_the_site_says_so(on_yarn: Ya
     """YARN starts it again, and the second attempt goes on with the batch; success is what the rows say."""
     rows = on_yarn.rows(table)
     with on_yarn.submitting("cluster", "--json", conf=TWICE) as process:
-        with on_yarn.occupied("default", memory="5900m"):
+        with on_yarn.occupied("default", memory=NO_EXECUTOR_FITS):
             batch = under_way(on_yarn, table)
             lose_master(on_yarn, batch)
             under_way(on_yarn, table, attempt=2)
@@ -116,7 +116,7 @@ def test_a_lost_node_is_followed_by_another(on_yarn: YarnSite, table: Table, pow
     """Where only the NodeManager is gone, the driver may go on with executors of another node until YARN gives it up."""
     rows = on_yarn.rows(table)
     with on_yarn.submitting("cluster", "--json", conf=TWICE) as process:
-        with on_yarn.occupied("default", memory="5900m"):
+        with on_yarn.occupied("default", memory=NO_EXECUTOR_FITS):
             batch = under_way(on_yarn, table)
             on_yarn.yarn.lose_node(with_containers=power)
             on_yarn.yarn.start_node()
@@ -132,7 +132,7 @@ def test_a_lost_node_is_followed_by_another(on_yarn: YarnSite, table: Table, pow
 def test_an_application_goes_on_without_its_submit(on_yarn: YarnSite, table: Table) -> None:
     """Whoever submits next finds the batch taken, and starts nothing beside it."""
     rows = on_yarn.rows(table)
-    with on_yarn.occupied("default", memory="5900m"), on_yarn.submitting("cluster") as process:
+    with on_yarn.occupied("default", memory=NO_EXECUTOR_FITS), on_yarn.submitting("cluster") as process:
         batch = under_way(on_yarn, table)
         process.kill()
         process.wait()

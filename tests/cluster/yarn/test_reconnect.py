@@ -15,7 +15,7 @@ from compactor.state.batches import BatchState
 from compactor.yarn.application import tag_of
 from tests.support.airflow_system import SECOND, System, system
 from tests.support.yarn import Yarn
-from tests.support.yarn_site import YarnSite
+from tests.support.yarn_site import NO_EXECUTOR_FITS, YarnSite
 
 MASTER = {"connection_id": "spark_default", "conn_type": "spark", "host": "yarn", "extra": '{"deploy-mode": "cluster"}'}
 
@@ -49,7 +49,7 @@ def test_killed_parts_of_airflow_find_the_application_that_went_on(airflow: Syst
     yarn = on_yarn.yarn
     table = airflow.table("t")
     rows = airflow.rows(table)
-    with on_yarn.occupied("default", memory="5900m"):  # no executor fits beside a driver
+    with on_yarn.occupied("default", memory=NO_EXECUTOR_FITS):  # no executor fits beside a driver
         airflow.request(table)
         airflow.until("an application", lambda: listed(airflow, yarn, table))
         for name in ("scheduler", SECOND):  # with the worker, whose task may just be recording the launch

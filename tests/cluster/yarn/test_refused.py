@@ -14,7 +14,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.state.batches import BatchState
 from tests.support.patience import PATIENCE, until
 from tests.support.yarn import USER
-from tests.support.yarn_site import YarnSite
+from tests.support.yarn_site import NO_DRIVER_FITS, YarnSite
 
 QUEUE = "hive.compactor.job.queue"
 REFUSALS = {
@@ -57,7 +57,7 @@ def test_a_queue_without_room_lets_wait_and_a_cancelled_request_ends_that(on_yar
     """YARN accepts and has no container: the batch stays reserved for the application, until nobody wants it any more."""
     table = on_yarn.table("t")
     request_compaction(on_yarn.site, table="t", properties={QUEUE: "etl"})
-    with on_yarn.occupied("default", memory="6600m"), on_yarn.submitting("cluster", "--json") as process:
+    with on_yarn.occupied("default", memory=NO_DRIVER_FITS), on_yarn.submitting("cluster", "--json") as process:
         found = until("an accepted application", on_yarn.accepted, pause=0.2)
         until("the launch is recorded", lambda: on_yarn.batches()[0].application_id == found["id"], pause=0.2)
         assert claimable(on_yarn.site) == []
