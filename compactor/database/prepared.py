@@ -50,20 +50,24 @@ def send(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> 
         return Answer(rows, cursor.rowcount, form.names)
 
 
-def send_all(conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Sends ``statement``, as ``send`` takes it, once with each of ``rows``, which all have the same names.
+def send_all(conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Sends ``statement``, as ``send`` takes it, once with each of ``rows``, which all have the same names, in as few
+    round trips as the driver can.
+
+    Returns:
+        the number of rows that matched, of all together.
 
     Raises:
         DBAPIError: as SQLAlchemy raises it.
     """
     if not rows:
-        return
+        return 0
     if conn.engine.dispatch.before_cursor_execute:
-        conn.execute(statement, [dict(row) for row in rows])
-        return
+        return conn.execute(statement, [dict(row) for row in rows]).rowcount
     form = _form(statement, conn.dialect, tuple(rows[0]))
     with _Cursor(conn, form.text) as cursor:
         cursor.executemany(form.text, [form.arguments(row) for row in rows])
+        return int(cursor.rowcount)
 
 
 def send_text(conn: Connection, text: str) -> None:

@@ -28,6 +28,7 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import KeyStatistics, Tail, key_statistics, read_tail
 from compactor.orc.format.types import ACID_FIELDS, Types, acid_types
 from compactor.orc.io.file_pool import FilePool
+from compactor.orc.io.look_ahead import look_ahead
 from compactor.orc.io.source import LocalSink, Source
 from compactor.rows.inputs import Input
 from compactor.rows.keys import (
@@ -96,33 +97,40 @@ def open_files(
         NotLossless: a file is encrypted, or raw with a number that no ROW__ID can hold.
     """
     counters: dict[str, int] = {}
-    place = os.path.join(location, "")
     with FilePool() as pool:
         files: list[AcidFile] = []
-        for source in sources:
-            path = place + source.path
-            opened = pool.open(partial(open_source, storage, path))
-            length = flush_length(storage, path) if source.has_flush_length else None
-            if length == 0:
-                continue  # a streaming writer has flushed nothing yet
-            tail = read_tail(opened, length)
+        for found, opened, tail in look_ahead(partial(_opened, pool, os.path.join(location, ""), storage), sources):
+            if tail is None:
+                continue
             if tail.encrypted:
-                raise NotLossless(f"{path}: has encrypted columns, which a rewrite would lose; exclude the table")
-            first = counters.get(source.group, 0)
+                raise NotLossless(
+                    f"{opened.name}: has encrypted columns, which a rewrite would lose; exclude the table"
+                )
+            first = counters.get(found.group, 0)
             if not tail.is_acid:
-                counters[source.group] = first + tail.rows
+                counters[found.group] = first + tail.rows
             files.append(
                 AcidFile(
-                    path=path,
+                    path=opened.name,
                     source=opened,
                     tail=tail,
-                    write_id=source.write_id,
-                    bucket=number if plain_buckets or tail.is_acid else _bucket(path, number, source.statement_id),
+                    write_id=found.write_id,
+                    bucket=number
+                    if plain_buckets or tail.is_acid
+                    else _bucket(opened.name, number, found.statement_id),
                     first_row_id=first,
-                    in_base=source.group.startswith(BASE_PREFIX),
+                    in_base=found.group.startswith(BASE_PREFIX),
                 )
             )
         yield files
+
+
+def _opened(pool: FilePool, place: str, storage: Storage, source: Input) -> tuple[Input, Source, Tail | None]:
+    """Opens a file and reads its tail: None if a streaming writer has flushed nothing yet."""
+    path = place + source.path
+    opened = pool.open(partial(open_source, storage, path))
+    length = flush_length(storage, path) if source.has_flush_length else None
+    return source, opened, None if length == 0 else read_tail(opened, length)
 
 
 def _bucket(path: str, number: int, statement_id: int | None) -> int:

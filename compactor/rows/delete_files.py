@@ -16,6 +16,7 @@ from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types
+from compactor.orc.io.look_ahead import AHEAD
 from compactor.orc.reencode import encode_acid
 from compactor.rows.acid_file import AcidFile, Keys, open_files, stripe_keys
 from compactor.rows.delete_events import DeleteEvents
@@ -26,6 +27,7 @@ from compactor.rows.remote_source import LOCAL
 from compactor.storage.protocol import Storage
 
 BATCH_ROWS = 65_536
+TOGETHER = 1024 * 1024  #: the most bytes of files that are open at once
 Block: TypeAlias = tuple[KeyBlock, Numbers]  #: keys of delete events, and the deleting write ID of each
 
 
@@ -75,20 +77,33 @@ def load_events(
 def stored_events(
     location: str, sources: Sequence[Input], number: int, storage: Storage = LOCAL
 ) -> Iterator[tuple[Tail, Iterator[Keys]]]:
-    """Yields each file's tail and all its events, visible or not, in file order; the file is open until the next one.
+    """Yields each file's tail and all its events, visible or not, in file order; the file is open until the next one. Small
+    files are opened together.
 
     Raises:
         BadFile: a file cannot be read.
         NotLossless: a delete delta holds anything but delete events.
     """
-    for source in sources:
-        with open_files(location, [source], number, storage) as files:
+    for together in _neighbours(sources):
+        with open_files(location, together, number, storage) as files:
             for file in files:
                 if file.is_raw:
                     raise NotLossless(
                         f"{file.path}: expected delete events, found rows without ACID columns; move it away"
                     )
                 yield file.tail, _only_deletes(file)
+
+
+def _neighbours(sources: Sequence[Input]) -> Iterator[list[Input]]:
+    """Yields neighbouring files of ``TOGETHER`` bytes in total, and larger ones one by one."""
+    found: list[Input] = []
+    for source in sources:
+        if found and (len(found) == AHEAD or sum(one.length for one in found) + source.length > TOGETHER):
+            yield found
+            found = []
+        found.append(source)
+    if found:
+        yield found
 
 
 def _only_deletes(file: AcidFile) -> Iterator[Keys]:

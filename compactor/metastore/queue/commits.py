@@ -17,13 +17,13 @@ from sqlalchemy import (
 )
 
 from compactor.compaction import states
-from compactor.compaction.entry import Entry
+from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.database.clock import now_ms
-from compactor.database.prepared import send
+from compactor.database.prepared import send_all
 from compactor.errors import DatabaseUnavailable, LostClaim
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog.locations import same_place
+from compactor.metastore.catalog.locations import places_by_id, same_place
 from compactor.metastore.queue.entries import Entries
 from compactor.metastore.queue.rows import CQ
 from compactor.metastore.queue.table import QueueTable, must_be_open, must_be_ours
@@ -35,7 +35,7 @@ from compactor.metastore.schema.tables import (
 from compactor.metastore.statistics.refresh import Refresh, Statistics
 from compactor.metastore.statistics.values import CommitStatistics, Subject
 from compactor.metastore.transactions import rows as txn_rows
-from compactor.metastore.transactions.write_ids import next_write_id
+from compactor.metastore.transactions.write_ids import next_write_ids
 
 _log = logging.getLogger(__name__)
 _WORKED_ON = (
@@ -93,9 +93,11 @@ class Commits:
         with self._table.changing() as conn:
             txns = txn_rows.locked_rows(conn, self._table.dialect, [commit.txn for commit in commits])
             rows = self._table.locked_all(conn, [commit.entry.id for commit in commits])
+            catalog = _Catalog.read(conn, commits)
             for commit in commits:
                 try:
-                    found[commit.entry.id] = _committing(conn, commit, txns.get(commit.txn), rows.get(commit.entry.id))
+                    current = _ours(commit, txns.get(commit.txn), rows.get(commit.entry.id))
+                    found[commit.entry.id] = catalog.unchanged(conn, commit, current)
                 except LostClaim as error:
                     found[commit.entry.id] = error
             yield MappingProxyType(found)
@@ -120,7 +122,7 @@ class Commits:
             }
             for number in held:
                 states.check(number, rows[number].state, State.READY_FOR_CLEANING)
-                self._ready_to_clean(conn, rows[number], values)
+            self._ready_to_clean(conn, [rows[number] for number in held], values)
         if not self._table.rows.is_whole:
             # Only once the commit is certain: if the row goes back to ``i``, these values would be taken for those of
             # its next compaction.
@@ -182,11 +184,13 @@ class Commits:
                 error,
             )
 
-    def _ready_to_clean(self, conn: Connection, entry: Entry, values: Mapping[str, object]) -> None:
-        """Does what ``QueueTable.change`` does, with a statement that is built once."""
+    def _ready_to_clean(self, conn: Connection, entries: Sequence[Entry], values: Mapping[str, object]) -> None:
+        """Does for each entry what ``QueueTable.change`` does, with one statement that is built once."""
         stored = self._table.rows.stored(COMPACTION_QUEUE, values)
-        if send(conn, _WORKED_ON, {"of_id": entry.id, "of_worker": entry.worker_id, **stored}).count != 1:
-            raise LostClaim(f"compaction {entry.id} is no longer {entry.state.label} by {entry.worker_id}")
+        changes = [{"of_id": entry.id, "of_worker": entry.worker_id, **stored} for entry in entries]
+        if send_all(conn, _WORKED_ON, changes) != len(entries):
+            names = ", ".join(f"{entry.id} by {entry.worker_id}" for entry in entries)
+            raise LostClaim(f"of the compactions {names}, not every one is being worked on any longer")
 
 
 def _subject(commit: Commit, known: CommitStatistics) -> Subject:
@@ -199,28 +203,52 @@ def _subject(commit: Commit, known: CommitStatistics) -> Subject:
     )
 
 
-def _committing(conn: Connection, commit: Commit, row: txn_rows.TxnRow | None, current: Entry | None) -> Committing:
-    """Returns ``commit`` as proven by its locked rows.
+def _ours(commit: Commit, row: txn_rows.TxnRow | None, current: Entry | None) -> Entry:
+    """Returns the entry as it is now, proven by its locked rows.
 
     Raises:
-        LostClaim: the entry is not ours, its transaction is not open, or the table is not the one that was read.
+        LostClaim: it is not ours, or its transaction is not open.
     """
     entry, txn = commit.entry, commit.txn
     must_be_open(entry, txn, row)
     current = must_be_ours(entry, commit.worker_id, current)
     if current.txn_id != txn or current.highest_write_id is None:
         raise LostClaim(f"compaction {entry.id} was recorded for transaction {current.txn_id}, not {txn}")
-    _same_place(conn, current, commit.table_id, commit.partition_id, commit.location)
-    return Committing(entry_id=entry.id, txn=txn, highest_write_id=current.highest_write_id)
+    return current
 
 
-def _same_place(conn: Connection, entry: Entry, table_id: int, partition_id: int | None, location: str) -> None:
-    """Checks that table and partition are those that were read, at the same location, with the same write IDs."""
-    entity = entry.entity
-    same_place(conn, entry.id, entity, table_id=table_id, partition_id=partition_id, location=location)
-    following = next_write_id(conn, entity.database, entity.table)
-    if entry.highest_write_id is not None and following <= entry.highest_write_id:
-        raise LostClaim(
-            f"compaction {entry.id}: {entity} allocates write ID {following} next, which is not above "
-            f"{entry.highest_write_id}; the table was re-created meanwhile"
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Catalog:
+    """The names and locations of tables and partitions, by their ids, and the next write ID of each table."""
+
+    places: Mapping[tuple[int, int | None], tuple[Entity, str]]
+    following: Mapping[tuple[str, str], WriteId]
+
+    @classmethod
+    def read(cls, conn: Connection, commits: Sequence[Commit]) -> _Catalog:
+        tables = {commit.table_id for commit in commits if commit.partition_id is None}
+        partitions = {commit.partition_id for commit in commits if commit.partition_id is not None}
+        names = {_table_of(commit.entry) for commit in commits}
+        return cls(places=places_by_id(conn, tables, partitions), following=next_write_ids(conn, names))
+
+    def unchanged(self, conn: Connection, commit: Commit, entry: Entry) -> Committing:
+        """Checks that table and partition are those that were read, at the same location, with the same write IDs.
+
+        Raises:
+            LostClaim: they are not.
+        """
+        ids, entity = (commit.table_id, commit.partition_id), entry.entity
+        assert entry.highest_write_id is not None
+        if self.places.get(ids) != (entity, commit.location):  # they are looked up by name
+            same_place(conn, entry.id, entity, table_id=ids[0], partition_id=ids[1], location=commit.location)
+        following = self.following[_table_of(entry)]
+        if following <= entry.highest_write_id:
+            raise LostClaim(
+                f"compaction {entry.id}: {entity} allocates write ID {following} next, which is not above "
+                f"{entry.highest_write_id}; the table was re-created meanwhile"
+            )
+        return Committing(entry_id=entry.id, txn=commit.txn, highest_write_id=entry.highest_write_id)
+
+
+def _table_of(entry: Entry) -> tuple[str, str]:
+    return entry.entity.database.lower(), entry.entity.table.lower()

@@ -17,7 +17,7 @@ from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 from compactor.acid import partition_names
 from compactor.acid.names import Layout
 from compactor.database.clock import now_ms
-from compactor.database.prepared import send
+from compactor.database.prepared import send, send_all
 from compactor.ids import TxnId
 from compactor.metastore.schema.tables import TRANSACTION_TABLES, TXN_COMPONENTS, TXN_LOCK_TBL, TXNS, WRITE_SET
 
@@ -109,9 +109,9 @@ class Dialect:
         """True if TXNS keeps the row of a compaction's transaction after its commit."""
         return True
 
-    def forget_committed(self, conn: Connection, txn: TxnId) -> None:
-        """Marks the row of a committing transaction committed, or deletes it where the schema keeps no such rows."""
-        send(conn, _COMMITTED, {"of_txn": txn, "TXN_STATE": "c"})
+    def forget_committed(self, conn: Connection, txns: Sequence[TxnId]) -> None:
+        """Marks the rows of committing transactions committed, or deletes them where the schema keeps no such rows."""
+        send_all(conn, _COMMITTED, [{"of_txn": txn, "TXN_STATE": "c"} for txn in txns])
 
     def is_remembered(self, conn: Connection, txn: TxnId) -> bool:
         """Returns true if a transaction without a row is known to have committed."""

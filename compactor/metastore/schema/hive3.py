@@ -117,9 +117,9 @@ class _Hive3(Dialect):
         """See ``Dialect``; instead, the same commit makes the queue row ready for cleaning."""
         return False
 
-    def forget_committed(self, conn: Connection, txn: TxnId) -> None:
+    def forget_committed(self, conn: Connection, txns: Sequence[TxnId]) -> None:
         """See ``Dialect``; a committed transaction has no row."""
-        conn.execute(delete(TXNS).where(TXNS.c.TXN_ID == txn))
+        conn.execute(delete(TXNS).where(TXNS.c.TXN_ID.in_(txns)))
 
     def is_remembered(self, conn: Connection, txn: TxnId) -> bool:
         """See ``Dialect``; its components are kept until they are compacted (Hive 3.1's ``commitTxn``)."""

@@ -164,8 +164,7 @@ def mark_committed(conn: Connection, dialect: Dialect, txns: Sequence[TxnId]) ->
     """Marks the transactions committed (``c``) and deletes their components, locks and history rows."""
     send_all(conn, _NO_COMPONENTS, [{"of_txn": txn} for txn in txns])
     _remove_holds(conn, dialect, txns)
-    for txn in txns:
-        dialect.forget_committed(conn, txn)
+    dialect.forget_committed(conn, txns)
 
 
 def mark_aborted(conn: Connection, dialect: Dialect, txn: TxnId, reason: str) -> bool:

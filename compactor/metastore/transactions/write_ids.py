@@ -67,13 +67,10 @@ class WriteIds:
 
     def next_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], WriteId]:
         """Returns the same for several tables, each by the names of its database and itself in lower case."""
-        following = dict.fromkeys(names, WriteId(1))
-        if following:
-            counters = select(NEXT_WRITE_ID).where(tuple_(_NWI.NWI_DATABASE, _NWI.NWI_TABLE).in_(following))
-            with self._database.read() as conn:
-                for row in conn.execute(counters):  # MySQL finds rows in any case
-                    following[row.NWI_DATABASE.lower(), row.NWI_TABLE.lower()] = WriteId(row.NWI_NEXT)
-        return following
+        if not names:
+            return {}
+        with self._database.read() as conn:
+            return next_write_ids(conn, names)
 
     def valid(self, database: str, table: str, txns: ValidTxnList) -> ValidWriteIdList:
         """Returns the valid write-id list of the table for the snapshot ``txns``.
@@ -302,6 +299,15 @@ def next_write_id(conn: Connection, database: str, table: str) -> WriteId:
     """Returns the write ID that the next writer of the table gets, as this database transaction sees it."""
     found = send(conn, _NEXT, {"of_database": database, "of_table": table}).scalar()
     return WriteId(1 if found is None else found)
+
+
+def next_write_ids(conn: Connection, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], WriteId]:
+    """Returns the same for several tables, each by the names of its database and itself in lower case."""
+    following = dict.fromkeys(names, WriteId(1))
+    counters = select(NEXT_WRITE_ID).where(tuple_(_NWI.NWI_DATABASE, _NWI.NWI_TABLE).in_(following))
+    for row in conn.execute(counters):  # MySQL finds rows in any case
+        following[row.NWI_DATABASE.lower(), row.NWI_TABLE.lower()] = WriteId(row.NWI_NEXT)
+    return following
 
 
 def recording(

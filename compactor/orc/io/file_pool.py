@@ -7,6 +7,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 from typing import Protocol
 
 from compactor.errors import BadFile
@@ -36,47 +37,49 @@ class FilePool:
         self._lock = threading.Lock()
 
     def open(self, opener: Callable[[], Closable]) -> Source:
-        """Opens a file by ``opener``, which is called again whenever the file is read after it was closed.
+        """Opens a file by ``opener``, which is called again whenever the file is read after it was closed. Several threads
+        may open files at once.
 
         Raises:
             BadFile, StorageError: as ``opener`` does.
         """
         first = opener()
-        length = first.length
-        if length <= SMALL and length <= self._kept:
-            self._kept -= length
+        if self._keeps(first.length):
             try:
-                return BytesSource(first.read(0, length), first.name, first.limits)
+                return BytesSource(first.read(0, first.length), first.name, first.limits)
             finally:
                 first.close()
         source = _Reopened(self, opener, first)
-        with self._lock:
-            self._keep(source, first)
+        with source.lock:
+            self._add(source, first)
         return source
 
-    def read(self, source: _Reopened, offset: int, length: int) -> bytes:
-        """Reads a range; see ``Source.read``. Decoders call this from their own threads."""
+    def _keeps(self, length: int) -> bool:
+        """Returns true, and takes note of it, if a file of this length is kept in memory."""
         with self._lock:
-            return self._opened(source).read(offset, length)
+            is_kept = length <= SMALL and length <= self._kept
+            self._kept -= length if is_kept else 0
+        return is_kept
 
-    def descriptor(self, source: _Reopened) -> int | None:
-        """Returns a descriptor that stays open when the pool closes the file; see ``Source.descriptor``."""
+    def opened(self, source: _Reopened) -> Closable:
+        """Returns the open file of ``source``, whose lock the caller holds until it has read."""
         with self._lock:
-            return self._opened(source).descriptor()
-
-    def _opened(self, source: _Reopened) -> Closable:
-        found = self._open.get(source)
-        if found is None:
-            found = source.reopened()
-        self._keep(source, found)
+            found = self._open.get(source)
+            if found is not None:
+                self._open.move_to_end(source)
+                return found
+        found = source.reopened()
+        self._add(source, found)
         return found
 
-    def _keep(self, source: _Reopened, opened: Closable) -> None:
-        self._open[source] = opened
-        self._open.move_to_end(source)
-        while len(self._open) > self._limit:
-            _, oldest = self._open.popitem(last=False)
-            oldest.close()
+    def _add(self, source: _Reopened, opened: Closable) -> None:
+        with self._lock:
+            self._open[source] = opened
+            too_many = len(self._open) - self._limit
+            for other in list(islice(self._open, too_many)) if too_many > 0 else ():
+                if other.lock.acquire(blocking=False):  # else it is being read, and one more is open for a moment
+                    self._open.pop(other).close()
+                    other.lock.release()
 
     def __enter__(self) -> FilePool:
         return self
@@ -91,14 +94,18 @@ class _Reopened:
     def __init__(self, pool: FilePool, opener: Callable[[], Closable], first: Closable) -> None:
         self.name, self.length, self.is_local = first.name, first.length, first.is_local
         self.limits, self.tag = first.limits, first.tag
+        self.lock = threading.Lock()  #: of who reads; decoders do from their own threads
         self._pool, self._opener = pool, opener
         self._identity = _identity(first)
 
     def read(self, offset: int, length: int) -> bytes:
-        return self._pool.read(self, offset, length)
+        with self.lock:
+            return self._pool.opened(self).read(offset, length)
 
     def descriptor(self) -> int | None:
-        return self._pool.descriptor(self)
+        """Returns a descriptor that stays open when the pool closes the file; see ``Source.descriptor``."""
+        with self.lock:
+            return self._pool.opened(self).descriptor()
 
     def reopened(self) -> Closable:
         """Opens the file again.

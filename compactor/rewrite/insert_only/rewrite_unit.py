@@ -11,6 +11,7 @@ from functools import partial
 
 from compactor.acid.names import DeltaKind, original_name
 from compactor.orc.io.file_pool import FilePool
+from compactor.orc.io.look_ahead import look_ahead
 from compactor.orc.io.source import Source, chunks
 from compactor.rewrite.insert_only import orc, parquet
 from compactor.rewrite.insert_only import text as insert_only_text
@@ -134,4 +135,8 @@ def _with_bytes(unit: Unit) -> list[Input]:
 @contextmanager
 def _opened(unit: Unit, storage: Storage) -> Iterator[Sequence[Source]]:
     with FilePool() as few:
-        yield [few.open(partial(open_source, storage, f"{unit.location}/{i.path}")) for i in _with_bytes(unit)]
+
+        def opened_one(found: Input) -> Source:
+            return few.open(partial(open_source, storage, f"{unit.location}/{found.path}"))
+
+        yield list(look_ahead(opened_one, _with_bytes(unit)))

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from compactor.errors import CompactorError, StorageError, UnforeseenKeys, failing_alone
 from compactor.orc.codecs.allocator import keep_freed_memory
+from compactor.orc.io.look_ahead import look_ahead
 from compactor.rewrite.full_acid.rebalance import rewrite_rebalanced
 from compactor.rewrite.full_acid.rewrite_unit import rewrite_full_acid, rewrite_hive2
 from compactor.rewrite.full_acid.split import AssembleTask, EncodeTask, EncodeTaskResult, SplitUnit
@@ -30,6 +31,7 @@ from compactor.storage.protocol import Storage
 from compactor.storage.stores import opened
 
 log = logging.getLogger(__name__)
+COLUMNS = 256  #: of the tasks under way at once: writers keep buffers for each
 TaskInput: TypeAlias = Unit | EncodeTask | AssembleTask
 TaskResult: TypeAlias = UnitResult | SplitUnit | EncodeTaskResult
 
@@ -42,12 +44,12 @@ def attempt_task(task: TaskInput) -> TaskResult | Failure:
 def attempt_tasks(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:
     """Performs tasks on an executor: an error comes back as a value, so that the other tasks go on. So does an error that
     is none of ``compactor.errors``: the content of its files made a library or Compactor fail, and would do so again in
-    every pass.
+    every pass. Where the store lets them wait, some are under way at once: those of a parcel read little together.
 
     Everything that the tasks of a parcel have written is made durable together, before any of them is reported.
     """
     keep_freed_memory()
-    results = [_attempted(task) for task in tasks]
+    results = _all_attempted(tasks)
     written: dict[StoreOptions, list[str]] = defaultdict(list)
     for task, result in zip(tasks, results, strict=True):
         written[unit_of(task).stores] += [output.path for output in _outputs(result)]
@@ -60,19 +62,29 @@ def attempt_tasks(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:
     ]
 
 
+def _all_attempted(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:
+    """Attempts tasks side by side where they wait for the store, and again alone what found no memory beside the others."""
+    widest = max((unit_of(task).row_type.count(":") for task in tasks), default=0)
+    results = list(look_ahead(_attempted, tasks, at_once=COLUMNS // max(widest, 1)))
+    return [
+        _attempted(task) if len(tasks) > 1 and isinstance(result, Failure) and result.lacks_memory else result
+        for task, result in zip(tasks, results, strict=True)
+    ]
+
+
 def _attempted(task: TaskInput) -> TaskResult | Failure:
     unit = unit_of(task)
     try:
         with failing_alone(f"{unit.location}, file number {unit.number}"):
             return perform_task(task)
     except CompactorError as error:
-        return Failure.of(_explained(error, unit))
+        if isinstance(error.__cause__, MemoryError):
+            return Failure.of(_without_memory(error, unit), lacks_memory=True)
+        return Failure.of(error)
 
 
-def _explained(error: CompactorError, unit: Unit) -> CompactorError:
+def _without_memory(error: CompactorError, unit: Unit) -> CompactorError:
     """Returns the error that says what to do if a library found no memory."""
-    if not isinstance(error.__cause__, MemoryError):
-        return error
     limit = memory_limit()
     than = f"the {limit} bytes of its process (compactor.unit.memory)" if limit else "its process could get"
     reason = f" ({error.__cause__})" if str(error.__cause__) else ""

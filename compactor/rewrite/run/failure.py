@@ -9,14 +9,15 @@ from compactor import errors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """``kind`` is a class of ``compactor.errors``."""
+    """``kind`` is a class of ``compactor.errors``; ``lacks_memory`` is true if the unit may succeed with nothing beside it."""
 
     kind: str
     message: str
+    lacks_memory: bool = False
 
     @classmethod
-    def of(cls, error: errors.CompactorError) -> Failure:
-        return cls(kind=type(error).__name__, message=str(error))
+    def of(cls, error: errors.CompactorError, *, lacks_memory: bool = False) -> Failure:
+        return cls(kind=type(error).__name__, message=str(error), lacks_memory=lacks_memory)
 
 
 def error_of(failure: Failure) -> errors.CompactorError:

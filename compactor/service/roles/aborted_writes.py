@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -58,13 +59,14 @@ def abort_candidates(site: Site) -> tuple[Entity, ...]:
 
 
 class AbortedWrites:
-    """One pass over the aborted writes of a metastore."""
+    """One pass over the aborted writes of a metastore. What several groups of entries ask is answered one after the other."""
 
     def __init__(self, site: Site, threads: SideBySide) -> None:
         self._site = site
         self._threads = threads
         self._absence = Absence(site)
         self._grace = AbortGrace.recorded(site)
+        self._lock = threading.Lock()
 
     def clean(self, entity: Entity) -> AbortsCleaned:
         """Removes directories whose write IDs are all aborted: no snapshot ever read them, so no gate is needed.
@@ -127,12 +129,14 @@ class AbortedWrites:
         """Returns those of ``names`` that must stay for now; see ``AbortGrace.held``."""
         if not names or not aborted:
             return frozenset()
-        return self._grace.held(target.table.database, target.table.name, names, aborted)
+        with self._lock:
+            return self._grace.held(target.table.database, target.table.name, names, aborted)
 
     def forgettable(self, target: Target, entry: Entry) -> list[WriteId]:
         """Returns the aborted write IDs that the entry covers of which nothing is left in its partition or table."""
-        old = self._old(entry.entity, entry.highest_write_id or WriteId(0))
-        return sorted(old - self._somewhere(target, old).keys())
+        with self._lock:
+            old = self._old(entry.entity, entry.highest_write_id or WriteId(0))
+            return sorted(old - self._somewhere(target, old).keys())
 
     def _somewhere(self, target: Target, write_ids: Collection[WriteId]) -> Mapping[WriteId, str]:
         """Returns those of ``write_ids`` that may still be in the partition or table, or in another partition that may be
@@ -143,8 +147,9 @@ class AbortedWrites:
 
     def forgettable_in_table(self, table: Table, entry: Entry) -> list[WriteId]:
         """Returns the same for a partition that is gone: nothing may be left anywhere in its table."""
-        old = self._old(entry.entity, entry.highest_write_id or WriteId(0))
-        return sorted(old - self._absence.of_table(table, old).keys())
+        with self._lock:
+            old = self._old(entry.entity, entry.highest_write_id or WriteId(0))
+            return sorted(old - self._absence.of_table(table, old).keys())
 
     def remember(self) -> None:
         """Stores what this pass has seen for the next one."""

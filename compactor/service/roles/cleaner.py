@@ -31,6 +31,7 @@ from compactor.service.site import Site, Target, must_have_its_own_ground
 
 log = logging.getLogger(__name__)
 _THREADS = "hive.compactor.cleaner.threads.num"
+_GROUPS = 4  #: under way at once: while one asks the database, the threads work for another
 
 
 def clean(site: Site) -> CleanerPass:
@@ -46,12 +47,16 @@ def clean(site: Site) -> CleanerPass:
     site = site.for_a_pass()
     repaired = lost_workers.repair(site)
     passed = PassLog(site)
-    with SideBySide(site.settings.integer(_THREADS), "cleaner") as threads:
+    count = site.settings.integer(_THREADS)
+    with SideBySide(count, "cleaner") as threads, SideBySide(min(count, _GROUPS), "cleaning") as groups:
         aborts = AbortedWrites(site, threads)
-        ready = site.metastore.cleaning.ready_for_cleaning(site.metastore.now_ms())
-        for group in _groups(ready):
+
+        def clean_group(entries: Sequence[Entry]) -> None:
             must_still_be_newest(site)
-            _clean_group(Gate(site, group), aborts, threads, passed)
+            _clean_group(Gate(site, entries), aborts, threads, passed)
+
+        for together in _rounds(site.metastore.cleaning.ready_for_cleaning(site.metastore.now_ms())):
+            groups.map(clean_group, together)
         for entity in abort_candidates(site):
             must_still_be_newest(site)
             _clean_aborted(aborts, entity, passed)
@@ -61,15 +66,16 @@ def clean(site: Site) -> CleanerPass:
     return passed.done(repaired, waiting)
 
 
-def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """Yields the entries in groups; the second one of a table or partition comes after all that are its first."""
+def _rounds(entries: Sequence[Entry]) -> Iterator[list[list[Entry]]]:
+    """Yields the entries in groups that may be cleaned at once: the second one of a table or partition comes in the round
+    after all that are its first."""
     seen: Counter[Entity] = Counter()
     rounds: defaultdict[int, list[Entry]] = defaultdict(list)
     for entry in entries:
         rounds[seen[entry.entity]].append(entry)
         seen[entry.entity] += 1
     for _, every in sorted(rounds.items()):
-        yield from (every[start : start + GROUP_SIZE] for start in range(0, len(every), GROUP_SIZE))
+        yield [every[start : start + GROUP_SIZE] for start in range(0, len(every), GROUP_SIZE)]
 
 
 def _clean_group(gate: Gate, aborts: AbortedWrites, threads: SideBySide, passed: PassLog) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import struct
+import threading
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +17,12 @@ from compactor.ids import WriteId
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.stripe_footer import DATA_STREAMS, read_stripe_footer
 from compactor.orc.format.tail import read_tail
+from compactor.orc.io.look_ahead import WAIT_S
 from compactor.orc.io.source import LocalSource
 from compactor.rows.acid_file import check_only_rows, open_files, stripe_keys, write_empty_acid_file
 from compactor.storage.local import LocalStorage
 from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file, write_lying
+from tests.support.patience import PATIENCE, until
 
 
 @dataclass(frozen=True)
@@ -183,3 +187,34 @@ def test_an_empty_file_is_an_acid_file_without_events(tmp_path: Path) -> None:
         tail = read_tail(source)
     assert (tail.rows, tail.is_acid, tail.user_metadata["hive.acid.stats"]) == (0, True, b"0,0,0")
     assert po.ORCFile(str(tmp_path / "bucket_00000")).nrows == 0
+
+
+class _Far(LocalStorage):
+    """A store that takes its time: each file but the first is opened once ``together`` of them are being opened."""
+
+    def __init__(self, together: int) -> None:
+        super().__init__()
+        self._met = threading.Barrier(together)
+        self._lock = threading.Lock()
+        self._asked = 0
+
+    def descriptor(self, path: str) -> int | None:
+        with self._lock:
+            self._asked += 1
+            first = self._asked == 1
+        if first:
+            until("the store counts as far", lambda began=time.monotonic(): time.monotonic() > began + 5 * WAIT_S)
+        else:
+            self._met.wait(PATIENCE)
+        return super().descriptor(path)
+
+
+def test_files_of_a_far_store_are_opened_side_by_side(tmp_path: Path) -> None:
+    """Row numbers of raw files still go on from file to file, in the order of the files."""
+    names = [f"d/{number:06d}_0" for number in range(9)]
+    for number, name in enumerate(names):
+        raw(tmp_path / name, number + 1)
+    sources = [Named(name, group="originals") for name in names]
+    with open_files(str(tmp_path), sources, 0, _Far(together=8)) as files:
+        assert [Path(file.path).name for file in files] == [Path(name).name for name in names]
+        assert [file.first_row_id for file in files] == [sum(range(1, number + 1)) for number in range(9)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from compactor.errors import BadFile
 from compactor.orc.io.file_pool import SMALL, FilePool
 from compactor.orc.io.source import BytesSource, LocalSource
+from tests.support.patience import PATIENCE
 
 
 def _open_files() -> int:
@@ -132,3 +135,19 @@ def test_a_file_that_is_not_small_is_read_by_ranges(tmp_path: Path) -> None:
         few.open(partial(LocalSource, tmp_path / "large"))
         assert _open_files() == before + 1
     assert _open_files() == before
+
+
+def test_files_are_read_at_once_and_the_one_being_read_stays_open(tmp_path: Path) -> None:
+    """A far store answers several readers together; a file that is closed while it is read would answer with another's
+    bytes."""
+    both = threading.Barrier(2)
+
+    class Slow(LocalSource):
+        def read(self, offset: int, length: int) -> bytes:
+            both.wait(PATIENCE)
+            return super().read(offset, length)
+
+    paths = _files(tmp_path, 2)
+    with FilePool(limit=1, kept=0) as few, ThreadPoolExecutor(2) as pool:
+        sources = list(pool.map(lambda path: few.open(partial(Slow, path)), paths))
+        assert list(pool.map(lambda source: source.read(0, 3), sources)) == [b"000", b"001"]

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import BadFile, StorageError
+from compactor.orc.io.look_ahead import AHEAD
 from compactor.rewrite.plan.unit import Shape, UnitResult
 from compactor.rewrite.run.execute import attempt_task, attempt_tasks
 from compactor.rewrite.run.failure import Failure
@@ -150,3 +151,44 @@ def test_a_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".compactor_v7" / "attempts").rmdir()
     with pytest.raises(StorageError, match=r"\.compactor_v7/attempts/"):
         execute(unit)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_task_without_memory_is_tried_again_with_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    """Its neighbours may have had all of it; by itself it fails at once."""
+    units = []
+    for name in ("a", "b"):
+        write_file(tmp_path / name / "d" / "bucket_00000", dense(1, 5))
+        units.append(acid_unit(tmp_path / name, Shape.MAJOR, rows=["d/bucket_00000"]))
+    tries: list[str] = []
+
+    def exhausted(location: str, *rest: Any) -> Any:
+        tries.append(location[-1])
+        if tries == ["a"]:
+            raise MemoryError
+        return open_files(location, *rest)
+
+    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.open_files", exhausted)
+    results = attempt_tasks(units[:1] if alone else units)
+    assert [isinstance(result, UnitResult) for result in results] == ([False] if alone else [True, True])
+    assert tries == (["a"] if alone else ["a", "b", "a"])
+
+
+@pytest.mark.parametrize(("columns", "most"), [(2, 16), (100, 2), (300, 0)])
+def test_as_many_tasks_wait_together_as_their_columns_allow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int, most: int
+) -> None:
+    write_file(tmp_path / "d" / "bucket_00000", dense(1, 5))
+    made = acid_unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"])
+    wide = replace(made, row_type=f"struct<{','.join(f'c{n}:int' for n in range(columns))}>")
+    asked: list[int] = []
+
+    def look_ahead(step: Any, things: Any, *, at_once: int) -> Any:
+        asked.append(min(at_once, AHEAD))
+        return map(step, things)
+
+    monkeypatch.setattr("compactor.rewrite.run.execute.look_ahead", look_ahead)
+    attempt_tasks([made, wide])
+    assert asked == [most]
