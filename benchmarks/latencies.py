@@ -24,7 +24,7 @@ from benchmarks.parts.report import Row, as_text, machine_facts, write_results
 from compactor.metastore.store import open_metastore
 from compactor.rewrite.run.process_runner import ProcessRunner
 from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
+from compactor.service.batches.driver import groups_at_once, run_entries
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
@@ -32,7 +32,6 @@ from compactor.state import store
 from tests.support import servers
 from tests.support.many import make_partitions, site_of
 
-_GROUPS = 4  #: of entries that the worker has under way at once
 BAR = 50.0  #: partitions per second, each role
 
 
@@ -79,8 +78,8 @@ def main() -> None:
     parser.add_argument("partitions", type=int, nargs="?", default=512)
     parser.add_argument("deltas", type=int, nargs="?", default=12)
     parser.add_argument("--tables", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=32)
-    parser.add_argument("--processes", type=int, default=16, help="in which the worker rewrites files")
+    parser.add_argument("--threads", type=int, default=128)
+    parser.add_argument("--processes", type=int, default=4, help="in which the worker rewrites files")
     parser.add_argument("--sql-ms", type=float, default=5.0)
     parser.add_argument("--storage-ms", type=float, default=20.0)
     parser.add_argument("--folder", type=Path, default=None)
@@ -117,7 +116,7 @@ def main() -> None:
 
 
 def _worked(site: Site, runner: ProcessRunner) -> int:
-    done = run_entries(site, claimable(site), runner, parallel=_GROUPS)
+    done = run_entries(site, claimable(site), runner, parallel=groups_at_once(site.settings))
     assert done.failed == (), done.failed[0].message
     return len(done.outcomes)
 

@@ -14,7 +14,7 @@ import click
 from compactor.cli.stop_signals import Stop
 from compactor.errors import CompactorError
 from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch, run_without_repair
+from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, groups_at_once, run_batch, run_without_repair
 from compactor.service.lost_workers import repair
 from compactor.service.run_as import left_to_others, must_be_ours, must_run_as
 from compactor.service.site import Site
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from compactor.rewrite.run.runner import Runner
 
 _POLL_S = 1.0  #: between two checks of an empty queue
-_LOCAL_WIDTH = 2  #: without Spark: while one group's units run, another works on the database
 
 
 class CliWorker:
@@ -170,8 +169,8 @@ class CliWorker:
     def _in_process(self) -> Runner:
         from compactor.rewrite.run.process_runner import ProcessRunner
 
-        self._width = _LOCAL_WIDTH
         settings = self._site.settings
+        self._width = groups_at_once(settings)
         width = settings.integer("compactor.unit.processes") or os.cpu_count() or 1
         self._processes = ProcessRunner(width, settings.integer("compactor.unit.memory"))
         return self._processes

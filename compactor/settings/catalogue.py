@@ -245,7 +245,8 @@ _OWN = (
         "32",
         _C,
         "Tables and partitions that an initiator or a worker lists, and that a worker stages, proves or names, at once. "
-        "That of the cleaner is hive.compactor.cleaner.threads.num.",
+        "For every 16 a worker without Spark has a group of up to 64 requests under way, two at least. That of the cleaner "
+        "is hive.compactor.cleaner.threads.num.",
         minimum=1,
     ),
     _hive(

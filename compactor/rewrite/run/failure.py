@@ -9,7 +9,7 @@ from compactor import errors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """``kind`` is a class of ``compactor.errors``; ``lacks_memory`` is true if the unit may succeed with nothing beside it."""
+    """``kind`` is a class of ``compactor.errors``; ``lacks_memory`` is true if the unit may succeed by itself."""
 
     kind: str
     message: str

@@ -25,12 +25,14 @@ from compactor.service.site import Site, own_state
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.work import work_together
+from compactor.settings.precedence import Settings
 from compactor.state.runs import Run
 
 log = logging.getLogger(__name__)
 _THREADS = "compactor.store.threads"
 _CHANGING = frozenset({Result.COMPACTED, Result.CLEAN_ONLY, Result.REFUSED, Result.FAILED, Result.ABORTED})
 MAX_GROUP_SIZE = 64  #: the most entries that go through the steps of a compaction together
+_THREADS_OF_GROUP = 16  #: that a group keeps busy on the average
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +136,12 @@ class Manner(TypedDict, total=False):
     parallel: int
     progress: Callable[[Outcome], None]
     wanted: Callable[[], bool]
+
+
+def groups_at_once(settings: Settings) -> int:
+    """Returns the number of groups that a worker without Spark has under way at once: while the units of one run, another
+    works on the database, and further ones keep more threads busy with a store that is far."""
+    return max(2, settings.integer(_THREADS) // _THREADS_OF_GROUP)
 
 
 def run_entries(

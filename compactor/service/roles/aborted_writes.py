@@ -59,7 +59,7 @@ def abort_candidates(site: Site) -> tuple[Entity, ...]:
 
 
 class AbortedWrites:
-    """One pass over the aborted writes of a metastore. What several groups of entries ask is answered one after the other."""
+    """One pass over the aborted writes of a metastore. It answers groups of entries one after the other."""
 
     def __init__(self, site: Site, threads: SideBySide) -> None:
         self._site = site

@@ -8,10 +8,11 @@ from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import JobAnswer
 from compactor.service.batches.assembly import claimable, plan_batches
-from compactor.service.batches.driver import Application, run_batch, run_entries
+from compactor.service.batches.driver import Application, groups_at_once, run_batch, run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, own_state
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.settings.precedence import Layer, Settings
 from compactor.state.batches import BatchState
 from tests.support.tables import insert, make_table
 
@@ -104,3 +105,9 @@ def test_a_driver_that_breaks_gives_its_batch_back(deployment: Site, warehouse: 
         run_batch(deployment, batch.batch_id, Broken())
     assert own_state(deployment).batches.get(batch.batch_id).state is BatchState.RELEASED
     assert len(claimable(deployment)) == 1
+
+
+@pytest.mark.parametrize(("threads", "groups"), [(1, 2), (32, 2), (64, 4), (128, 8)])
+def test_more_threads_have_more_groups_to_wait_for(threads: int, groups: int) -> None:
+    values = {"compactor.store.threads": str(threads)}
+    assert groups_at_once(Settings.of([Layer(name="flag", values=values)])) == groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from sqlalchemy import insert as sql_insert
 from sqlalchemy import select, update
 
+from compactor.acid.listing import Listing
 from compactor.acid.names import parse_hidden
 from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType, State
@@ -19,12 +21,13 @@ from compactor.errors import StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.rows import TxnType
+from compactor.service.roles import cleaner
 from compactor.service.roles.cleaner import CleanerPass, clean
 from compactor.service.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.backups import Backup, without_memory
 from tests.support.passes import clean_all, compact, lose_cleaners, settle, with_storage
-from tests.support.patience import until
+from tests.support.patience import PATIENCE, until
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
 
@@ -246,6 +249,37 @@ def test_a_faster_cleaner_is_not_a_failure(site: Site, table: Table) -> None:
     assert [entry.state for entry in site.metastore.entries.history()] == [State.SUCCEEDED]
     assert rows_of(site, table) == wanted
     assert len(names_in(Path(table.location))) == 1
+
+
+class _MeetingOnce(LocalStorage):
+    """A store that answers the first listing of each location once two of them were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._both = threading.Barrier(2)
+        self._seen: set[str] = set()
+
+    def listing(self, path: str) -> Listing:
+        if path not in self._seen:
+            self._seen.add(path)
+            self._both.wait(PATIENCE)
+        return super().listing(path)
+
+
+def test_groups_of_different_tables_are_cleaned_side_by_side(
+    site: Site, table: Table, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one asks the database, the threads work for another."""
+    monkeypatch.setattr(cleaner, "GROUP_SIZE", 1)
+    other = make_table(site, warehouse, name="other")
+    for value in (1, 2):
+        insert(site, other, [value])
+    compact(site)
+    compact(site, table="default.other")
+    settle()
+    passed = clean(replace(site, storage=_MeetingOnce()))
+    assert (len(passed.cleaned), passed.waiting, passed.failed) == (2, (), ())
+    assert len(names_in(Path(table.location))) == len(names_in(Path(other.location))) == 1
 
 
 @pytest.mark.parametrize("when", ["listed", "checked"])
