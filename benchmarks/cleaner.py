@@ -1,8 +1,8 @@
 """The cleaner beside the worker over many small partitions: ``python benchmarks/cleaner.py [partitions] [deltas]``.
 
 Each partition of tiny deltas is compacted, then cleaned. The ratio is the time of the cleaner's pass to that of the worker's
-before it; ``--statements`` counts the cleaner's SQL statements, which makes each of them slower; ``--database`` and
-``--folder`` are those of ``initiator.py``; ``--profile`` covers the cleaner.
+before it; results go to ``benchmarks/results/``. ``--statements`` counts the cleaner's SQL statements, which makes each of
+them slower; ``--database`` and ``--folder`` are those of ``initiator.py``; ``--profile`` covers the cleaner.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from fleet import asked, runner_of
 from initiator import counted, facts, say
 
+from benchmarks.parts.report import Row, conclude
 from compactor.service.batches.driver import run_batch
 from compactor.service.roles.cleaner import clean
 from tests.support.tables import with_settings
@@ -51,9 +52,11 @@ def main() -> None:
             sent = f"{count.statements / given.partitions:6.1f} SQL statements each" if given.statements else ""
             say(f"{'worker':10}{worker:8.2f} s{given.partitions / worker:9.1f} partitions/s")
             say(f"{'cleaner':10}{cleaner:8.2f} s{given.partitions / cleaner:9.1f} partitions/s{sent}")
-            say(f"{'ratio':10}{cleaner / worker:8.2f}")
             if given.profile:
                 pstats.Stats(profiler).sort_stats("cumtime").print_stats(70)
+    work = f"{given.partitions} partitions x {given.deltas} deltas: cleaner to worker"
+    details = {"s": cleaner, "s of the worker": worker}
+    conclude([Row(work=work, bar=1.0, measured=cleaner / worker, details=details)], "cleaner")
 
 
 if __name__ == "__main__":

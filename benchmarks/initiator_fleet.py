@@ -29,7 +29,7 @@ from sqlalchemy import Connection, Table, text
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.parts.report import disk_of
+from benchmarks.parts.report import Row, conclude, disk_of
 from compactor.compaction.portions import portions
 from compactor.metastore.catalog.values import Table as Made
 from compactor.metastore.schema import tables as t
@@ -230,13 +230,21 @@ def main() -> None:
         metastore.close()
         state.close()
         program = [sys.executable, __file__, "--only-pass", url, *(["--profile"] if given.profile else [])]
-        for label in ("pass", "again"):
+        rows: list[Row] = []
+        for label, what in (("pass", f"{given.changed:g} % changed"), ("again", "nothing changed")):
             figures = json.loads(subprocess.run(program, check=True, stdout=subprocess.PIPE).stdout)
             say(
                 f"{label:6}{figures['seconds']:8.1f} s ({figures['cpu']:.1f} s of CPU), at most "
                 f"{figures['peak'] / 1024:.0f} MB of memory ({figures['before'] / 1024:.0f} before it began), "
                 f"{figures['kept']} kept, {figures['enqueued']} requested, {figures['outcomes']}"
             )
+            work, details = f"{given.partitions} partitions, {what}", {"CPU": figures["cpu"]}
+            rows += [
+                Row(work=f"{work}: s", bar=60, measured=figures["seconds"], details=details),
+                Row(work=f"{work}: GB of memory", bar=1, measured=figures["peak"] / 1024**2),
+            ]
+    tables = f"{given.tables}, {len(_WRITTEN)} partitions changed"
+    conclude(rows, "initiator_fleet", {"database": "PostgreSQL, in memory", "tables": tables})
 
 
 def analyse(metastore: Metastore) -> None:

@@ -4,7 +4,8 @@ PostgreSQL answers each round trip 5 ms later (a proxy in a process of its own d
 store takes 20 ms longer, on whichever thread. The initiator considers every partition and requests it, the worker compacts
 all, the cleaner cleans all. The figures are partitions per second, and the calls of the store for each partition.
 ``--tables N`` spreads the partitions over N tables, ``--threads N`` are those of each role, ``--processes`` those in which
-the worker rewrites files; what these ask of the store is delayed, too, but not counted. ``--write`` keeps the results.
+the worker rewrites files; what these ask of the store is delayed, too, but not counted. Results go to
+``benchmarks/results/``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.delays import SlowRunner, slow_socket, slow_storage
-from benchmarks.parts.report import Row, as_text, machine_facts, write_results
+from benchmarks.parts.report import Row, conclude
 from compactor.metastore.store import open_metastore
 from compactor.rewrite.run.process_runner import ProcessRunner
 from compactor.service.batches.assembly import claimable
@@ -83,7 +84,6 @@ def main() -> None:
     parser.add_argument("--sql-ms", type=float, default=5.0)
     parser.add_argument("--storage-ms", type=float, default=20.0)
     parser.add_argument("--folder", type=Path, default=None)
-    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     settings = {
         "hive_compactor_delta_num_threshold": str(given.deltas - 1),
@@ -104,15 +104,13 @@ def main() -> None:
             rated("worker", count, lambda: _worked(site, runner), calls),
             rated("cleaner", count, lambda: len(clean(site).cleaned), calls),
         ]
-    facts = machine_facts() | {
+    facts = {
         "database": f"PostgreSQL, {given.sql_ms:g} ms to each answer",
         "store": f"local, {given.storage_ms:g} ms to each call",
         "partitions": f"{count} in {given.tables} tables, {given.deltas} deltas each",
         "threads": f"{given.threads}, and {given.processes} processes of the worker",
     }
-    sys.stdout.write("\n" + as_text(rows, facts, []))
-    if given.write:
-        write_results(rows, facts, [], name="latencies")
+    conclude(rows, "latencies", facts)
 
 
 def _worked(site: Site, runner: ProcessRunner) -> int:

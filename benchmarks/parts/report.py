@@ -82,6 +82,13 @@ def as_text(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str])
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
+def conclude(rows: Sequence[Row], name: str, facts: dict[str, str] | None = None) -> None:
+    """Prints the table of a benchmark that is a file of its own, and writes its results."""
+    every = machine_facts() | (facts or {})
+    sys.stdout.write("\n" + as_text(rows, every, []))
+    write_results(rows, every, [], name=name)
+
+
 def write_results(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str], *, name: str) -> None:
     """Writes the table, the figures and a plot to ``results/``, in files of this ``name``."""
     RESULTS.mkdir(exist_ok=True)

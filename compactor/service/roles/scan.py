@@ -120,6 +120,8 @@ class Scan:
 
     def aborts_of(self, entity: Entity) -> Aborted | None:
         """Returns the aborted transactions of the entity, under every form of its name."""
+        if (entity.database, entity.table) not in self._aborted:  # nearly always
+            return None
         names = self.site.metastore.dialect.recorded_names(entity.partition)
         found = [aborts for name in names if (aborts := self.aborts.get(replace(entity, partition=name))) is not None]
         if len(found) < 2:

@@ -5,15 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from compactor.acid.listing import Listing
 from compactor.errors import BadFile
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.show_compactions import show_history
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.batches.read_cost import LONGEST, Sampler, seconds_to_open
+from compactor.service.batches.read_cost import AGAIN, LONGEST, ROUNDS, Sampler, seconds_to_open
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all
 from tests.support.tables import insert, make_table, with_settings
 
@@ -70,6 +72,23 @@ def test_one_run_per_interval_is_measured(deployment: Site, warehouse: Path) -> 
     assert sampler.measure(outcome) is not None
 
 
+@pytest.mark.parametrize(("step", "rounds"), [(AGAIN / 100, ROUNDS), (AGAIN, 1)])
+def test_a_far_store_is_asked_once(deployment: Site, warehouse: Path, step: float, rounds: int) -> None:
+    """Where each answer takes long, further rounds would hold the worker up, and what disturbs one counts little."""
+    outcome = compacted(deployment, warehouse, "t")
+    storage = _Counted()
+    seconds_to_open(storage, outcome.location, outcome.inputs, Ticks(step))
+    assert storage.listings == rounds * len(outcome.inputs)
+
+
+class _Counted(LocalStorage):
+    listings = 0
+
+    def listing(self, path: str) -> Listing:
+        self.listings += 1
+        return super().listing(path)
+
+
 def test_a_slow_side_is_measured_in_part(deployment: Site, warehouse: Path) -> None:
     outcome = compacted(deployment, warehouse, "t", deltas=6)
     clock = Ticks(LONGEST)
@@ -81,11 +100,11 @@ def test_a_slow_side_is_measured_in_part(deployment: Site, warehouse: Path) -> N
 
 def test_the_shortest_round_counts(deployment: Site, warehouse: Path) -> None:
     outcome = compacted(deployment, warehouse, "t", deltas=2)
-    slow = [0.0, 0.1, 0.1, 0.2, 0.3, 0.3]
-    fast = [0.4, 0.42, 0.42, 0.44, 0.46, 0.48]
-    looks = iter([0.0, *slow, 0.4, *fast, 0.5, *(0.5 + look for look in slow)])
+    slow = [0.0, 0.01, 0.01, 0.02, 0.03, 0.03]
+    fast = [0.04, 0.042, 0.042, 0.044, 0.046, 0.048]
+    looks = iter([0.0, *slow, 0.04, *fast, 0.05, *(0.05 + look for look in slow)])
     found = seconds_to_open(deployment.storage, outcome.location, outcome.inputs, lambda: next(looks))
-    assert found == pytest.approx(0.02 + 0.06)
+    assert found == pytest.approx(0.002 + 0.006)
     assert next(looks, None) is None
 
 
