@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -99,6 +100,17 @@ class Wanted:
     outcomes: tuple[str, ...] = ()
 
 
+class WorstTable(NamedTuple):
+    """A table with the least health of its partitions, and the sums of their deltas and bytes."""
+
+    database: str
+    table: str
+    partitions: int
+    health: int
+    deltas: int
+    bytes: int
+
+
 class Conditions:
     """Reads and writes COMPACTOR_CONDITIONS."""
 
@@ -167,6 +179,27 @@ class Conditions:
         query = select(_C.OUTCOME, func.count().label("n")).where(_C.METASTORE == metastore).group_by(_C.OUTCOME)
         with self._database.read() as conn:
             return {row.OUTCOME: int(row.n) for row in conn.execute(query)}
+
+    def histogram(self, metastore: str) -> dict[str, Counter[int | None]]:
+        """Returns the number of rows of each database by health: 0 is below 20, 4 is 80 and more, None unknown."""
+        step = case((_C.HEALTH >= 80, 4), (_C.HEALTH >= 60, 3), (_C.HEALTH >= 40, 2), (_C.HEALTH >= 20, 1), else_=0)
+        step = case((_C.HEALTH.is_(None), None), else_=step)
+        query = select(_C.DB_NAME, step.label("step"), func.count().label("n")).where(_C.METASTORE == metastore)
+        found: dict[str, Counter[int | None]] = {}
+        with self._database.read() as conn:
+            for row in conn.execute(query.group_by(_C.DB_NAME, step).order_by(_C.DB_NAME)):
+                found.setdefault(row.DB_NAME, Counter())[row.step] = int(row.n)
+        return found
+
+    def worst_tables(self, metastore: str, limit: int) -> list[WorstTable]:
+        """Returns tables with their least healthy partition and the sums of all, the worst first."""
+        least, deltas, size = func.min(_C.HEALTH), func.sum(_C.DELTAS), func.sum(_BYTES)
+        query = select(_C.DB_NAME, _C.TABLE_NAME, func.count(), least, deltas, size)
+        query = query.where(_C.METASTORE == metastore, _C.HEALTH.is_not(None)).group_by(_C.DB_NAME, _C.TABLE_NAME)
+        query = query.order_by(least, deltas.desc(), _C.DB_NAME, _C.TABLE_NAME).limit(limit)
+        with self._database.read() as conn:
+            rows = conn.execute(query).all()
+        return [WorstTable(d, t, int(n), int(health), int(many), int(b)) for d, t, n, health, many, b in rows]
 
     def of(self, metastore: str, entities: Collection[Entity]) -> dict[Entity, Seen]:
         """Returns the rows of these entities."""

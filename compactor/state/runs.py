@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from sqlalchemy import RowMapping, delete, insert, select
+from sqlalchemy import RowMapping, delete, func, insert, select
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
@@ -17,6 +18,7 @@ from compactor.ids import TxnId
 from compactor.state.tables import RUNS
 
 _R = RUNS.c
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,19 @@ class Run:
     opening_after: float | None = None  #: and the output
     bytes_taken_over: int | None = None  #: of ``bytes_copied``, by the store or file system; None as there
     ended_at: int | None = None
+
+
+class DayOfRuns(NamedTuple):
+    """Sums over the runs that ended on one day (UTC): what they removed, what they moved and took, and by how many seconds
+    the measured ones became faster to open."""
+
+    day: int  #: its begin, epoch ms
+    runs: int
+    directories: int
+    files: int
+    bytes_moved: int
+    seconds: float
+    opening: float
 
 
 #: Fields that are columns of the same name in upper case.
@@ -126,6 +141,25 @@ class Runs:
             query = query.where(_R.DB_NAME == entity.database, _R.TABLE_NAME == entity.table, part)
         with self._database.read() as conn:
             return [_run(row) for row in conn.execute(query).mappings()]
+
+    def days(self, metastore: str, since: int) -> list[DayOfRuns]:
+        """Returns the sums of each day with runs that ended at ``since`` (epoch ms) or later, oldest first."""
+        day = _R.ENDED_AT // _DAY_MS
+        sums = (
+            func.count(),
+            func.sum(_R.DIRECTORIES_BEFORE - _R.DIRECTORIES_AFTER),
+            func.sum(_R.FILES_BEFORE - _R.FILES_AFTER),
+            func.sum(_R.BYTES_BEFORE + _R.BYTES_AFTER - 2 * func.coalesce(_R.BYTES_TAKEN_OVER, 0)),
+            func.sum(_R.SECONDS),
+            func.coalesce(func.sum(_R.OPENING_BEFORE - _R.OPENING_AFTER), 0.0),
+        )
+        query = select(day.label("day"), *sums).where(_R.METASTORE == metastore, _R.ENDED_AT >= since)
+        with self._database.read() as conn:
+            rows = conn.execute(query.group_by(day).order_by(day)).all()
+        return [
+            DayOfRuns(int(at) * _DAY_MS, int(n), int(directories), int(files), int(moved), float(took), float(saved))
+            for at, n, directories, files, moved, took, saved in rows
+        ]
 
     @retried
     def purge(self, older_than_ms: int) -> int:

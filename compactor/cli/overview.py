@@ -1,0 +1,62 @@
+"""``compactor overview``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from compactor.cli.context import CliContext, with_context
+from compactor.cli.output import counted, duration, print_json, print_table, size
+from compactor.utc import utc_text
+
+if TYPE_CHECKING:
+    from compactor.service.answers.fleet import Fleet, Returns
+
+
+@click.command()
+@click.option("--worst", type=click.IntRange(min=1), default=10, show_default=True, help="The number of tables shown.")
+@with_context
+def overview(context: CliContext, worst: int) -> None:
+    """The health of all tables, what is due and runs, and what compaction brought in 7 and 30 days. Nothing is listed."""
+    from compactor.service.answers.fleet import fleet
+
+    with context.site(read_only=True) as site:
+        found = fleet(site, worst)
+    if context.json:
+        print_json(found.to_json())
+        return
+    for line in _lines(found):
+        click.echo(line)
+    told = found.to_json()
+    print_table(told["health"], _columns(), "no table has been looked at yet")  # type: ignore[arg-type]  # rows
+    print_table(told["worst"], ("database", "table", "partitions", "health", "deltas", "bytes"), "")  # type: ignore[arg-type]
+    for one in found.returns:
+        click.echo(_returned(one))
+
+
+def _columns() -> tuple[str, ...]:
+    from compactor.service.answers.fleet import STEPS
+
+    return ("database", *STEPS, "unknown")
+
+
+def _lines(found: Fleet) -> Iterator[str]:
+    looked = "the initiator has not made a pass yet" if found.looked_at is None else f"at {utc_text(found.looked_at)}"
+    yield f"due: {counted(found.due, 'table or partition', 'tables and partitions')} ({looked})"
+    expected = (
+        "" if found.expected_seconds is None else f", about {duration(round(found.expected_seconds * 1000))} of work"
+    )
+    yield f"waiting: {counted(found.waiting, 'compaction')}{expected}; ready for cleaning: {found.ready}"
+    for entry in found.running:
+        yield f"running: compaction {entry.id} of {entry.entity}"
+    for entry in found.failures:
+        yield f"failed: compaction {entry.id} of {entry.entity}: {entry.error or 'the reason is not known'}"
+
+
+def _returned(one: Returns) -> str:
+    opening = f", {one.opening:.3g} s less to open what was measured" if one.opening else ""
+    removed = f"{counted(one.directories, 'directory', 'directories')} and {counted(one.files, 'file')}"
+    moved = f"{size(one.bytes_moved)} in {duration(round(one.seconds * 1000))}"
+    return f"last {one.days} days: {counted(one.runs, 'run')} removed {removed}, moved {moved}{opening}"

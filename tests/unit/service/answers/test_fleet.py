@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from compactor.metastore.catalog.values import Table
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.answers.fleet import MONTH, WEEK, fleet
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.initiator import initiate
+from compactor.service.site import Site, own_state
+from compactor.state.tables import RUNS
+from tests.support.tables import insert, make_table, with_settings
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_compactor_delta_num_threshold="3")
+
+
+def written(site: Site, warehouse: Path, name: str, deltas: int) -> Table:
+    table = make_table(site, warehouse, name)
+    for value in range(deltas):
+        insert(site, table, [value])
+    return table
+
+
+def test_the_health_of_all_tables_and_the_worst_first(site: Site, warehouse: Path) -> None:
+    written(site, warehouse, "bad", 6)
+    written(site, warehouse, "good", 1)
+    initiate(with_settings(site, compactor_mode="observe", hive_compactor_delta_num_threshold="3"))
+    found = fleet(site)
+    assert sum(found.health["default"].values()) == 2
+    assert [one.table for one in found.worst] == ["bad", "good"]
+    assert (found.worst[0].partitions, found.worst[0].deltas) == (1, 6)
+    assert (found.due, found.waiting, found.running) == (1, 0, ())
+    assert [one.table for one in fleet(site, worst=1).worst] == ["bad"]
+
+
+def test_what_was_brought_is_what_sql_says(site: Site, warehouse: Path) -> None:
+    for name in ("a", "b"):
+        written(site, warehouse, name, 4)
+        request_compaction(site, table=f"default.{name}", type="major")
+    assert fleet(site).expected_seconds is None
+    run_entries(site, claimable(site), InProcessRunner())
+    written(site, warehouse, "c", 4)
+    request_compaction(site, table="default.c", type="major")
+    found = fleet(site)
+    sums = (func.sum(RUNS.c.DIRECTORIES_BEFORE - RUNS.c.DIRECTORIES_AFTER), func.sum(RUNS.c.SECONDS))
+    with site.metastore.database.read() as conn:
+        directories, seconds = conn.execute(select(*sums)).one()
+    assert directories == 6
+    for one, days in zip(found.returns, (WEEK, MONTH), strict=True):
+        assert (one.days, one.runs, one.directories) == (days, 2, directories)
+        assert one.seconds == pytest.approx(seconds)
+    assert (found.waiting, found.ready) == (1, 2)
+    assert found.expected_seconds == pytest.approx(seconds / 2)
+    assert sum(day.runs for day in found.days) == 2
+
+
+def test_what_was_longer_ago_is_not_counted(site: Site) -> None:
+    assert own_state(site).runs.days(site.name, 0) == []
+    assert fleet(site).returns[0].runs == 0
+
+
+def test_without_a_state_the_queue_is_told(site: Site, warehouse: Path) -> None:
+    written(site, warehouse, "a", 4)
+    request_compaction(site, table="default.a", type="major")
+    found = fleet(replace(site, state=None))
+    assert (found.waiting, found.worst, found.returns) == (1, (), ())
