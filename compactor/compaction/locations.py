@@ -24,7 +24,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)(.*)", re.DOTALL)
 _KEPT = re.compile(
     r"%(?=2[fF5])"
 )  #: before an escaped slash or percent sign, which never mean a separator or an escape
-_MOST_COVERS = 16
+MOST_COVERS = 16  #: directories that hold all of some locations, unless these lie in more stores
 ALL_OTHERS = "*"  #: no host has this name
 
 
@@ -94,9 +94,10 @@ def is_inside(location: str, other: str) -> bool:
 
 
 def covers(locations: Iterable[str]) -> list[str]:
-    """Returns a few directories that hold all of these normalised locations: those above them, as near as a few can be."""
+    """Returns a few directories that hold all of these normalised locations: those above them, as near as a few can be.
+    More than ``MOST_COVERS`` are the roots of as many clusters and buckets."""
     current = {_parent(location) for location in locations}
-    while len(current) > _MOST_COVERS:
+    while len(current) > MOST_COVERS:
         deepest = max(location.count("/") for location in current)
         raised = {_parent(one) if one.count("/") == deepest else one for one in current}
         if raised == current:

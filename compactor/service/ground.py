@@ -4,18 +4,41 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from compactor.compaction.locations import ALL_OTHERS, aliases_of, covers, normalised, spelling
+from compactor.compaction.locations import ALL_OTHERS, MOST_COVERS, aliases_of, covers, normalised, spelling
 from compactor.compaction.own_ground import Overlaps, Place, overlaps, pairs, touches
-from compactor.errors import CompactorError
-from compactor.metastore.catalog.grounds import Grounds, PartitionGround
+from compactor.errors import CompactorError, failing_alone
+from compactor.metastore.catalog.grounds import Grounds, PartitionGround, TableGround
+from compactor.metastore.catalog.values import PartitionPlace, Table
 from compactor.storage.places import whole_location
 from compactor.storage.protocol import Storage
 
 _FRESH_S = 60.0  #: for how long it is not read again, at least
 _SHARE = 20  #: reading it takes at most one part of so many of a pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """The overlaps as they were read, good ``until`` then. ``elsewhere`` has the hashes of partitions that do not lie where
+    their table and their name say."""
+
+    until: float
+    overlaps: Overlaps
+    tables: Mapping[int, TableGround]
+    elsewhere: Collection[int]
+
+    def has(self, table: Table, partition: PartitionPlace | None) -> bool:
+        """Returns true if table and partition lay where they lie, and as what they are, when this was read."""
+        known = self.tables.get(table.id)
+        if known is None or (known.location, known.is_transactional) != (table.location, table.is_transactional):
+            return False
+        if partition is None or partition.location == f"{table.location}/{partition.name}":
+            return True
+        return hash((table.id, partition.name, partition.location)) in self.elsewhere
 
 
 class Ground:
@@ -27,25 +50,39 @@ class Ground:
         self._aliases = aliases_of(_clusters(storage))
         self._azure = storage.options.of_place("abfs", "")
         self._lock = threading.Lock()
-        self._known: tuple[float, Overlaps] | None = None
-        self._raw: Mapping[int, str] = {}  # locations of tables as they are stored
+        self._known: _Known | None = None
+        self._raw: Mapping[int, TableGround] = {}  # tables as they are stored
+        self._elsewhere: set[int] = set()
 
     def refusal(self, table: int, partition: str | None) -> str | None:
         """Returns the reason why a table or partition, by its TBL_ID and PART_NAME, is left alone; None if there is none."""
-        return self._current().refusal(table, partition)
+        return self._current().overlaps.refusal(table, partition)
+
+    def refusal_of(self, table: Table, partition: PartitionPlace | None) -> str | None:
+        """Returns the same for what is about to be worked on. If it was made, moved or made transactional since the ground
+        was read, that is read again: whoever waits for a long pass to begin must not slip another's directory under it."""
+        found = self._current()
+        if not found.has(table, partition):
+            found = self._current(instead_of=found)
+        name = None if partition is None else partition.name
+        if not found.has(table, partition):
+            return f"{table}{f'/{name}' if name else ''}: was made or moved just now; the next pass looks again"
+        return found.overlaps.refusal(table.id, name)
 
     def is_clear(self, table: int) -> bool:
         """Returns true if neither the table nor any of its partitions is left alone."""
-        return self._current().is_clear(table)
+        return self._current().overlaps.is_clear(table)
 
-    def _current(self) -> Overlaps:
+    def _current(self, instead_of: _Known | None = None) -> _Known:
+        """Returns what is known, read again if it is old, or if it is still ``instead_of``."""
         with self._lock:
             started = time.monotonic()
-            if self._known is None or started > self._known[0]:
+            if self._known is None or started > self._known.until or self._known is instead_of:
+                self._elsewhere = set()
                 found = self._usual()
-                took = time.monotonic() - started
-                self._known = started + max(_FRESH_S, took * _SHARE), found
-            return self._known[1]
+                until = started + max(_FRESH_S, (time.monotonic() - started) * _SHARE)
+                self._known = _Known(until=until, overlaps=found, tables=self._raw, elsewhere=self._elsewhere)
+            return self._known
 
     def everything(self) -> Overlaps:
         """Returns what overlaps, with every partition of every table compared: for a person who waits for it."""
@@ -79,13 +116,18 @@ class Ground:
 
     def _unusual(self, tables: Mapping[int, Place], found: Iterator[PartitionGround]) -> Iterator[Place]:
         """Yields what is only spelt otherwise than its table no more than what is where it is expected."""
-        for place in self._places(tables, found):
+        for place in self._places(tables, self._remembered(found)):
             if place.location != normalised(f"{tables[place.table].location}/{place.partition}"):
                 yield place
 
+    def _remembered(self, found: Iterator[PartitionGround]) -> Iterator[PartitionGround]:
+        for one in found:
+            self._elsewhere.add(hash((one.table, one.name, one.location)))
+            yield one
+
     def _tables(self) -> dict[int, Place]:
         found = self._grounds.tables()
-        self._raw = {table.id: table.location for table in found}
+        self._raw = {table.id: table for table in found}
         return {
             table.id: Place(
                 table=table.id,
@@ -104,22 +146,24 @@ class Ground:
                     table=one.table,
                     name=of_table.name,
                     partition=one.name,
-                    location=self._normalised(one.location, self._raw[one.table]),
+                    location=self._normalised(one.location, self._raw[one.table].location),
                     is_transactional=of_table.is_transactional,
                 )
 
     def _normalised(self, location: str, within: str | None = None) -> str:
         """Returns the normalised location, with links on the way to it followed where the store can tell."""
-        try:
+        resolved = location
+        # of a store that we do not know, or nothing that could be resolved: whatever it is, the ground is everybody's
+        with suppress(CompactorError), failing_alone(location):
             resolved = self._storage.resolve(location, within=within)
-        except CompactorError:  # of a store that we do not know, or nothing that could be resolved
-            resolved = location
         return normalised(whole_location(resolved, self._azure), aliases=self._aliases)
 
 
 def _near(places: Iterable[Place]) -> list[str]:
-    """Returns what the locations of everything near ``places`` have in them."""
-    return [spelling(cover) for cover in covers(place.location for place in places)]
+    """Returns what the locations of everything near ``places`` have in them: nothing in particular if they are everywhere,
+    since no database takes a question with thousands of parts."""
+    found = covers(place.location for place in places)
+    return [""] if len(found) > MOST_COVERS else [spelling(cover) for cover in found]
 
 
 def _clusters(storage: Storage) -> Mapping[str, Sequence[str]]:

@@ -334,8 +334,7 @@ def must_have_its_own_ground(site: Site, target: Target) -> None:
     Raises:
         Refused: it does.
     """
-    partition = target.partition.name if target.partition is not None else None
-    if (why := ground_of(site).refusal(target.table.id, partition)) is not None:
+    if (why := ground_of(site).refusal_of(target.table, target.partition)) is not None:
         raise Refused(why)
 
 

@@ -277,7 +277,10 @@ def _path_of(location: str) -> str:
 
 
 def _real(path: str) -> str:
-    return path if has_no_links(path) else os.path.realpath(path)
+    try:
+        return path if has_no_links(path) else os.path.realpath(path)
+    except ValueError as error:
+        raise StorageError(f"location {path}: no file system has such a path ({error}); correct it") from error
 
 
 def _status(path: str) -> os.stat_result:

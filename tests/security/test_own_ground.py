@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,13 @@ from sqlalchemy import delete as sql_delete
 from sqlalchemy import insert as sql_insert
 from sqlalchemy import update
 
+from compactor.acid.listing import Listing
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.schema.tables import COMPACTION_QUEUE, CTLGS, DBS, SDS
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, CTLGS, DBS, SDS, TABLE_PARAMS
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.explain import explain
 from compactor.service.answers.preview import preview
@@ -30,9 +32,10 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.storage.local import LocalStorage
 from tests.support.accidents import every_role
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of, values_in
-from tests.support.passes import clean_all, compact, lose_cleaners, settle
+from tests.support.passes import clean_all, compact, lose_cleaners, settle, with_storage
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import files_below
 
@@ -274,3 +277,75 @@ def test_an_ordinary_warehouse_has_nothing_to_report(site: Site, table: Table, w
     add_partition(site, parted, 3, warehouse / "elsewhere" / "three")
     assert found(site, "overlapping tables").level is Level.OK
     assert Entity(database="default", table="a") in {one.entity for one in initiate(site).considered if one.entry_id}
+
+
+class Meanwhile(LocalStorage):
+    """Lets somebody act while a pass is busy with one place for the first time."""
+
+    def __init__(self, place: str, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._place, self._acts = place, [act]
+
+    def listing(self, path: str) -> Listing:
+        found = super().listing(path)
+        while path == self._place and self._acts:
+            self._acts.pop()()
+        return found
+
+
+def _moves(site: Site, other: Table, table: Table) -> None:
+    with site.metastore.database.write() as conn:
+        conn.execute(update(SDS).where(other.location == SDS.c.LOCATION).values(LOCATION=table.location))
+
+
+def _becomes_transactional(site: Site, other: Table, table: Table) -> None:
+    with site.metastore.database.write() as conn:
+        conn.execute(update(TABLE_PARAMS).where(other.id == TABLE_PARAMS.c.TBL_ID).values(PARAM_VALUE="true"))
+
+
+@pytest.mark.parametrize("act", [_moves, _becomes_transactional])
+def test_what_comes_to_lie_there_during_a_pass(
+    site: Site, table: Table, warehouse: Path, act: Callable[[Site, Table, Table], None]
+) -> None:
+    """PROTOCOL 11.13: a worker that had read the ground before gave the victim a base without half of its rows."""
+    make_table(site, warehouse, "busy")
+    for value in range(2):
+        insert(site, site.metastore.catalog.table("default", "busy"), [value])
+    other = make_table(site, warehouse, "b")
+    abort_write_ids(site, other, 2)
+    insert(site, other, [1])
+    for name in ("busy", "b"):
+        request_compaction(site, table=f"default.{name}", type="major")
+    if act is _becomes_transactional:
+        _moves(site, other, table)
+        with site.metastore.database.write() as conn:
+            conn.execute(update(TABLE_PARAMS).where(other.id == TABLE_PARAMS.c.TBL_ID).values(PARAM_VALUE="false"))
+    before = files_below(Path(table.location))
+    one_by_one = with_settings(site, hive_txn_max_open_batch="1", hive_txn_opentxn_timeout="1ms")
+    meanwhile = Meanwhile(str(warehouse / "busy"), lambda: act(site, other, table))
+    ids = [entry.id for entry in site.metastore.entries.queue()]
+    done = run_entries(with_storage(one_by_one, meanwhile), ids, InProcessRunner())
+    ended = {outcome.entry.entity.table: outcome for outcome in done.outcomes}
+    assert (ended["busy"].result, ended["b"].result) == (Result.COMPACTED, Result.REFUSED)
+    assert "default.a lies there too" in ended["b"].message
+    assert files_below(Path(table.location)) == before
+    assert len(rows_of(site, table)) == ROWS
+
+
+def test_a_table_that_is_made_there_during_a_cleaning(site: Site, table: Table, warehouse: Path) -> None:
+    """PROTOCOL 11.13: aborted transactions are looked for at the end of a pass, in tables that may be new."""
+    busy = make_table(site, warehouse, "busy")
+    for value in range(2):
+        insert(site, busy, [value])
+    compact(site, table="default.busy")
+    settle()
+
+    def act() -> None:
+        abort_write_ids(site, make_at(site, "b", table.location), 4)
+        settle()
+
+    before = files_below(Path(table.location))
+    done = clean(with_storage(site, Meanwhile(busy.location, act)))
+    assert [one.entity.table for one in done.cleaned] == ["busy"]
+    assert "default.a lies there too" in next(one.because for one in done.failed if one.entity.table == "b")
+    assert files_below(Path(table.location)) == before

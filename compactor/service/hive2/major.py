@@ -235,7 +235,7 @@ def _may_compact(site: OldSite, place: PartitionPlace, ground: Ground) -> None:
     if not may(settings, Mode.COMPACT):
         raise Refused(f"{entity}: compactor.mode is {settings.mode}; compactions need compact or clean")
     must_be_compactable(table, place.partition)
-    if (why := ground.refusal(table.id, entity.partition)) is not None:
+    if (why := ground.refusal_of(table, place.partition)) is not None:
         raise Refused(why)
     path = path_of(site.storage, table, place.partition)
     user = wanted_user(site.settings, site.storage, entity, path, table.owner)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,51 @@ def test_a_pass_reads_once_and_again_after_a_minute(site: Site, monkeypatch: pyt
 def test_nothing_transactional_nothing_to_compare(site: Site) -> None:
     tables = [make(site, name, "/w/a", acid=False) for name in ("a", "b")]
     assert refused(site, *tables) == [False, False]
+
+
+def test_what_was_made_or_moved_since_is_looked_for_again(site: Site) -> None:
+    """PROTOCOL 11.13"""
+    table = make(site, "a", "/w/a")
+    found = ground(site)
+    assert found.refusal_of(table, None) is None
+    for made in (make(site, "b", "/w/a/x"), make(site, "c", "/w/c", ("1", "/w/a"))):
+        partition = next(iter(site.metastore.catalog.partitions(made)), None)
+        assert "default.a lies" in (found.refusal_of(made, partition) or "")
+    assert "default.b lies inside it" in (found.refusal_of(table, None) or "")
+
+
+def test_what_lies_as_it_did_is_not_read_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make(site, "a", "/w/a", ("1", None), ("2", "file:/w/a/p=2"), ("3", "/elsewhere"))
+    found = ground(site)
+    found.is_clear(table.id)
+    monkeypatch.setattr(Grounds, "tables", None)
+    for partition in (None, *site.metastore.catalog.partitions(table)):
+        assert found.refusal_of(table, partition) is None
+
+
+def test_what_moves_all_the_time_is_left_to_the_next_pass(site: Site) -> None:
+    table = make(site, "a", "/w/a")
+    moved = replace(table, location="/w/b")
+    assert "default.a: was made or moved just now" in (ground(site).refusal_of(moved, None) or "")
+
+
+def test_a_location_that_no_store_takes_holds_up_nobody(site: Site) -> None:
+    """PROTOCOL 10: what one table says is not read as if it were about all of them."""
+    tables = [make(site, "a", "/w/a"), make(site, "odd", "/w/\0"), make(site, "b", "/w/a/x")]
+    assert refused(site, *tables) == [True, False, True]
+
+
+def test_tables_in_more_stores_than_a_question_can_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 10: a thousand tables in a bucket each made a statement that no database takes."""
+    asked: list[list[str]] = []
+    elsewhere = Grounds.partitions_elsewhere
+
+    def asking(self: Grounds, spellings: list[str]) -> object:
+        asked.append(spellings)
+        return elsewhere(self, spellings)
+
+    monkeypatch.setattr(Grounds, "partitions_elsewhere", asking)
+    tables = [make(site, f"t{number}", f"s3://bucket{number}/w/t") for number in range(40)]
+    make(site, "plain", "/w/p", ("1", "s3a://bucket7/w/t/x"), acid=False)
+    assert [number for number, is_refused in enumerate(refused(site, *tables)) if is_refused] == [7]
+    assert asked == [[""]]

@@ -394,3 +394,9 @@ def test_a_rename_is_exclusive_to_the_end(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "f").read_bytes() == b"theirs"
     STORAGE.rename(str(tmp_path / "a"), str(tmp_path / "c"))
     assert (tmp_path / "c").read_bytes() == b"ours"
+
+
+@pytest.mark.parametrize("location", ["file:/a\0b", "/\ud800"])
+def test_a_location_that_is_no_path(location: str) -> None:
+    with pytest.raises(StorageError, match="no file system has such a path"):
+        LocalStorage().resolve(location)
