@@ -6,5 +6,8 @@ from datetime import UTC, datetime
 
 
 def utc_text(milliseconds: int) -> str:
-    """Formats epoch milliseconds as a UTC time to the second."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Formats epoch milliseconds as a UTC time to the second; numbers that are no time of our years as they are."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"

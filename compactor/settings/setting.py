@@ -64,6 +64,7 @@ _NUMBER_AND_SUFFIX = re.compile(r"(-?[0-9]+)\s*([a-zA-Z]*)", re.ASCII)
 #: Databases hold no larger number, and neither does Hive.
 LARGEST = 2**63 - 1
 _DIGITS = len(str(LARGEST))
+_LONGEST = 100  #: characters of a number: an expression may take the square of that to see that a longer one is none
 
 Value = int | float | bool | str
 
@@ -131,6 +132,8 @@ def parse(setting: Setting, text: str) -> Value:
 
 def _number(setting: Setting, text: str, stripped: str) -> int | float:
     unit = setting.unit
+    if len(stripped) > _LONGEST:
+        raise _bad(setting, f"{stripped[:_LONGEST]}…", f"at most {_LONGEST} characters")
     if unit is SettingUnit.RATIO:
         if _RATIO.fullmatch(stripped) is None or math.isinf(ratio := float(stripped.rstrip("fF"))):
             raise _bad(setting, text, "a number such as 0.1")

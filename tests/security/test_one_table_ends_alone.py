@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 
 from compactor.acid.listing import Listing
 from compactor.ids import WriteId
+from compactor.locking.lock_types import LockType
+from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.schema.tables import COMPACTION_QUEUE
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, HIVE_LOCKS, SDS, TABLE_PARAMS
 from compactor.service.absence import Absence
+from compactor.service.answers.explain import explain
 from compactor.service.answers.survey import survey_tables
+from compactor.service.doctor.checks import doctor
 from compactor.service.doctor.storage import check_storage
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
@@ -191,3 +195,44 @@ def test_a_request_that_cannot_be_read_holds_up_nobody(
     with site.metastore.database.read() as conn:
         row = conn.execute(select(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_ID == 1)).mappings().one()
     assert {name: row[name] for name in values} == values
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("compactorthreshold.hive.compactor.delta.pct.threshold", "1" * 10**6 + "x"),
+        ("compactor.max.bytes", "0" * 10**6 + "1"),
+        ("compactor.quarantine", "9" * 10**6 + "d"),
+    ],
+)
+def test_a_property_of_a_million_digits(site: Site, hostile: Table, neighbour: Table, key: str, value: str) -> None:
+    """Looking at one held up every pass for hours; another ended `explain` with a trace."""
+    with site.metastore.database.write() as conn:
+        conn.execute(insert(TABLE_PARAMS).values(TBL_ID=hostile.id, PARAM_KEY=key, PARAM_VALUE=value))
+    every_role(site)
+    assert is_compacted_and_cleaned(site, neighbour)
+    ((ignored, why),) = explain(site, "default.hostile").ignored
+    assert (key in ignored, "wanted at most 100 characters" in why) == (True, True)
+
+
+@pytest.mark.parametrize("location", ["file:/a\0b", "", "hdfs://[::1", "s3a://a/\n", "/" + "a/" * 1990])
+def test_a_location_that_leads_nowhere(site: Site, hostile: Table, neighbour: Table, location: str) -> None:
+    """The ground of all tables could not be read, so nothing was compacted."""
+    with site.metastore.database.write() as conn:
+        conn.execute(update(SDS).where(hostile.location == SDS.c.LOCATION).values(LOCATION=location))
+    every_role(site)
+    assert is_compacted_and_cleaned(site, neighbour)
+    assert list(doctor(site))
+
+
+@pytest.mark.parametrize("letter", [{"HL_LOCK_TYPE": "z"}, {"HL_LOCK_TYPE": "e", "HL_LOCK_STATE": "z"}])
+def test_a_lock_of_a_kind_that_is_not_known(
+    site: Site, hostile: Table, neighbour: Table, letter: dict[str, str]
+) -> None:
+    (txn,) = site.metastore.transactions.open("u", "h")
+    wanted = LockRequest(database="default", table="hostile", type=LockType.SHARED_READ)
+    assert site.metastore.locks.try_acquire(txn, [wanted], "u", "h")
+    with site.metastore.database.write() as conn:
+        conn.execute(update(HIVE_LOCKS).values(letter))
+    done = {o.entry.entity.table: o.result for o in every_role(site).outcomes}
+    assert done == {"hostile": Result.WAITING, "neighbour": Result.COMPACTED}

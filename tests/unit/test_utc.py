@@ -10,3 +10,8 @@ from compactor.utc import utc_text
 )
 def test_a_time_is_utc_to_the_second(milliseconds: int, text: str) -> None:
     assert utc_text(milliseconds) == text
+
+
+@pytest.mark.parametrize("milliseconds", [2**63 - 1, -(2**63), 10**15])
+def test_a_number_that_is_no_time_is_shown_as_it_is(milliseconds: int) -> None:
+    assert utc_text(milliseconds) == f"{milliseconds} ms"

@@ -126,6 +126,11 @@ def read_rows(conn: Connection, *conditions: ColumnElement[bool]) -> list[LockRo
     return [_lock_row(row) for row in conn.execute(select(HIVE_LOCKS).where(*conditions).order_by(*order))]
 
 
+#: A row with another letter is taken for what excludes most: then only those wait who want the same.
+_TYPES = {kind.value: kind for kind in LockType}
+_STATES = {state.value: state for state in LockState}
+
+
 def _lock_row(row: Row[tuple[object, ...]]) -> LockRow:
     blocked = row.HL_BLOCKEDBY_EXT_ID
     return LockRow(
@@ -135,8 +140,8 @@ def _lock_row(row: Row[tuple[object, ...]]) -> LockRow:
         database=row.HL_DB,
         table=row.HL_TABLE,
         partition=row.HL_PARTITION,
-        type=LockType(row.HL_LOCK_TYPE),
-        state=LockState(row.HL_LOCK_STATE),
+        type=_TYPES.get(row.HL_LOCK_TYPE, LockType.EXCLUSIVE),
+        state=_STATES.get(row.HL_LOCK_STATE, LockState.ACQUIRED),
         last_heartbeat=row.HL_LAST_HEARTBEAT,
         acquired_at=row.HL_ACQUIRED_AT,
         user=row.HL_USER,

@@ -77,7 +77,7 @@ class _Parser:
     _WORD = re.compile(r"[a-z]+(?: [a-z]+)*", re.IGNORECASE)
     _QUOTED = re.compile(r"`((?:[^`]|``)*)`")
     _PLAIN = re.compile(r"[^:<>,`]+")
-    _NUMBERS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+    _NUMBERS = re.compile(r"\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\)")
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -101,3 +101,14 @@ def test_time_units_are_durations() -> None:
         SettingUnit.DAYS,
     }
     assert {unit for unit in SettingUnit if unit.is_duration} == durations
+
+
+@pytest.mark.parametrize(
+    "text", ["1" * 10**6 + "x", "0" * 10**6 + "1", "1" * 10**6 + "." + "1" * 10**6 + "x", "9" * 101]
+)
+@pytest.mark.parametrize("unit", [SettingUnit.RATIO, SettingUnit.COUNT, SettingUnit.BYTES, SettingUnit.SECONDS])
+def test_a_long_text_is_refused_at_once(unit: SettingUnit, text: str) -> None:
+    """A property of a table held up every pass for hours."""
+    with pytest.raises(BadSetting, match="wanted at most 100 characters") as refused:
+        parse(of(unit), text)
+    assert len(str(refused.value)) < 300

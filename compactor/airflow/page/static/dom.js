@@ -55,7 +55,9 @@ export function pager({ offset, limit, total, onMove }) {
 
 export function ago(ms, now, text) {
   if (ms == null) return h("span", { class: "muted" }, "never");
-  return h("time", { datetime: new Date(ms).toISOString(), title: new Date(ms).toLocaleString() }, `${text(Math.max(0, now - ms))} ago`);
+  const at = new Date(ms);
+  if (Number.isNaN(at.getTime())) return h("span", { class: "muted" }, String(ms)); // no time, and anybody may write the queue
+  return h("time", { datetime: at.toISOString(), title: at.toLocaleString() }, `${text(Math.max(0, now - ms))} ago`);
 }
 
 /** ``db.table`` with its partition below. */

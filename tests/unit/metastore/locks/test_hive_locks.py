@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+from sqlalchemy import update
+
 from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.lock_rows import LockState
+from compactor.metastore.schema.tables import HIVE_LOCKS
 from compactor.metastore.store import Metastore
 
 
@@ -42,3 +46,19 @@ def test_an_aborted_transaction_holds_nothing(metastore: Metastore) -> None:
     metastore.locks.acquire(first, want(LockType.EXCLUSIVE, None), "u", "h")
     metastore.transactions.abort(first, "by a test")
     assert metastore.locks.show() == []
+
+
+@pytest.mark.parametrize("letter", [{"HL_LOCK_TYPE": "z"}, {"HL_LOCK_TYPE": "e", "HL_LOCK_STATE": "z"}])
+def test_a_row_of_another_kind_holds_its_own_object(metastore: Metastore, letter: dict[str, str]) -> None:
+    """PROTOCOL 10: one such row ended every role."""
+    first, second = two(metastore)
+    metastore.locks.acquire(first, want(LockType.SHARED_READ), "u", "h")
+    with metastore.database.write() as conn:
+        conn.execute(update(HIVE_LOCKS).values(letter))
+    (shown,) = metastore.locks.show()
+    assert (shown.type, shown.state) == (LockType.EXCLUSIVE, LockState.ACQUIRED)
+    granted = {
+        table: metastore.locks.try_acquire(second, want(LockType.SHARED_READ, table), "u", "h")
+        for table in ("t", "other")
+    }
+    assert (granted["t"], granted["other"] is None) == (None, False)

@@ -55,3 +55,8 @@ def test_orc_quotes_names_that_are_more_than_letters_digits_and_underscores() ->
     text = "struct<a_1:int,`b c`:array<struct<`d``e`:int>>,`é`:int>"
     assert schema_text(types, quoting=True) == text
     assert parse_hive_type(text) == types
+
+
+def test_a_number_of_many_digits_is_none() -> None:
+    with pytest.raises(NotLossless, match="expected"):
+        parse_hive_type(f"decimal({'0' * 5000}1)")
