@@ -46,7 +46,7 @@ class FilePruner:
 
     def groups(self, stripe: int) -> Mask | None:
         """Returns which row groups of a stripe may have rows that meet the condition, by row indexes and bloom filters; None
-        if the file has no row index."""
+        if there is no row index with an entry for each: a stripe may say that it has billions of groups."""
         stride, rows = self.tail.row_index_stride, self.tail.stripes[stripe].rows
         if stride == 0 or not rows or all(number is None for _, number in self.columns.values()):
             return None
@@ -57,6 +57,8 @@ class FilePruner:
             (number, kind): index
             for kind, number, index in read_indexes(self.source, self.tail, stripe, footer, numbers)
         }
+        if any(kind == ROW_INDEX and len(index.entry) != count for (_, kind), index in indexes.items()) or not indexes:
+            return None
         last = rows - (count - 1) * stride
         known = [self._facts(indexes, group, stride if group < count - 1 else last) for group in range(count)]
         return np.array([may_match(self.condition, facts) for facts in known], dtype=np.bool_)

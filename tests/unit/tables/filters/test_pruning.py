@@ -97,3 +97,11 @@ def test_a_column_that_the_file_is_older_than_is_null(source: LocalSource) -> No
     older = replace(found, columns={"i": (column, None)})
     assert older.of_stripe(0) == {True}
     assert outcomes(bind("i = 1", pa.schema({"i": pa.int32()})), {}) == {True, False, None}
+
+
+def test_an_index_with_less_entries_than_row_groups_leaves_nothing_out(source: LocalSource) -> None:
+    """A stripe may say that it has two billion rows, in as many groups."""
+    found = pruner(source, "i = 1")
+    stripe, *others = found.tail.stripes
+    bomb = replace(found.tail, stripes=(stripe._replace(rows=2**31 - 1), *others), row_index_stride=1)
+    assert replace(found, tail=bomb).groups(0) is None
