@@ -12,14 +12,17 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from compactor.printable import printable
+
 log = logging.getLogger(__name__)
 
 
 class CompactorError(Exception):
-    """An error that a person can act on. Its text can be stored and printed anywhere, whatever bytes a name in it has."""
+    """An error that a person can act on. Its text is one line that can be stored and printed anywhere, whatever bytes a
+    name in it has."""
 
     def __str__(self) -> str:
-        return super().__str__().encode("utf-8", "backslashreplace").decode("utf-8")
+        return printable(super().__str__())
 
 
 class Refused(CompactorError):
@@ -98,7 +101,7 @@ class WriteConflict(TransactionAborted):
         self.winner = winner
 
     def __str__(self) -> str:
-        return str(self.args[0]).encode("utf-8", "backslashreplace").decode("utf-8")
+        return printable(str(self.args[0]))
 
 
 class TransactionTimedOut(TransactionAborted):

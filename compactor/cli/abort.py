@@ -7,7 +7,7 @@ from copy import copy
 import click
 
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import print_json
+from compactor.cli.output import print_json, say
 
 _REASON = "aborted by hand (compactor abort transaction)"
 
@@ -40,7 +40,7 @@ def abort_transaction(context: CliContext, txns: tuple[int, ...]) -> None:
             if context.json:
                 print_json({"txnid": txn, "state": "ABORTED"})
             else:
-                click.echo(f"transaction {txn} is aborted")
+                say(f"transaction {txn} is aborted")
     if failed:
         kind = NotFound if all(isinstance(one, NotFound) for one in failed) else Refused
         raise kind("; ".join(dict.fromkeys(map(str, failed))))
@@ -66,6 +66,6 @@ def abort_compaction(context: CliContext, compaction: int) -> None:
     if context.json:
         print_json({"compactionid": compaction, "state": entry.state.label})
     elif entry.end is None:
-        click.echo(f"compaction {compaction} is stopped; its row ends when the next pass has removed its staged files")
+        say(f"compaction {compaction} is stopped; its row ends when the next pass has removed its staged files")
     else:
-        click.echo(f"compaction {compaction} is aborted")
+        say(f"compaction {compaction} is aborted")

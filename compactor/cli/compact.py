@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compactor.cli.context import FAILED, REFUSED, TIMED_OUT, CliContext, with_context
-from compactor.cli.output import print_json
+from compactor.cli.output import print_json, say
 from compactor.errors import BadSetting, NotFound, Refused
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def compact(context: CliContext, /, **given: Any) -> None:
         except NotFound:
             raise
         except Refused as error:
-            click.echo(f"compactor: refused: {error}", err=True)
+            say(f"compactor: refused: {error}", err=True)
             sys.exit(REFUSED)
         ended: Sequence[Entry] = ()
         timed_out: WaitTimedOut | None = None
@@ -78,7 +78,7 @@ def compact(context: CliContext, /, **given: Any) -> None:
                 timed_out = error
     _report(context, asked, ended)
     if timed_out is not None:
-        click.echo(f"compactor: {timed_out}", err=True)
+        say(f"compactor: {timed_out}", err=True)
         sys.exit(TIMED_OUT)
     if any(_failed(entry) for entry in ended):
         sys.exit(FAILED)
@@ -120,9 +120,9 @@ def _report(context: CliContext, asked: Sequence[Enqueued], ended: Sequence[Entr
         return
     for a in asked:
         if a.entry_id is None:
-            click.echo(f"{a.entity}: refused: {a.refused}")
+            say(f"{a.entity}: refused: {a.refused}")
             continue
         entry = by_id.get(a.entry_id)
         state = "enqueued" if entry is None else entry.state.label
         error = f": {entry.error}" if entry is not None and entry.error else ""
-        click.echo(f"{a.entity}: compaction {a.entry_id} {state}{error}")
+        say(f"{a.entity}: compaction {a.entry_id} {state}{error}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.cli.context import FAILED, CliContext, with_context
-from compactor.cli.output import print_json
+from compactor.cli.output import print_json, say
 from compactor.errors import CompactorError, NotSupported
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ def doctor(context: CliContext, before_hive_3: bool, compact: bool, verify: str 
         print_json({"metastore": context.metastore, "failed": failed, "findings": [f.to_json() for f in findings]})
     else:
         for finding in findings:
-            click.echo(f"{_MARKS[finding.level.value]}  {finding.subject}: {finding.found}")
+            say(f"{_MARKS[finding.level.value]}  {finding.subject}: {finding.found}")
             if finding.level is not Level.OK:
                 for word, text in (("wanted", finding.wanted), ("fix", finding.fix)):
                     if text:
-                        click.echo(f"      {word}: {text}")
+                        say(f"      {word}: {text}")
     if failed:
         sys.exit(FAILED)
 

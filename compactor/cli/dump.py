@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compactor.cli.context import FAILED, CliContext, with_context
-from compactor.cli.output import print_json
+from compactor.cli.output import print_json, print_json_line, say
 from compactor.errors import BadFile, CompactorError, failing_alone
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def _print(storage: Storage, files: Sequence[DumpFile], *, meta: bool, as_json: 
             if is_one:
                 raise
             failed += 1
-            click.echo(f"compactor: {error}", err=True)
+            say(f"compactor: {error}", err=True)
     if meta:
         print_json(found[0] if is_one else found)
     return failed
@@ -127,10 +126,10 @@ def _print(storage: Storage, files: Sequence[DumpFile], *, meta: bool, as_json: 
 
 def _print_rows(rows: Iterator[dict[str, object]], file: DumpFile, *, as_json: bool, is_one: bool) -> None:
     if not is_one and not as_json:
-        click.echo(f"==> {file.shown} <==")
+        say(f"==> {file.shown} <==")
     for row in rows:
         named = {"path": file.shown, "row": row} if as_json and not is_one else row
-        click.echo(json.dumps(named, ensure_ascii=False))
+        print_json_line(named)
 
 
 def _read(

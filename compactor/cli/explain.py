@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import counted, duration, print_json, size
+from compactor.cli.output import counted, duration, print_json, say, size
 from compactor.utc import utc_text
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def explain(context: CliContext, table: str, partition: str | None) -> None:
         print_json(explanation.to_json())
         return
     for line in lines(explanation):
-        click.echo(line)
+        say(line)
 
 
 def lines(explanation: Explanation) -> Iterator[str]:

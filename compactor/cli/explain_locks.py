@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import print_json
+from compactor.cli.output import print_json, say
 
 
 @click.command("explain-locks")
@@ -22,6 +22,6 @@ def explain_locks(context: CliContext, statement: str, database: str, old: bool)
     if context.json:
         print_json(explained.to_json())
         return
-    click.echo("LOCK INFORMATION:")
+    say("LOCK INFORMATION:")
     for lock in explained.locks:
-        click.echo(str(lock))
+        say(str(lock))

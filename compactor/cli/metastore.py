@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import print_either, print_json
+from compactor.cli.output import print_either, print_json, say
 from compactor.cli.resolve import advance
 from compactor.errors import Refused
 from compactor.utc import utc_text
@@ -102,7 +102,7 @@ def agree(context: CliContext, yes: bool) -> None:
         print_json(sides.to_json())
         return
     for line in _lines(sides):
-        click.echo(line)
+        say(line)
 
 
 def _lines(sides: BothSides) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from compactor.printable import printable, printable_json
 from compactor.utc import utc_text
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -37,9 +38,14 @@ _SECONDS = frozenset({"opening_before", "opening_after"})
 _BYTES = frozenset({"bytes", "bytes_waiting", "bytes_freed"})
 
 
+def say(text: str, *, err: bool = False) -> None:
+    """Prints one line, of which no name makes two, and none commands the terminal."""
+    click.echo(printable(text), err=err)
+
+
 def print_json(value: object) -> None:
     """Prints one JSON document, indented, with keys in their order."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    click.echo(printable_json(json.dumps(value, indent=2, ensure_ascii=False, default=str)))
 
 
 def print_either(as_json: bool, value: Mapping[str, object], text: str) -> None:
@@ -47,18 +53,19 @@ def print_either(as_json: bool, value: Mapping[str, object], text: str) -> None:
     if as_json:
         print_json(value)
     else:
-        click.echo(text)
+        for line in text.split("\n"):
+            say(line)
 
 
 def print_json_line(value: object) -> None:
     """Prints one JSON document on one line."""
-    click.echo(json.dumps(value, ensure_ascii=False, default=str))
+    click.echo(printable_json(json.dumps(value, ensure_ascii=False, default=str)))
 
 
 def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str], empty: str) -> None:
     """Prints ``rows`` with those of ``columns`` that have any value; no value is truncated, whatever the width."""
     if not rows:
-        click.echo(empty)
+        say(empty)
         return
     shown = [c for c in columns if any(row.get(c) is not None for row in rows)]
     cells = [[cell(column, row.get(column)) for column in shown] for row in rows]
@@ -90,8 +97,8 @@ def cell(column: str, value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
     if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return " ".join(str(value).split("\n"))
+        return printable(", ".join(map(str, value)))
+    return printable(" ".join(str(value).split("\n")))
 
 
 def size(count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import print_json
+from compactor.cli.output import print_json, say
 
 
 @click.command()
@@ -31,6 +31,6 @@ def override(context: CliContext, table: str, assignment: str, remove: bool) -> 
     if context.json:
         print_json({"table": f"{done.database}.{done.table}", "key": done.key, "value": None if remove else done.value})
     elif remove:
-        click.echo(f"{done.database}.{done.table}: the override {done.key}={done.value} is removed")
+        say(f"{done.database}.{done.table}: the override {done.key}={done.value} is removed")
     else:
-        click.echo(f"{done.database}.{done.table}: {done.key}={done.value}, whatever the table's properties say")
+        say(f"{done.database}.{done.table}: {done.key}={done.value}, whatever the table's properties say")

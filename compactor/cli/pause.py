@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import print_json
+from compactor.cli.output import print_json, say
 
 
 @click.command()
@@ -24,7 +24,7 @@ def pause(context: CliContext, table: str) -> None:
     if context.json:
         print_json({"table": f"{paused.database}.{paused.table}", "paused_by": paused.by})
     else:
-        click.echo(f"{paused.database}.{paused.table} is paused; `compactor resume` ends that")
+        say(f"{paused.database}.{paused.table} is paused; `compactor resume` ends that")
 
 
 @click.command()
@@ -46,12 +46,12 @@ def resume(context: CliContext, table: str) -> None:
         return
     for r in found:
         if r.paused_by is not None:
-            click.echo(f"{r.entity}: no longer paused (it was paused by {r.paused_by})")
+            say(f"{r.entity}: no longer paused (it was paused by {r.paused_by})")
         for entry in r.forgotten:
             reason = f": {entry.error}" if entry.error else ""
-            click.echo(f"{r.entity}: removed compaction {entry.id} ({entry.state.label}) from the history{reason}")
+            say(f"{r.entity}: removed compaction {entry.id} ({entry.state.label}) from the history{reason}")
     if not found:
-        click.echo(
+        say(
             f"{table}: neither paused by `compactor pause` nor failed since the last success; "
             f"`compactor explain {table}` shows any other reason why the initiator skips it"
         )

@@ -10,7 +10,7 @@ import click
 
 from compactor.cli.compact import parse_properties
 from compactor.cli.context import FAILED, CliContext, with_context
-from compactor.cli.output import print_json, size
+from compactor.cli.output import print_json, say, size
 
 if TYPE_CHECKING:
     from compactor.service.answers.preview import Preview
@@ -41,21 +41,21 @@ def plan(context: CliContext, table: str, partition: str | None, kind: str | Non
 def _print(table: str, previews: Sequence[Preview]) -> None:
     for p in previews:
         if p.error is not None:
-            click.echo(f"{p.entity}: {p.error}")
+            say(f"{p.entity}: {p.error}")
             continue
-        click.echo(f"{p.entity}: {p.type.label.lower()}, because {p.because}")
+        say(f"{p.entity}: {p.type.label.lower()}, because {p.because}")
         if p.nothing is not None:
-            click.echo(f"  nothing to do: {p.nothing}")
+            say(f"  nothing to do: {p.nothing}")
             continue
-        click.echo(f"  reads  {', '.join(p.inputs)} ({size(p.input_bytes)})")
-        click.echo(f"  writes {', '.join(p.outputs)}")
+        say(f"  reads  {', '.join(p.inputs)} ({size(p.input_bytes)})")
+        say(f"  writes {', '.join(p.outputs)}")
         for sentence in p.summary.sentences:
-            click.echo(f"  {sentence}")
+            say(f"  {sentence}")
         c = p.cost
-        click.echo(
+        say(
             f"  stripes: {c.stripes_copied} copied ({size(c.bytes_copied)}), {c.stripes_reencoded} re-encoded "
             f"({size(c.bytes_reencoded)}), {c.stripes_dropped} dropped ({size(c.bytes_dropped)})"
         )
-        click.echo(f"  rows: {c.rows_in} -> {c.rows_out}; delete events: {c.delete_events_in} -> {c.delete_events_out}")
+        say(f"  rows: {c.rows_in} -> {c.rows_out}; delete events: {c.delete_events_in} -> {c.delete_events_out}")
     if not previews:
-        click.echo(f"{table} has no partitions")
+        say(f"{table} has no partitions")

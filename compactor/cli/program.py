@@ -29,7 +29,9 @@ from compactor.cli import (
     submit,
 )
 from compactor.cli.context import FAILED, USAGE, CliContext
+from compactor.cli.output import say
 from compactor.errors import BadSetting, CompactorError, NotFound
+from compactor.printable import log_lines
 
 _CONNECTION = {
     "url": "COMPACTOR_METASTORE_URL",
@@ -46,7 +48,7 @@ class Program(click.Group):
         try:
             return super().invoke(ctx)
         except CompactorError as error:
-            click.echo(f"compactor: {error}", err=True)
+            say(f"compactor: {error}", err=True)
             sys.exit(USAGE if isinstance(error, BadSetting | NotFound) else FAILED)
 
 
@@ -93,9 +95,7 @@ def program(
     not exist, 3 `compact` or `restore` refused, 4 wait timed out.
     """
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    logging.basicConfig(
-        level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr, force=True
-    )
+    log_lines(level)
     for chatty in ("py4j", "pyspark", "sqlalchemy", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     logging.getLogger("compactor.rewrite.run.progress").setLevel(min(level, logging.INFO))

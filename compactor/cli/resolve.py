@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import print_json, print_table
+from compactor.cli.output import print_json, print_table, say
 from compactor.errors import BadSetting, Refused
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def resolve(
         print_json(done.to_json())
         return
     _say(done.directories)
-    click.echo(f"{table}: {len(done.directories)} directories resolved, the next write ID is {done.next_write_id}")
+    say(f"{table}: {len(done.directories)} directories resolved, the next write ID is {done.next_write_id}")
 
 
 @click.command()
@@ -83,8 +83,8 @@ def advance(context: CliContext, keep_all: bool, rulings: IO[str] | None, yes: b
                 return
             _table(gap.directories)
             for error in gap.unlisted:
-                click.echo(f"cannot be listed: {error}")
-            click.echo(f"newest transaction: {gap.newest}, would be {gap.wanted}; nothing was changed (--yes)")
+                say(f"cannot be listed: {error}")
+            say(f"newest transaction: {gap.newest}, would be {gap.wanted}; nothing was changed (--yes)")
             return
         done = service.advance(site, given)
     if context.json:
@@ -93,8 +93,8 @@ def advance(context: CliContext, keep_all: bool, rulings: IO[str] | None, yes: b
     _say(done.quarantined)
     for name, resolution in done.tables.items():
         _say(resolution.directories)
-        click.echo(f"{name}: the next write ID is {resolution.next_write_id}")
-    click.echo(f"newest transaction: {done.newest}")
+        say(f"{name}: the next write ID is {resolution.next_write_id}")
+    say(f"newest transaction: {done.newest}")
 
 
 def _rulings(found: Sequence[InDoubt], kept: Iterable[str], aside: Iterable[str], keep_all: bool) -> dict[str, Ruling]:
@@ -144,7 +144,7 @@ def _show(context: CliContext, found: Sequence[InDoubt], rulings: Mapping[str, R
         return
     _table(found)
     if found:
-        click.echo(f"{len(rulings)} of {len(found)} have a ruling; nothing was changed (--yes)")
+        say(f"{len(rulings)} of {len(found)} have a ruling; nothing was changed (--yes)")
 
 
 def _table(found: Sequence[InDoubt]) -> None:
@@ -153,4 +153,4 @@ def _table(found: Sequence[InDoubt]) -> None:
 
 def _say(done: Iterable[Resolved]) -> None:
     for one in done:
-        click.echo(f"{one.doubt.entity} {one.doubt.name}: {one.ruling.value}, now {one.name}")
+        say(f"{one.doubt.entity} {one.doubt.name}: {one.ruling.value}, now {one.name}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.cli.context import REFUSED, CliContext, with_context
-from compactor.cli.output import print_json, size
+from compactor.cli.output import print_json, say, size
 from compactor.errors import NotFound, Refused
 from compactor.utc import utc_text
 
@@ -40,7 +40,7 @@ def restore(context: CliContext, table: str, partition: str | None, entry_id: in
         except NotFound:
             raise
         except Refused as error:
-            click.echo(f"compactor: refused: {error}", err=True)
+            say(f"compactor: refused: {error}", err=True)
             sys.exit(REFUSED)
     if context.json:
         print_json(found.to_json())
@@ -50,14 +50,14 @@ def restore(context: CliContext, table: str, partition: str | None, entry_id: in
 
 def _print(found: Restoration) -> None:
     moved = found.undo
-    click.echo(f"{found.entity}: compaction {found.entry_id} {'is undone' if found.done else 'would be undone'}")
+    say(f"{found.entity}: compaction {found.entry_id} {'is undone' if found.done else 'would be undone'}")
     for name in moved.back:
-        click.echo(f"  back from quarantine: {name}")
+        say(f"  back from quarantine: {name}")
     for name in moved.outputs:
-        click.echo(f"  into quarantine: {name}")
-    click.echo(f"  {size(moved.bytes)} back; what goes into quarantine is kept until {utc_text(found.until)}")
+        say(f"  into quarantine: {name}")
+    say(f"  {size(moved.bytes)} back; what goes into quarantine is kept until {utc_text(found.until)}")
     if found.done:
         table = f"{found.entity.database}.{found.entity.table}"
-        click.echo(f"  {table} is paused, so that it is not compacted again: `compactor resume {table}` ends that")
+        say(f"  {table} is paused, so that it is not compacted again: `compactor resume {table}` ends that")
     else:
-        click.echo("nothing was changed; --yes does it")
+        say("nothing was changed; --yes does it")

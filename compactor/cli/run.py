@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compactor.cli.context import FAILED, CliContext, with_context
-from compactor.cli.output import print_json_line, size
+from compactor.cli.output import print_json_line, say, size
 from compactor.cli.stop_signals import repeat, stopping
 from compactor.errors import BadSetting, NotFound
 
@@ -65,12 +65,12 @@ def initiator(context: CliContext, once: bool) -> None:
             print_json_line(done.to_json())
         else:
             for repaired in done.repaired:
-                click.echo(f"compaction {repaired.entry.id}: taken back, {repaired.because}")
+                say(f"compaction {repaired.entry.id}: taken back, {repaired.because}")
             for c in done.considered:
                 entry = f" (compaction {c.entry_id})" if c.entry_id is not None else ""
-                click.echo(f"{c.entity}: {c.outcome}{entry}, because {c.because}")
+                say(f"{c.entity}: {c.outcome}{entry}, because {c.because}")
             as_before = f", {done.kept} unchanged" if done.kept else ""
-            click.echo(f"initiator: {len(done.considered)} considered{as_before}, {len(done.enqueued)} enqueued")
+            say(f"initiator: {len(done.considered)} considered{as_before}, {len(done.enqueued)} enqueued")
         return not any(c.outcome in ("error", DISAGREEMENT) for c in done.considered)
 
     _role(context, once, "hive.compactor.check.interval", one_pass)
@@ -90,16 +90,16 @@ def cleaner(context: CliContext, once: bool) -> None:
             return not done.failed
         for c in done.cleaned:
             what = "aborted transactions" if c.entry_id is None else f"compaction {c.entry_id}"
-            click.echo(f"{c.entity}: {what} cleaned, {len(c.removed)} directories, {size(c.bytes_freed)}")
+            say(f"{c.entity}: {what} cleaned, {len(c.removed)} directories, {size(c.bytes_freed)}")
         for w in done.waiting:
-            click.echo(f"{w.entity}: compaction {w.entry_id} waits: {w.because}")
+            say(f"{w.entity}: compaction {w.entry_id} waits: {w.because}")
             for blocker in w.blockers:
-                click.echo(f"  held by {blocker}")
+                say(f"  held by {blocker}")
         for e in done.ended:
-            click.echo(f"{e.entity}: compaction {e.entry_id} {e.state.label}: {e.because}")
+            say(f"{e.entity}: compaction {e.entry_id} {e.state.label}: {e.because}")
         for f in done.failed:
-            click.echo(f"{f.entity}: not cleaned: {f.because}", err=True)
-        click.echo(
+            say(f"{f.entity}: not cleaned: {f.because}", err=True)
+        say(
             f"cleaner: {len(done.cleaned)} cleaned, {len(done.waiting)} waiting, {len(done.ended)} ended, "
             f"{len(done.failed)} failed"
         )
@@ -120,17 +120,15 @@ def housekeeper(context: CliContext, once: bool) -> None:
         if context.json:
             print_json_line(done.to_json())
         elif not done.acted:
-            click.echo("housekeeper: nothing is done in a mode below clean; Hive does its own housekeeping")
+            say("housekeeper: nothing is done in a mode below clean; Hive does its own housekeeping")
         else:
             listed = ("acted", "kept", "tasks", "timed_out")
             counts = {key: value for key, value in done.to_json().items() if key not in listed and value}
-            click.echo(
-                "housekeeper: " + (", ".join(f"{key} {value}" for key, value in counts.items()) or "nothing to do")
-            )
+            say("housekeeper: " + (", ".join(f"{key} {value}" for key, value in counts.items()) or "nothing to do"))
             for txn in done.timed_out:
-                click.echo(f"  aborted transaction {txn}: no heartbeat for longer than hive.txn.timeout")
+                say(f"  aborted transaction {txn}: no heartbeat for longer than hive.txn.timeout")
             for kept in done.kept:
-                click.echo(f"  kept transaction {kept}")
+                say(f"  kept transaction {kept}")
         return True
 
     _role(context, once, shortest_interval_ms, one_pass)
@@ -169,7 +167,7 @@ def worker(context: CliContext, /, **given: Any) -> None:
         worker = CliWorker(
             site=site,
             stop=stop,
-            say=_silent if context.json else click.echo,
+            say=_silent if context.json else say,
             report=(lambda done: print_json_line(done.to_json())) if context.json else _silent,
             master=None if options.in_process else options.master or "local[*]",
             full_verify=options.verify == "full",
@@ -196,7 +194,7 @@ def _name_unknown_pools(site: Site, pools: Iterable[str]) -> None:
         try:
             must_be_known(site, pool)
         except NotFound as unknown:
-            click.echo(f"worker: {unknown}", err=True)
+            say(f"worker: {unknown}", err=True)
 
 
 def _silent(_: object) -> None:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-import click
-
+from compactor.cli.output import say
 from compactor.errors import CompactorError
 
 
@@ -64,7 +63,7 @@ def repeat(stop: Stop, interval_s: float, one_pass: Callable[[], bool]) -> bool:
         try:
             fine = one_pass()
         except CompactorError as error:
-            click.echo(f"compactor: the pass failed, the next one follows: {error}", err=True)
+            say(f"compactor: the pass failed, the next one follows: {error}", err=True)
             fine = False
         if stop.wait(interval_s):
             return fine

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.cli.context import FAILED, CliContext, with_context
-from compactor.cli.output import print_json, size
+from compactor.cli.output import print_json, say, size
 from compactor.cli.spark_line import command, config_of, environment, executors_python, spark_submit
 from compactor.cli.spark_target import SparkTarget, target_of
 from compactor.settings.driver_config import must_know_metastore
@@ -62,7 +62,7 @@ def submit(context: CliContext, pools: tuple[str, ...], master: str | None, depl
 
 def _say(context: CliContext, batch: PlannedBatch, what: str) -> None:
     if not context.json:
-        click.echo(f"batch {batch.batch_id}: {batch.entries} entries, {what}")
+        say(f"batch {batch.batch_id}: {batch.entries} entries, {what}")
 
 
 def _launch(
@@ -72,7 +72,7 @@ def _launch(
     from compactor.yarn.manager import resource_manager
 
     if not target.is_local and not executors_python(target, batch):
-        click.echo(
+        say(
             "compactor: executors run the first python3 of their PATH, which may have no compactor; set "
             "compactor.spark.pyspark.python or PYSPARK_PYTHON",
             err=True,
@@ -95,12 +95,12 @@ def _conclude(context: CliContext, batches: Sequence[PlannedBatch], launched: Ma
     wrong = [one for one in launched.values() if not one.is_fine]
     for one in launched.values():
         if one.message:
-            click.echo(f"compactor: {one.message}", err=True)
+            say(f"compactor: {one.message}", err=True)
     if context.json:
         nothing = {"exit_code": None}
         ends = {number: one.to_json() for number, one in launched.items()}
         print_json([{**batch.to_json(), **ends.get(batch.batch_id, nothing)} for batch in batches])
     else:
-        click.echo(f"submit: {len(batches)} batches, {len(wrong)} failed" if batches else "submit: nothing to do")
+        say(f"submit: {len(batches)} batches, {len(wrong)} failed" if batches else "submit: nothing to do")
     if wrong:
         sys.exit(FAILED)

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from compactor.cli.output import say
 from compactor.cli.stop_signals import Stop
 from compactor.errors import CompactorError
 from compactor.service.batches.assembly import claimable
@@ -124,7 +123,7 @@ class CliWorker:
                 self.failed = self.failed or bool(done.failed)
                 progressed = progressed or any(o.result is not Result.WAITING for o in done.outcomes)
         except CompactorError as error:
-            click.echo(f"compactor: the pass failed, the next one follows: {error}", err=True)
+            say(f"compactor: the pass failed, the next one follows: {error}", err=True)
             self.failed = True
         return progressed
 

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from compactor.deployment import open_deployment
 from compactor.errors import CompactorError
+from compactor.printable import log_lines
 from compactor.service.batches.control import must_not_have_failed
 from compactor.service.batches.driver import Application, WorkerPass, run_batch
 from compactor.service.batches.resident import linger
@@ -35,7 +36,7 @@ from compactor.yarn.container import log_url
 def main(arguments: list[str] | None = None) -> int:
     """Runs one batch or more and prints the result of each as one line of JSON."""
     given = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    log_lines(logging.INFO)
     for chatty in ("py4j", "pyspark"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     flags = dict(pair.partition("=")[::2] for pair in given.set)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import insert as sql_insert
 
 from compactor.cli.program import program
 from compactor.database.engine import open_database
 from compactor.errors import CompactorError
+from compactor.metastore.catalog.values import Table
+from compactor.metastore.schema.tables import TABLE_PARAMS
+from compactor.service.requests.request import request_compaction
+from compactor.service.site import Site
 
 SECRET = "geheim"
 JDBC = (
@@ -99,3 +105,36 @@ def test_a_table_of_storage(text: str, tmp_path: Path, monkeypatch: pytest.Monke
     done = run("doctor", "--json")
     assert json.loads(done.stdout)["findings"][0]["level"] == "fail"
     assert SECRET not in done.output
+
+
+FORGED = "\n2026-11-24 12:00:00,000 INFO compactor.worker: default.neighbour entry 1: succeeded"
+NAME = f"x\x1b]0;title\x07\x1b[2J\x9b1m\u202e\r{FORGED}"
+
+
+def test_no_name_forges_a_line_or_commands_a_terminal(
+    site: Site, hostile: Table, metastore_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of files, properties, users and pools are strangers'."""
+    os.symlink("/etc", Path(hostile.location, NAME))
+    request_compaction(site, table="default.hostile", type="major")
+    site.metastore.transactions.open(NAME[:60], NAME[:60])
+    with site.metastore.database.write() as conn:
+        conn.execute(sql_insert(TABLE_PARAMS).values(TBL_ID=hostile.id, PARAM_KEY="compactor.mode", PARAM_VALUE=NAME))
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
+    runs = [f"run {role} --once" for role in ("initiator", "cleaner", "housekeeper")]
+    for line in (
+        *runs,
+        "run worker --once --in-process",
+        "explain default.hostile",
+        "show compactions",
+        "show tables",
+        "show blockers",
+        "show transactions",
+        "show settings default.hostile",
+        "doctor",
+    ):
+        for options in (["-v"], ["-v", "--json"]):
+            done = run(*options, *line.split())
+            said = f"{done.stdout}\n{done.stderr}"
+            assert all(one.isprintable() for one in said.split("\n")), line
+            assert FORGED not in said, line
