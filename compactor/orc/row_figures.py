@@ -23,7 +23,8 @@ UNKNOWN: Extremes = (None, None)
 
 
 def row_figures(tail: Tail) -> RowFigures | None:
-    """Returns the figures of the file's rows; None if its footer has no statistics of all of them.
+    """Returns the figures of the file's rows; None if its footer has no statistics of all of them, or they cannot be: a
+    database that refuses one number would keep those of other tables, too.
 
     Of ACID events the row is meant, and ``raw_size`` is 0: Hive has no other number for tables of these.
     """
@@ -32,6 +33,8 @@ def row_figures(tail: Tail) -> RowFigures | None:
     if len(found) != len(tail.types) or found[0].number_of_values != tail.rows:
         return None
     columns = tuple([_column(column, found[column.number]) for column in _columns(tail.types, root)])
+    if any(column.values > tail.rows or (column.trues or 0) > column.values for column in columns):
+        return None
     return RowFigures(rows=tail.rows, raw_size=0 if tail.is_acid else raw_data_size(tail), columns=columns)
 
 
@@ -78,7 +81,7 @@ def _doubles(found: messages.Message) -> Extremes:
     numbers = found.double_statistics
     if not (numbers.HasField("minimum") and numbers.HasField("maximum") and numbers.HasField("sum")):
         return UNKNOWN
-    if math.isnan(numbers.minimum) or math.isnan(numbers.maximum) or not math.isfinite(numbers.sum):
+    if not all(map(math.isfinite, (numbers.minimum, numbers.maximum, numbers.sum))):
         return UNKNOWN
     return numbers.minimum, numbers.maximum
 

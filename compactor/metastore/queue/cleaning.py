@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Delete,
     bindparam,
@@ -34,7 +33,6 @@ from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
     COMPLETED_TXN_COMPONENTS,
-    TXN_COMPONENTS,
     TXN_TO_WRITE_ID,
 )
 from compactor.metastore.transactions import components
@@ -181,7 +179,8 @@ class Cleaning:
             _forget_completed(conn, ended, names)
             for one in held:
                 if one.has_aborted:
-                    components.forget_aborted(conn, self._table.dialect, one.entry.entity, _aborted(one))
+                    upto = one.entry.highest_write_id if one.all_below else None
+                    components.forget_aborted(conn, self._table.dialect, one.entry.entity, one.forgotten, upto)
         kept = {one.entry.id for one in held}
         return {one.entry.id: no_longer_ready(one.entry) for one in cleaned if one.entry.id not in kept}
 
@@ -282,11 +281,3 @@ def _completed(*, in_partition: bool) -> Delete:
             write_id.is_(None) & (columns.CTC_TXNID < bindparam("of_txn")),  # it ended long ago
         ),
     )
-
-
-def _aborted(one: CleanedEntry) -> ColumnElement[bool]:
-    columns = TXN_COMPONENTS.c
-    gone: ColumnElement[bool] = columns.TC_WRITEID.in_(one.forgotten)
-    if one.all_below and one.entry.highest_write_id is not None:
-        gone = or_(gone, columns.TC_WRITEID <= one.entry.highest_write_id)
-    return gone

@@ -90,9 +90,8 @@ class Aborts:
 
         Returns the number of rows deleted.
         """
-        gone = TXN_COMPONENTS.c.TC_WRITEID.in_(sorted(write_ids))
         with self._database.write() as conn:
-            return components.forget_aborted(conn, self._dialect, entity, gone)
+            return components.forget_aborted(conn, self._dialect, entity, write_ids)
 
 
 def _of_any(recorded: Mapping[tuple[str, str], Collection[str | None]]) -> ColumnElement[bool]:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select
 
 from compactor.acid import partition_names
 from compactor.compaction.entry import Entity
+from compactor.ids import WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.entity import entity_is
 from compactor.metastore.schema.tables import DBS, PARTITIONS, TBLS, TXN_COMPONENTS, TXNS
@@ -76,15 +78,22 @@ def _alike(conn: Connection, dialect: Dialect, entity: Entity) -> list[str]:
     return [found for found in conn.execute(query).scalars() if found != stored]
 
 
-def forget_aborted(conn: Connection, dialect: Dialect, entity: Entity, gone: ColumnElement[bool]) -> int:
-    """Deletes the components of aborted transactions in ``entity`` that meet ``gone``; returns their number.
+def forget_aborted(
+    conn: Connection, dialect: Dialect, entity: Entity, write_ids: Collection[WriteId], upto: WriteId | None = None
+) -> int:
+    """Deletes the components of aborted transactions in ``entity`` with these ``write_ids``, of which there may be any
+    number, and those ``upto`` one; returns their number.
 
     A row without a write ID (Hive's rebalance writes one) goes with the last row of its transaction that has one.
     """
+    numbers = sorted(write_ids)
+    gone: list[ColumnElement[bool]] = [] if upto is None else [_TC.TC_WRITEID <= upto]
+    for at in range(0, len(numbers), txn_rows.AT_ONCE):
+        gone.append(_TC.TC_WRITEID.in_(numbers[at : at + txn_rows.AT_ONCE]))
     here = of_entity(conn, dialect, entity)
     aborted = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.ABORTED)
     mine = (here, _TC.TC_TXNID.in_(aborted))
-    deleted = conn.execute(delete(TXN_COMPONENTS).where(*mine, gone)).rowcount
+    deleted = sum(conn.execute(delete(TXN_COMPONENTS).where(*mine, each)).rowcount for each in gone)
     found = select(_TC.TC_TXNID).where(*mine, _TC.TC_WRITEID.is_not(None)).subquery()
     numbered = select(found.c.TC_TXNID)  # MySQL reads no table that it deletes from, but it does read a derived one
     left_over = delete(TXN_COMPONENTS).where(*mine, _TC.TC_WRITEID.is_(None), _TC.TC_TXNID.not_in(numbered))

@@ -80,6 +80,9 @@ class TxnRow:
         return self.state == OPEN
 
 
+AT_ONCE = 10_000  #: numbers in one statement; PostgreSQL takes 65,535
+
+
 def locked_row(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow | None:
     """Returns the row of ``txn``, locked to the end of the transaction; None if there is none."""
     rows = send(conn, _row_of(dialect), {"of_txn": txn}).rows

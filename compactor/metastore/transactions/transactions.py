@@ -293,13 +293,18 @@ class Transactions:
             return {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
 
     def rows(self, txns: Collection[TxnId]) -> dict[TxnId, TxnRow]:
-        """Returns state and type of those of ``txns`` that have a row, in one statement."""
+        """Returns state and type of those of ``txns`` that have a row. They may be any number: names of directories have
+        them."""
         if not txns:
             return {}
+        numbers = sorted(txns)
+        columns = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE)
         with self._database.read() as conn:
-            query = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE).where(TXNS.c.TXN_ID.in_(sorted(txns)))
-            found = conn.execute(query).all()
-        return {TxnId(row[0]): TxnRow(state=row[1], type=TxnType(row[2] or 0)) for row in found}
+            return {
+                TxnId(row[0]): TxnRow(state=row[1], type=TxnType(row[2] or 0))
+                for at in range(0, len(numbers), txn_rows.AT_ONCE)
+                for row in conn.execute(columns.where(TXNS.c.TXN_ID.in_(numbers[at : at + txn_rows.AT_ONCE])))
+            }
 
     def snapshot(self, own: TxnId | None = None, *, open_txn_timeout_ms: int | None = None) -> ValidTxnList:
         """Returns the snapshot of a reader that starts now; open compactions count as open, like every writer.

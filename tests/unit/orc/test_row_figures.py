@@ -63,6 +63,7 @@ NAN, INFINITE = float("nan"), float("inf")
         ("int", {"int_statistics": {"minimum": 1}}),
         ("double", {"double_statistics": {"minimum": 1.0, "maximum": 2.0}}),  # without a sum nobody knows of NaN
         ("double", {"double_statistics": {"minimum": 1.0, "maximum": 2.0, "sum": NAN}}),
+        ("double", {"double_statistics": {"minimum": -INFINITE, "maximum": 1.0, "sum": 0.0}}),
         ("double", {"double_statistics": {"minimum": NAN, "maximum": 2.0, "sum": 2.0}}),
         ("double", {"double_statistics": {"minimum": 1.0, "maximum": INFINITE, "sum": INFINITE}}),
         ("decimal(10,2)", {"decimal_statistics": {"minimum": b"1.5"}}),
@@ -78,6 +79,15 @@ NAN, INFINITE = float("nan"), float("inf")
 )
 def test_extremes_that_may_be_none_of_the_values(type: str, statistics: dict[str, Any]) -> None:
     assert column(tail_of(type, **statistics)) == ColumnFigures(name="a", type=type, values=3)
+
+
+@pytest.mark.parametrize("count", [ROWS + 1, 2**64 - 1])
+def test_more_values_than_rows_cannot_be(count: int) -> None:
+    assert row_figures(tail_of("int", count)) is None
+
+
+def test_more_true_values_than_values_cannot_be() -> None:
+    assert row_figures(tail_of("boolean", 3, bucket_statistics={"count": [2**64 - 1]})) is None
 
 
 def test_true_values_are_counted() -> None:

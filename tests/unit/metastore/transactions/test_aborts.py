@@ -47,3 +47,10 @@ def test_only_what_is_named_is_forgotten(metastore: Metastore) -> None:
     assert [w.write_id for w in metastore.aborts.writes(T)] == [2]
     assert [w.write_id for w in metastore.aborts.writes(U)] == [1, 2, 3]
     assert metastore.aborts.forget(T, []) == 0
+
+
+def test_more_writes_than_a_statement_names(metastore: Metastore) -> None:
+    """PROTOCOL 10: with them, no entry could be ended that was cleaned together with this one."""
+    written(metastore, T)
+    assert metastore.aborts.forget(T, [WriteId(number) for number in range(300_000)]) == 1
+    assert metastore.aborts.writes(T) == []

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from sqlalchemy import insert, true
+from sqlalchemy import insert
 
 from compactor.acid.partition_names import escaped_again
 from compactor.compaction.entry import Entity
+from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXN_COMPONENTS
 from compactor.metastore.store import Metastore
@@ -46,8 +47,8 @@ def test_a_row_without_a_write_id_goes_with_the_last_that_has_one(metastore: Met
         conn.execute(insert(TXN_COMPONENTS), rows)
     metastore.transactions.abort(txn, "by a test")
     with metastore.database.write() as conn:
-        assert forget_aborted(conn, metastore.dialect, here, TXN_COMPONENTS.c.TC_WRITEID == 1) == 1
-        assert forget_aborted(conn, metastore.dialect, here, TXN_COMPONENTS.c.TC_WRITEID == 2) == 2
-        assert forget_aborted(conn, metastore.dialect, here, true()) == 0
+        assert forget_aborted(conn, metastore.dialect, here, [WriteId(1)]) == 1
+        assert forget_aborted(conn, metastore.dialect, here, [], WriteId(2)) == 2
+        assert forget_aborted(conn, metastore.dialect, here, [], WriteId(99)) == 0
         left = conn.execute(TXN_COMPONENTS.select().where(of_entity(conn, metastore.dialect, here))).all()
     assert [row.TC_TXNID for row in left] == [opened]

@@ -53,3 +53,11 @@ def test_a_silent_transaction_is_aborted(metastore: Metastore) -> None:
     assert metastore.transactions.time_out(60_000) == []
     assert metastore.transactions.time_out(-1) == [txn]
     assert metastore.transactions.state(txn) == "a"
+
+
+def test_rows_of_more_transactions_than_a_statement_names(metastore: Metastore) -> None:
+    """PROTOCOL 10: names of directories have their numbers, and may be any."""
+    txns = metastore.transactions.open("u", "h", count=2)
+    metastore.transactions.abort(txns[0], "by a test")
+    found = metastore.transactions.rows([TxnId(number) for number in range(300_000)])
+    assert {txn: row.state for txn, row in found.items() if txn in txns} == {txns[0]: "a", txns[1]: "o"}
