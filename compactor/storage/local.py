@@ -192,7 +192,15 @@ class LocalStorage:
                 os.close(descriptor)
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        return _all_synced({path: _to_sync(path) for path in paths})
+        found: dict[str, Sequence[str]] = {}
+        failed: dict[str, StorageError] = {}
+        for path in paths:
+            try:
+                with _errors("sync", path):
+                    found[path] = _to_sync(path, self.limits)
+            except StorageError as error:
+                failed[path] = error
+        return failed | _all_synced(found)
 
     def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         return _all_synced({path: [os.path.dirname(path)] for path in paths})
@@ -335,10 +343,25 @@ def _sync(path: str) -> None:
         os.close(descriptor)
 
 
-def _to_sync(path: str) -> list[str]:
-    """Returns the files and directories at and below ``path``, and the directory that holds its name."""
-    below = [place for root, _, files in os.walk(path) for place in (*(f"{root}/{name}" for name in files), root)]
-    return [*(below or [path]), os.path.dirname(path)]
+def _to_sync(path: str, limits: ListingLimits) -> list[str]:
+    """Returns the files and directories at and below ``path``, and the directory that holds its name.
+
+    Raises:
+        UnsafeDirectory: it is too deep, or holds too much: it is not what was staged.
+    """
+    found, waiting = [os.path.dirname(path), path], [(path, 0)]
+    while waiting:
+        place, depth = waiting.pop()
+        limits.check_depth(place, depth)
+        try:
+            with directory(place) as descriptor, os.scandir(descriptor) as entries:
+                inside = [(f"{place}/{entry.name}", entry.is_dir(follow_symlinks=False)) for entry in entries]
+        except (NotADirectoryError, FileNotFoundError):  # syncing it says more
+            continue
+        found += [one for one, _ in inside]
+        waiting += [(one, depth + 1) for one, is_directory in inside if is_directory]
+        limits.check_entries(path, len(found))
+    return found
 
 
 def _all_synced(of_each: Mapping[str, Sequence[str]]) -> dict[str, StorageError]:

@@ -6,19 +6,24 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import pytest
 
 from compactor.acid.names import parse_staging
+from compactor.errors import StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.publish import stage
 from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Outcome, Result
-from tests.support.hostile import NOBODY, is_compacted_and_cleaned
-from tests.support.passes import clean_all, compact
+from compactor.storage.local import LocalStorage
+from tests.support.hostile import NOBODY, is_compacted_and_cleaned, nest, remove_tree
+from tests.support.passes import clean_all, compact, with_storage
 from tests.support.tables import rows_of
 from tests.support.watching import Interrupted, names_in
 
@@ -154,3 +159,35 @@ def test_a_name_that_is_taken_first_stops_that_compaction(
     outcome = compact(site, table=str(hostile), runner=InProcessRunner())
     assert outcome.result in (Result.FAILED, Result.COMPACTED)
     assert compact(site, table=str(neighbour)).result is Result.COMPACTED
+
+
+class SwappedWhenItIsSynced(LocalStorage):
+    """A stranger puts a deep directory in place of staging after its outputs were verified, and before they are synced."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self._table = table
+
+    def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        if any(path.startswith(f"{self._table.location}/") for path in paths):
+            staging = staging_of(self._table)
+            staging.rename(staging.with_name("away"))
+            (staging / "out").mkdir(parents=True)
+            nest(staging / "out", 1500)
+        return super().sync(paths)
+
+
+def test_what_is_put_there_in_the_last_moment_ends_that_compaction_alone(
+    site: Site, hostile: Table, neighbour: Table
+) -> None:
+    """PROTOCOL 10: it ended everybody's who was compacted together with it."""
+    for table in (hostile, neighbour):
+        request_compaction(site, table=str(table), type="major")
+    swapping = with_storage(site, SwappedWhenItIsSynced(hostile))
+    try:
+        done = run_entries(swapping, claimable(site), InProcessRunner())
+    finally:
+        remove_tree(Path(hostile.location))
+    ended = {outcome.entry.entity.table: outcome for outcome in done.outcomes}
+    assert (ended["hostile"].result, ended["neighbour"].result) == (Result.FAILED, Result.COMPACTED)
+    assert "directories deep" in ended["hostile"].message
