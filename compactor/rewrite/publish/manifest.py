@@ -10,7 +10,9 @@ from compactor.errors import CompactorError
 from compactor.ids import TxnId
 from compactor.storage.protocol import Storage
 
-_LARGEST = 256 * 1024 * 1024  #: bytes: of a million files with long names
+MOST_BYTES = (
+    64 * 1024 * 1024
+)  #: of a manifest or record that is read: half a million files; parsed, it takes more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +27,10 @@ class Manifest:
 def read_manifest(storage: Storage, path: str) -> Manifest | None:
     """Returns the manifest at ``path``; None if there is none, or it cannot be read, which proves nothing."""
     try:
-        if not storage.exists(path) or storage.length(path) > _LARGEST:
+        length = storage.length(path) if storage.exists(path) else 0
+        if not 0 < length <= MOST_BYTES:
             return None
-        found = json.loads(storage.read(path))
+        found = json.loads(storage.read_range(path, 0, length))  # whatever it has become since
         txn = found.get("transaction")
         return Manifest(
             txn=None if txn is None else TxnId(int(txn)),

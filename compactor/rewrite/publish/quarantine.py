@@ -12,6 +12,7 @@ from compactor.acid.listing import Listing
 from compactor.acid.names import Quarantine
 from compactor.compaction.quarantine import Record
 from compactor.errors import BadFile, StorageError
+from compactor.rewrite.publish.manifest import MOST_BYTES
 from compactor.rewrite.publish.same_directory import rename_same
 from compactor.steps import CommandStep, Step, reach
 from compactor.storage.protocol import Storage
@@ -147,7 +148,13 @@ def read_record(storage: Storage, location: str, entry_id: int) -> Record | None
         BadFile: it is not one.
     """
     path = f"{place_of(location, entry_id)}/{RECORD}"
-    return Record.parse(storage.read(path), path) if storage.exists(path) else None
+    if not storage.exists(path):
+        return None
+    if (length := storage.length(path)) > MOST_BYTES:
+        raise BadFile(
+            f"{path}: has {length} bytes, no record has more than {MOST_BYTES}; find out who wrote it, remove it"
+        )
+    return Record.parse(storage.read_range(path, 0, length), path)  # whatever it has become since
 
 
 def erase(storage: Storage, location: str, entry_id: int) -> None:

@@ -153,3 +153,11 @@ def test_one_that_was_made_while_another_was_erased_stays(place: Path) -> None:
     with pytest.raises(Disagreement, match="was created since it was decided"):
         quarantine.erase(Late(), str(place), 12)
     assert (place / HERE).is_dir()
+
+
+def test_a_record_of_gigabytes_is_not_read(place: Path) -> None:
+    """Whoever may write in the directory may put one there, and it takes nothing on a disk."""
+    with open(place / HERE / "_record.json", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(BadFile, match="no record has more than"):
+        quarantine.read_record(STORAGE, str(place), 12)
