@@ -6,8 +6,10 @@ import json
 import logging
 import sys
 import unicodedata
+from collections.abc import Collection
 
 _LINE = "\n"
+_FEW = 20  #: names in a message
 
 
 def printable(text: str) -> str:
@@ -21,6 +23,12 @@ def printable_json(text: str) -> str:
     if text.isascii() and "\x7f" not in text:
         return text  # the first 32 are escaped in any JSON
     return "".join(one if one == _LINE or _is_seen(one) else json.dumps(one)[1:-1] for one in text)
+
+
+def few(names: Collection[str]) -> str:
+    """Returns the first of ``names`` in their order, and how many more there are: of directories there may be a million."""
+    first = sorted(names)[:_FEW]
+    return ", ".join(first) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
 
 
 class PrintableFormatter(logging.Formatter):

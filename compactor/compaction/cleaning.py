@@ -14,6 +14,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import BadName
 from compactor.ids import TxnId
+from compactor.printable import few
 from compactor.settings.precedence import Settings
 
 _RETENTION = "hive.compactor.cleaner.retry.retentionTime"
@@ -170,7 +171,7 @@ def removable(directory: AcidDirectory) -> tuple[str, ...]:
     """
     if directory.unparsable:
         raise BadName(
-            f"{', '.join(directory.unparsable)}: looks like a base or delta but is neither; nothing is removed while it "
+            f"{few(directory.unparsable)}: looks like a base or delta but is neither; nothing is removed while it "
             "is there: find out who wrote it and move it out of the table"
         )
     return tuple(sorted({*directory.obsolete, *(name for name in directory.aborted if not is_output(name))}))

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from compactor.printable import PrintableFormatter, log_lines, printable, printable_json
+from compactor.printable import PrintableFormatter, few, log_lines, printable, printable_json
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,8 @@ def test_the_log_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().err.endswith("INFO x: a\\nb\n")
     finally:
         root.handlers[:], root.level = before
+
+
+def test_of_a_million_names_a_few_are_shown() -> None:
+    assert few(("b", "a")) == "a, b"
+    assert few([f"d{number:06d}" for number in range(10**5)]).endswith("d000019 and 99980 more")

@@ -12,6 +12,7 @@ from compactor.acid.names import Base, Delta, DeltaKind, Layout, staging_name
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, BadName, NotLossless, NotSupported, Refused
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
+from compactor.printable import few
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Figures, Shape, Unit
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
@@ -212,7 +213,7 @@ def _must_be_understood(directory: AcidDirectory, context: PlanContext) -> None:
         _must_suit_hive_2(directory, location)
     if directory.unparsable:
         raise BadName(
-            f"{location}: the name of {', '.join(directory.unparsable)} begins like a base or delta but is neither; find "
+            f"{location}: the name of {few(directory.unparsable)} begins like a base or delta but is neither; find "
             "out who wrote it and move it away, then ask again"
         )
 

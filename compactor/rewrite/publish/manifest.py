@@ -10,9 +10,7 @@ from compactor.errors import CompactorError
 from compactor.ids import TxnId
 from compactor.storage.protocol import Storage
 
-MOST_BYTES = (
-    64 * 1024 * 1024
-)  #: of a manifest or record that is read: half a million files; parsed, it takes more
+MOST_BYTES = 64 * 1024 * 1024  #: of a manifest or record that is read: half a million files; parsed, it takes more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
 from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
+from compactor.printable import few
 from compactor.service import leftovers
 from compactor.service.abort_grace import AbortGrace
 from compactor.service.absence import Absence
@@ -40,7 +41,7 @@ class AbortsCleaned:
 
 def within_grace(names: Collection[str]) -> str:
     """Returns why these directories stay for now."""
-    return f"{', '.join(sorted(names))}: written by transactions that were first seen aborted within {GRACE}"
+    return f"{few(names)}: written by transactions that were first seen aborted within {GRACE}"
 
 
 def abort_candidates(site: Site) -> tuple[Entity, ...]:

@@ -17,6 +17,7 @@ from compactor.compaction.entry import Entry
 from compactor.errors import BadName, CompactorError, failing_alone
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.queue.cleaning import CleanedEntry, no_longer_ready
+from compactor.printable import few
 from compactor.rewrite.publish.removal import Hiding
 from compactor.rewrite.publish.same_directory import identities
 from compactor.service import leftovers, quarantine
@@ -158,7 +159,7 @@ class CleaningGroup:
         directory = acid_directory(listing, seen, self._gate.txns)
         if directory.unparsable:
             raise BadName(
-                f"{target.location}: the name of {', '.join(directory.unparsable)} begins like a base or delta but is not "
+                f"{target.location}: the name of {few(directory.unparsable)} begins like a base or delta but is not "
                 "one; nothing is removed beside it; find out who wrote it and move it away"
             )
         view = View(txns=self._gate.txns, write_ids=seen, listing=listing, directory=directory)
@@ -171,7 +172,7 @@ class CleaningGroup:
         """Returns the entry if nothing of it is left to be cleaned. If something is, its row waits."""
         left = set(removable(one.after)) - one.held
         if left or one.hidden_left:
-            self._wait(one, 0, f"still there: {', '.join((*sorted(left), *one.hidden_left))}")
+            self._wait(one, 0, f"still there: {few((*left, *one.hidden_left))}")
             return None
         if shared := one.held.intersection(one.after.obsolete):  # what only aborted ones wrote goes without a request
             self._wait(one, self._site.settings.milliseconds(GRACE), within_grace(shared))
