@@ -133,7 +133,9 @@ def parse(setting: Setting, text: str) -> Value:
 def _number(setting: Setting, text: str, stripped: str) -> int | float:
     unit = setting.unit
     if len(stripped) > _LONGEST:
-        raise _bad(setting, f"{stripped[:_LONGEST]}…", f"at most {_LONGEST} characters")
+        raise _bad(
+            setting, f"{stripped[:_LONGEST]}…", f"a number of at most {_LONGEST} characters, and at most {LARGEST}"
+        )
     if unit is SettingUnit.RATIO:
         if _RATIO.fullmatch(stripped) is None or math.isinf(ratio := float(stripped.rstrip("fF"))):
             raise _bad(setting, text, "a number such as 0.1")

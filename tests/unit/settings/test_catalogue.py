@@ -149,9 +149,9 @@ def test_texts_of_every_unit(unit: SettingUnit, text: str, value: object) -> Non
 TOO_LARGE = (
     (SettingUnit.COUNT, str(2**63)),
     (SettingUnit.COUNT, f"-{2**64}"),
-    (SettingUnit.COUNT, "9" * 5000),
+    (SettingUnit.COUNT, "9" * 90),
     (SettingUnit.BYTES, f"{2**30}TB"),
-    (SettingUnit.SECONDS, "9" * 400 + "d"),
+    (SettingUnit.SECONDS, "9" * 90 + "d"),
     (SettingUnit.DAYS, str(2**40)),
     (SettingUnit.RATIO, "1e30"),
 )

@@ -109,6 +109,6 @@ def test_time_units_are_durations() -> None:
 @pytest.mark.parametrize("unit", [SettingUnit.RATIO, SettingUnit.COUNT, SettingUnit.BYTES, SettingUnit.SECONDS])
 def test_a_long_text_is_refused_at_once(unit: SettingUnit, text: str) -> None:
     """A property of a table held up every pass for hours."""
-    with pytest.raises(BadSetting, match="wanted at most 100 characters") as refused:
+    with pytest.raises(BadSetting, match="wanted a number of at most 100 characters") as refused:
         parse(of(unit), text)
     assert len(str(refused.value)) < 300
