@@ -111,10 +111,9 @@ def cheapest(works: dict[str, Callable[[], object]], times: int) -> dict[str, Co
 
 
 def _cost(work: Callable[[], object]) -> Cost:
-    before, start = os.times(), time.perf_counter()
+    used, start = time.process_time(), time.perf_counter()
     work()
-    wall, after = time.perf_counter() - start, os.times()
-    return Cost(wall=wall, used=sum(after[:2]) - sum(before[:2]))
+    return Cost(wall=time.perf_counter() - start, used=time.process_time() - used)
 
 
 def peak_of(folder: Path, statement: str, name: str, rows: int) -> int:

@@ -30,17 +30,19 @@ SECONDS = float(TORTURE or 20)
 LIMIT = PATIENCE + SECONDS  #: on a busy machine a run goes on until it has something to say, at most so many seconds
 SEED = os.environ.get("TORTURE_SEED") or (secrets.token_hex(4) if TORTURE else "1")
 TIMEOUT = "4s"  #: less than the longest pause of ``program_run``
+#: What a program is told whose transaction others have ended.
+LOST = ("heartbeat", "no longer protected", "timed out", "is not there: it was released")
 #: Answered calls of each kind without which a history says too little.
 ENOUGH = {
-    "append": 20,
-    "remove": 3,
-    "count_up": 10,
-    "put": 5,
-    "replace": 3,
-    "read": 20,
+    "append": 12,
+    "remove": 2,
+    "count_up": 5,
+    "put": 3,
+    "replace": 2,
+    "read": 12,
     "work": 3,
-    "clean": 3,
-    "keep": 3,
+    "clean": 2,
+    "keep": 2,
 }
 
 
@@ -86,11 +88,12 @@ def configuration(path: Path, database: str, place: Place) -> Path:
     return path
 
 
-def run(config: Path, location: str, folder: Path) -> list[Operation]:
+def run(config: Path, place: Place, folder: Path) -> list[Operation]:
     """The history of one run of ``SECONDS`` and until there is enough of everything."""
     folder.mkdir()
     command = [sys.executable, "-m", "tests.support.history.program_run"]
-    command += [str(config), location, str(folder), str(LIMIT), str(PROCESSES), SEED]
+    pace = "0.2" if place.kind == "local" else "1.5"
+    command += [str(config), place.location, str(folder), str(LIMIT), str(PROCESSES), SEED, pace]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (folder / "said").open("w") as said:
         start = time.monotonic()
@@ -98,7 +101,7 @@ def run(config: Path, location: str, folder: Path) -> list[Operation]:
         try:
             while running.poll() is None and time.monotonic() < start + LIMIT:
                 time.sleep(0.5)
-                if time.monotonic() > start + SECONDS and is_enough(recorded(folder)):
+                if time.monotonic() > start + SECONDS and not missing(recorded(folder)):
                     (folder / "stop").touch()
                     break
             running.wait(PATIENCE)
@@ -110,10 +113,12 @@ def run(config: Path, location: str, folder: Path) -> list[Operation]:
     return recorded(folder)
 
 
-def is_enough(history: list[Operation]) -> bool:
+def missing(history: list[Operation]) -> dict[str, int]:
+    """Returns the number of answered calls of each kind of which there are too few; among them those of programs that found
+    themselves forgotten."""
     counts = Counter(operation.name for operation in history if operation.is_ok)
-    lost = sum("heartbeat" in one.error or "no longer protected" in one.error for one in history)
-    return all(counts[name] >= least for name, least in ENOUGH.items()) and lost > 0
+    counts["lost"] = sum(any(words in one.error for words in LOST) for one in history)
+    return {name: counts[name] for name, least in (ENOUGH | {"lost": 1}).items() if counts[name] < least}
 
 
 @pytest.mark.whole
@@ -123,9 +128,9 @@ def test_whatever_happens_each_transaction_is_seen_whole_or_not_at_all(
 ) -> None:
     """PROTOCOL 13, 14.1: a program that was suspended until it was forgotten writes nothing, and its work is swept."""
     config = configuration(tmp_path / "compactor.toml", database, place)
-    history = run(config, place.location, tmp_path / "history")
+    history = run(config, place, tmp_path / "history")
     found = list(judged(history, BATCH))
     assert not found, "\n".join([f"seed {SEED}: {len(found)} anomalies", *map(str, found[:5])])
     assert dead(tmp_path / "history")
     assert overlapping(history) > 50
-    assert is_enough(history)
+    assert not missing(history), Counter(one.error[:100] for one in history if one.error)

@@ -1,8 +1,9 @@
 """Many processes that write and read tables, some of them killed or suspended at random, and everything recorded.
 
-``python -m tests.support.history.program_run CONFIG LOCATION FOLDER SECONDS PROCESSES SEED``. CONFIG is a compactor.toml of
-an empty metastore; LOCATION an empty directory of its store. FOLDER gets a file for each process; an observer that has seen
-enough creates ``stop`` in it.
+``python -m tests.support.history.program_run CONFIG LOCATION FOLDER SECONDS PROCESSES SEED PACE``. CONFIG is a
+compactor.toml of an empty metastore; LOCATION an empty directory of its store. FOLDER gets a file for each process; an
+observer that has seen enough creates ``stop`` in it. PACE is the mean number of seconds from one killed or suspended
+process to the next.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.support.history.recorder import Recorder
 from tests.support.history.run import Nemesis
 
 
-def main(config: str, location: str, folder: Path, seconds: float, processes: int, seed: str) -> None:
+def main(config: str, location: str, folder: Path, seconds: float, processes: int, seed: str, pace: float) -> None:
     (folder / "dead").mkdir()
     prepare(config, location)
     until = time.monotonic() + seconds
@@ -30,7 +31,7 @@ def main(config: str, location: str, folder: Path, seconds: float, processes: in
         with open_metastore(config_path=config) as store:
             Program(store, Recorder(folder, name), f"{seed}/{name}").run(stop)
 
-    nemesis = Nemesis(start=work, dead=folder / "dead", random=random.Random(seed), pauses=PAUSES)
+    nemesis = Nemesis(start=work, dead=folder / "dead", random=random.Random(seed), pauses=PAUSES, seconds=pace)
     for _ in range(processes):
         nemesis.fork()
     try:
@@ -48,4 +49,12 @@ PAUSES = (0.1, 0.5, 6.0)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5]), sys.argv[6])
+    main(
+        sys.argv[1],
+        sys.argv[2],
+        Path(sys.argv[3]),
+        float(sys.argv[4]),
+        int(sys.argv[5]),
+        sys.argv[6],
+        float(sys.argv[7]),
+    )

@@ -32,6 +32,7 @@ class Nemesis:
     dead: Path
     random: random.Random
     pauses: tuple[float, ...] = (0.05, 0.1, 1.0)  #: seconds that a process is suspended for
+    seconds: float = 0.2  #: from one to the next, on average
     running: dict[int, str] = field(default_factory=dict)
     started: int = 0
     failed: list[str] = field(default_factory=list)
@@ -54,7 +55,7 @@ class Nemesis:
     def rage(self, stop: Callable[[], bool]) -> None:
         """Kills and suspends processes until ``stop`` says that it is over."""
         while not stop() and not self.failed:
-            time.sleep(self.random.uniform(0.05, 0.4))
+            time.sleep(self.random.uniform(0.25, 1.75) * self.seconds)
             victim = self.random.choice(sorted(self.running))
             if self.random.random() < 0.7:
                 os.kill(victim, signal.SIGKILL)
