@@ -18,7 +18,7 @@ from compactor.errors import BadSetting, CompactorError, DatabaseUnavailable, No
 
 log = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"
-VIEWS = ("tables", "queue", "blocked", "history", "settings")
+VIEWS = ("overview", "tables", "queue", "blocked", "history", "settings")
 #: Only our own files may load, and only Airflow's own pages may embed them.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -45,7 +45,7 @@ pages = APIRouter()
 
 @pages.get("/")
 def first(seen: Annotated[tuple[str, ...], Depends(visible)]) -> RedirectResponse:
-    """Redirects to the tables of the first metastore that the user may see."""
+    """Redirects to the overview of the first metastore that the user may see."""
     return RedirectResponse(f"{seen[0]}/{VIEWS[0]}")
 
 

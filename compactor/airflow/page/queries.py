@@ -17,6 +17,7 @@ from compactor.compaction.states import State
 from compactor.errors import BadSetting
 from compactor.service.answers import overview
 from compactor.service.answers.explain import considered_json
+from compactor.service.answers.fleet import fleet
 from compactor.service.answers.show import show_settings
 from compactor.service.memory import sentences_about
 from compactor.service.mode import modes_of_databases
@@ -63,6 +64,14 @@ def read_overview(by: By) -> dict[str, Any]:
             "user": by.name,
             "rights": by.rights(),
         }
+
+
+@router.get("/fleet")
+@on_readers(PageWork.LIST)
+def read_fleet(by: By) -> dict[str, Any]:
+    """Returns the health of all tables, what is due and runs, and what compaction brought."""
+    with by.site() as site:
+        return fleet(site).to_json()
 
 
 @router.get("/tables")

@@ -24,7 +24,7 @@ from tests.integration.page.conftest import ROOT, SLOW, Shown, opened
 
 pytestmark = pytest.mark.whole
 
-VIEWS = ("tables", "queue", "blocked", "history", "settings")
+VIEWS = ("overview", "tables", "queue", "blocked", "history", "settings")
 AXE = ROOT / "tests" / "support" / "assets" / "axe.min.js"
 #: Folder for the documents' pictures; they are made again only when this is set.
 PICTURES = os.environ.get("PAGE_PICTURES")

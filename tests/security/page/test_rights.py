@@ -59,7 +59,7 @@ def test_a_metastore_that_nobody_may_see_is_answered_like_one_that_does_not_exis
 def test_it_is_listed_nowhere(server: Server, allow: Allow) -> None:
     allow("GET compaction_worker", "GET compaction_worker__archive", "POST compact_table", "PUT acid_housekeeper")
     assert server.get("/compactor/default/api/overview").json["metastores"] == ["archive", "default"]
-    assert server.get("/compactor/").headers["location"] == "archive/tables"
+    assert server.get("/compactor/").headers["location"] == "archive/overview"
     heard = [*everything(server, "default").values(), server.get("/compactor/"), server.get("/compactor/.static/x")]
     assert [answer for answer in heard if HIDDEN in answer.text] == []
 

@@ -7,11 +7,12 @@ import { counted } from "./format.js";
 import { followTheme } from "./theme.js";
 import * as blocked from "./blocked.js";
 import * as history from "./history.js";
+import * as overviews from "./overview.js";
 import * as queue from "./queue.js";
 import * as settings from "./settings.js";
 import * as tables from "./tables.js";
 
-const VIEWS = { tables: ["Tables", tables], queue: ["Queue", queue], blocked: ["Blocked", blocked], history: ["History", history], settings: ["Settings", settings] };
+const VIEWS = { overview: ["Overview", overviews], tables: ["Tables", tables], queue: ["Queue", queue], blocked: ["Blocked", blocked], history: ["History", history], settings: ["Settings", settings] };
 const EVERY = 15000; // ms between two refreshes of a visible page
 const place = document.getElementById("view");
 const [title, chosen] = VIEWS[view];

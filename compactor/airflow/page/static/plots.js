@@ -2,7 +2,7 @@
  * ``redraw`` draws them once all of them are laid out and have their width. */
 
 import { fill, h } from "./dom.js";
-import { bytes, count, seconds } from "./format.js";
+import { bytes, count, duration, seconds } from "./format.js";
 import { onTheme } from "./theme.js";
 
 const drawn = new Map();
@@ -21,7 +21,7 @@ addEventListener("resize", () => { clearTimeout(timer); timer = setTimeout(redra
 
 const DECIMAL = Array.from({ length: 18 }, (unused, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat(); // steps of an axis of bytes
 
-function figure(place, key, title, sentence, series, text) {
+function figure(place, key, title, sentence, series, text, labels = []) {
   let box = place.querySelector(`[data-plot=${key}]`);
   if (!box) {
     box = h("figure", { "data-plot": key }, h("figcaption", {}, h("strong", {}, title), h("span", { class: "muted" })), h("div", { class: "plot", "aria-hidden": "true" }));
@@ -38,7 +38,7 @@ function figure(place, key, title, sentence, series, text) {
       width: Math.max(260, target.clientWidth), height: 190, cursor: { drag: { x: false, y: false } }, legend: { live: false },
       scales: { x: { time: false, range: (u, low, high) => [low - 0.7, high + 0.7] }, y: { range: (u, low, high) => [0, high * 1.1 || 1] } },
       series: [{ label: "Run" }, ...series.map(({ label, stroke, width }) => ({ label, fill: colour(stroke), stroke: colour(stroke), width: width ?? 0, paths: bars, points: { show: false } }))],
-      axes: [{ ...axis, grid: { show: false }, values: () => [] , size: 12 }, { ...axis, size: 64, ...(text === bytes ? { incrs: DECIMAL } : {}), values: (u, ticks) => ticks.map(text) }],
+      axes: [{ ...axis, grid: { show: false }, values: (u, ticks) => labels.length ? ticks.map((at) => labels[at] ?? "") : [], size: labels.length ? 28 : 12 }, { ...axis, size: 64, ...(text === bytes ? { incrs: DECIMAL } : {}), values: (u, ticks) => ticks.map(text) }],
     }, [series[0].values.map((value, at) => at), ...series.map(({ values }) => values)], target);
     drawn.set(key, { draw, plot });
   };
@@ -63,6 +63,20 @@ export function drawOpenings(place, runs) {
   const sum = (values) => values.reduce((a, b) => a + b, 0);
   figure(place, "openings", "Time to open, before and after", `The last ${count(last.length)} measured runs: ${seconds(sum(before))} became ${seconds(sum(after))}.`,
     [{ label: "before", stroke: "--plot-3", values: before }, { label: "after", stroke: "--plot-1", values: after }], seconds);
+}
+
+/** Files removed and time spent, day by day, with their dates. */
+export function drawDays(place, days) {
+  if (!days.length) return fill(place);
+  const dates = days.map((one) => new Date(one.day).toLocaleDateString("en", { month: "short", day: "numeric", timeZone: "UTC" }));
+  const sum = (values) => values.reduce((a, b) => a + b, 0);
+  const files = days.map((one) => one.files);
+  const moved = days.map((one) => one.bytes_moved);
+  const spent = days.map((one) => one.seconds);
+  const since = `since ${dates[0]}`;
+  figure(place, "days-files", "Files removed by day", `${count(sum(files))} files ${since}.`, [{ label: "files", stroke: "--plot-1", values: files }], count, dates);
+  figure(place, "days-bytes", "Bytes moved by day", `${bytes(sum(moved))} ${since}.`, [{ label: "bytes", stroke: "--plot-2", values: moved }], bytes, dates);
+  return figure(place, "days-seconds", "Time spent by day", `${duration(sum(spent) * 1000)} ${since}.`, [{ label: "seconds", stroke: "--plot-3", values: spent }], seconds, dates);
 }
 
 export function drawFiles(place, runs) {

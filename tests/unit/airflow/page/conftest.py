@@ -15,7 +15,7 @@ from compactor.demo.demo_folder import DemoPaths
 from compactor.service.site import Site
 from tests.support import airflow_home
 
-VIEWS = ("tables", "queue", "blocked", "history", "settings")
+VIEWS = ("overview", "tables", "queue", "blocked", "history", "settings")
 STATIC = Path(compactor.__file__).parent / "airflow" / "page" / "static"
 HERE = Path(__file__).resolve().parent
 #: What libraries of Airflow warn of among themselves; nothing of ours can be done about it.

@@ -16,11 +16,13 @@ def test_the_plugin_is_listed_with_its_entry_in_the_navigation(client: Caller) -
     assert [app["url_prefix"] for app in plugins["compactor"]["fastapi_apps"]] == ["/compactor"]
 
 
-def test_who_comes_is_led_to_the_tables_of_the_first_metastore(client: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_comes_is_led_to_the_overview_of_the_first_metastore(
+    client: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = client("viewer").get("/compactor/", follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (307, "default/tables")
+    assert (answer.status_code, answer.headers["location"]) == (307, "default/overview")
     monkeypatch.setenv("AIRFLOW__COMPACTOR__METASTORES", "archive,default")
-    assert client("viewer").get("/compactor/", follow_redirects=False).headers["location"] == "archive/tables"
+    assert client("viewer").get("/compactor/", follow_redirects=False).headers["location"] == "archive/overview"
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -101,6 +101,16 @@ def test_a_row_is_true_after_a_compaction_and_its_cleaning(client: Caller, seen:
     assert before["at"] < committed["last_compacted"] <= cleaned["last_compacted"] <= cleaned["at"]
 
 
+def test_the_overview_of_all_tables(client: Caller, seen: Site) -> None:
+    before = read(client, "fleet")
+    assert (before["due"], before["waiting"], before["days"]) == (1, 0, [])
+    assert [(one["table"], one["deltas"]) for one in before["worst"]] == [("t", 6)]
+    compact(seen)
+    after = read(client, "fleet")
+    assert [(one["days"], one["runs"], one["directories"]) for one in after["returns"]] == [(7, 1, 5), (30, 1, 5)]
+    assert (after["due"], after["ready_for_cleaning"]) == (0, 1)
+
+
 def test_queue_and_history_are_paged(client: Caller, seen: Site) -> None:
     compact(seen)
     (row,) = read(client, "queue?state=ready%20for%20cleaning&find=t")["rows"]

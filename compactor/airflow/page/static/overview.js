@@ -1,0 +1,67 @@
+/** The health of all tables, what is due and runs, and what compaction brought. */
+
+import { read } from "./api.js";
+import { ago, bar, fill, h, table } from "./dom.js";
+import { bytes, count, counted, duration, seconds } from "./format.js";
+import { drawDays, redraw } from "./plots.js";
+
+const STEPS = [["below 20", "bad"], ["20 to 39", "bad"], ["40 to 59", "warn"], ["60 to 79", "warn"], ["80 and more", "good"], ["unknown", "plain"]];
+let parts;
+let shell;
+
+export async function show(given) {
+  shell = given;
+  const found = await read("fleet");
+  parts ??= { cards: h("div", { class: "cards" }), plots: h("div", { class: "plots" }), rest: h("div", {}) };
+  if (!shell.place.contains(parts.cards)) fill(shell.place, parts.cards, parts.plots, parts.rest);
+  fill(parts.cards, cards(found));
+  fill(parts.rest, [h("h2", {}, "What compaction brought"), returns(found), h("h2", {}, "Health by database"), health(found),
+    h("h2", {}, "Worst tables"), worst(found), found.running.length ? [h("h2", {}, "Running now"), running(found)] : null,
+    found.failures.length ? [h("h2", {}, "Failed in the last 7 days"), failures(found)] : null]);
+  drawDays(parts.plots, found.days);
+  redraw();
+}
+
+function cards(found) {
+  const card = (label, value, kind, href) => h("a", { class: `button card ${kind}`, href }, h("strong", {}, value), h("span", {}, label));
+  const waits = found.expected_seconds ? `waiting, about ${duration(found.expected_seconds * 1000)} of work` : "waiting";
+  return [card("due for compaction", count(found.due), found.due ? "warn" : "good", "tables?outcome=due"), card(waits, count(found.waiting), "", "queue?state=initiated"),
+    card("running", count(found.running.length), "", "queue?state=working"), card("ready for cleaning", count(found.ready_for_cleaning), "", "queue?state=ready+for+cleaning"),
+    card("failed in 7 days", count(found.failures.length), found.failures.length ? "bad" : "", "history?state=failed"),
+    h("p", { class: "muted looked" }, found.looked_at ? ["The initiator's last pass was ", ago(found.looked_at, shell.overview.now, duration), "."] : "The initiator has not made a pass yet.")];
+}
+
+function returns(found) {
+  return table({ caption: "What compaction brought", rows: found.returns, empty: "Nothing is stored here: mode observe without a state_url keeps no state.", columns: [
+    { label: "Last", cell: (row) => counted(row.days, "day") }, { label: "Runs", align: "right", cell: (row) => count(row.runs) },
+    { label: "Directories removed", align: "right", cell: (row) => count(row.directories) }, { label: "Files removed", align: "right", cell: (row) => count(row.files) },
+    { label: "Moved", align: "right", help: "Bytes read and written", cell: (row) => bytes(row.bytes_moved) }, { label: "Time", align: "right", help: "Of all runs together", cell: (row) => duration(row.seconds * 1000) },
+    { label: "Opening saved", align: "right", help: "Seconds less to list and open the files of the measured runs, once for each", cell: (row) => seconds(row.opening) },
+  ] });
+}
+
+function health(found) {
+  return table({ caption: "Health by database", rows: found.health, empty: "No table has been looked at yet.", columns: [
+    { label: "Database", wrap: true, cell: (row) => h("a", { href: `tables?${new URLSearchParams({ find: `${row.database}.` })}` }, row.database) },
+    ...STEPS.map(([step, kind]) => ({ label: step, align: "right", cell: (row) => row[step] ? h("span", { class: `chip ${kind}` }, count(row[step])) : "0" })),
+  ] });
+}
+
+function worst(found) {
+  return table({ caption: "Tables with the least healthy partitions", rows: found.worst, empty: "No table has been looked at yet.", columns: [
+    { label: "Table", wrap: true, cell: (row) => h("a", { href: `tables?${new URLSearchParams({ find: `${row.database}.${row.table}` })}` }, `${row.database}.${row.table}`) },
+    { label: "Health", cell: (row) => h("span", { class: "health" }, bar(row.health, row.health >= 80 ? "good" : row.health >= 50 ? "warn" : "bad", `Health ${row.health} of 100`, "meter"), h("span", { "aria-hidden": "true" }, String(row.health))) },
+    { label: "Partitions", align: "right", help: "1 for a table without any", cell: (row) => count(row.partitions) }, { label: "Deltas", align: "right", cell: (row) => count(row.deltas) },
+    { label: "Size", align: "right", cell: (row) => bytes(row.bytes) },
+  ] });
+}
+
+function running(found) {
+  return table({ caption: "Running now", rows: found.running, empty: "", columns: [{ label: "Table", wrap: true, cell: (row) => row.table }, { label: "ID", align: "right", cell: (row) => String(row.compaction) },
+    { label: "Type", cell: (row) => row.type }, { label: "Started", cell: (row) => ago(row.started, shell.overview.now, duration) }] });
+}
+
+function failures(found) {
+  return table({ caption: "Failed in the last 7 days", rows: found.failures, empty: "", columns: [{ label: "Table", wrap: true, cell: (row) => row.table }, { label: "ID", align: "right", cell: (row) => String(row.compaction) },
+    { label: "Ended", cell: (row) => ago(row.ended, shell.overview.now, duration) }, { label: "Error", wide: true, cell: (row) => row.error || "the reason is not known" }] });
+}
