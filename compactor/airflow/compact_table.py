@@ -74,6 +74,8 @@ class CompactTableOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Asks for what is due, lets the worker know, and waits."""
+        from compactor.airflow import tasks
+
         asked = self._ask(context)
         for one in asked:
             self.log.info("%s", one)
@@ -84,7 +86,8 @@ class CompactTableOperator(BaseOperator):
         if not self.wait:
             return asked
         ids = [one["compaction"] for one in asked]
-        if self.deferrable:
+        states = tasks.states(self.metastore, ids)
+        if self.deferrable and tasks.under_way(states):  # one that fires at once may be lost on a busy scheduler
             self._defer(ids, asked)
         return self.execute_complete(context, self._wait(ids), asked)
 

@@ -135,8 +135,10 @@ class DueTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         seen, waited = "", 0.0
+        pause = self.poll_seconds
         while True:
-            pause = self.poll_seconds
+            await asyncio.sleep(pause)  # before the first look, too: the task has just looked
+            waited, pause = waited + pause, self.poll_seconds
             try:
                 marker, interval = await asyncio.to_thread(tasks.read_marker, self.metastore)
                 if marker != seen or waited >= interval:
@@ -150,8 +152,6 @@ class DueTrigger(BaseTrigger):
             except CompactorError as error:
                 yield TriggerEvent({"error": str(error)})
                 return
-            await asyncio.sleep(pause)
-            waited += pause
 
 
 class BatchTrigger(BaseTrigger):

@@ -39,6 +39,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         return ASKED
 
     monkeypatch.setattr(tasks, "request_once", request_once)
+    monkeypatch.setattr(tasks, "states", lambda metastore, ids: dict.fromkeys(ids, "initiated"))
     return calls
 
 
@@ -61,10 +62,18 @@ def test_it_asks_in_the_name_of_its_run_and_waits_without_a_slot(made: list[tupl
 
 
 def test_without_a_trigger_it_waits_in_its_slot(made: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
-    states = iter(["initiated", "working", "ready for cleaning"])
+    states = iter(["initiated", "initiated", "working", "ready for cleaning"])
     monkeypatch.setattr(tasks, "states", lambda metastore, ids: {one: next(states) for one in ids})
     operator = CompactTableOperator(task_id="compact", table="a.t", deferrable=False, poll_seconds=0.001)
     assert operator.execute(context()) == [{**ASKED[0], "state": "ready for cleaning"}]
+
+
+def test_what_has_ended_already_is_not_waited_for(made: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trigger that fires as soon as it starts may find its task not yet deferred, and fail it."""
+    monkeypatch.setattr(tasks, "states", lambda metastore, ids: dict.fromkeys(ids, "succeeded"))
+    assert CompactTableOperator(task_id="compact", table="a.t").execute(context()) == [
+        {**ASKED[0], "state": "succeeded"}
+    ]
 
 
 def test_it_need_not_wait(made: list[tuple[Any, ...]]) -> None:
