@@ -138,7 +138,7 @@ class Programs(ProgramWorld):
         program = self.program_at(place)
         assert program is not None
         others = self.has_others(program, name)
-        program.touched.add(name)
+        program.touch(name)
         try:
             found = rows_of(program.txn.load_table(f"default.{name}"), where.text)
         except LockNotGranted:
