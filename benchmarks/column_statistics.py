@@ -28,7 +28,7 @@ from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.work import work_together
 from compactor.settings.precedence import Layer, Settings
 
-BAR = 1.03  #: of the time without
+BAR = 1.04  #: of the time without
 _KEY = "hive.compactor.gather.stats"
 
 
