@@ -28,8 +28,8 @@ def exclusively(
     Raises:
         LockNotGranted: the target is being read or written; the next pass tries again.
     """
-    transactions = site.metastore.transactions
-    txn = transactions.open(site.user, site.host, type=TxnType.READ_ONLY, agent=site.identity("alone"))[0]
+    transactions, agent = site.metastore.transactions, site.identity("alone")
+    txn = transactions.open(site.user, site.host, type=TxnType.READ_ONLY, agent=agent)[0]
     try:
         request = target.lock(LockType.EXCLUSIVE)
         if site.metastore.locks.try_acquire(txn, [request], site.user, site.host) is None:
@@ -40,8 +40,8 @@ def exclusively(
             yield txn
             heart.check()
     finally:
-        with suppress(CompactorError):  # timed out or aborted by somebody: it wrote nothing
-            transactions.commit(txn)
+        with suppress(CompactorError):  # timed out, or aborted by somebody, or another's by now: it wrote nothing
+            transactions.commit(txn, agent=agent)
 
 
 def while_removing(site: Site, target: Target) -> AbstractContextManager[TxnId | None]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compactor.compaction.entry import Entity
-from compactor.errors import NotFound, TransactionAborted, WriteConflict
-from compactor.ids import TxnId
+from compactor.errors import Disagreement, NotFound, TransactionAborted, WriteConflict
+from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema import tables as t
@@ -66,6 +66,31 @@ def test_whoever_has_ended_or_loses_names_nothing(metastore: Metastore) -> None:
     assert named == []
 
 
+def test_a_number_that_was_given_out_again_is_somebody_elses(metastore: Metastore) -> None:
+    """PROTOCOL 11.2.11: whoever was paused while an older copy was put back neither commits nor aborts it."""
+    [txn] = metastore.transactions.open("u", "h", agent="the other one")
+    for act in (metastore.transactions.commit, lambda txn, agent: metastore.transactions.abort(txn, "", agent=agent)):
+        with pytest.raises(Disagreement, match=r"opened by paused.* by the other one"):
+            act(txn, agent="paused")
+    with pytest.raises(Disagreement), metastore.transactions.committing(txn, agent="paused"):
+        raise AssertionError("nothing may be named")
+    assert metastore.transactions.state(txn) == "o"
+    with metastore.transactions.committing(txn, agent="the other one"):
+        pass
+    assert metastore.transactions.snapshot().is_valid(txn)
+
+
+def test_what_the_database_does_not_know_as_written_is_not_named(metastore: Metastore) -> None:
+    """PROTOCOL 11.2.11: the transaction is in the older copy, and its write ID is another's by now."""
+    txn = writer(metastore)
+    [(_, _, _, number)] = components(metastore)
+    assert isinstance(number, int)
+    for written in ({T: WriteId(number + 1)}, {Entity(database="default", table="u"): WriteId(number)}):
+        with pytest.raises(Disagreement, match="put back"), metastore.transactions.committing(txn, written):
+            raise AssertionError("nothing may be named")
+    assert metastore.transactions.state(txn) == "o"
+
+
 def test_partitions_take_the_place_of_the_provisional_component(metastore: Metastore) -> None:
     """As Hive's dynamic partitions do (trace tx15 to tx17)."""
     txn = writer(metastore)
@@ -106,6 +131,8 @@ def test_statistics_of_what_was_written_are_no_longer_exact(metastore: Metastore
     txn = writer(metastore)
     number = metastore.write_ids.of(txn)[0][2]
     partition = Entity(database="default", table="q", partition="p=1")
+    assert metastore.write_ids.allocate(txn, "default", "q") == number
+    metastore.write_ids.add_component(txn, partition, "i", number)
     with metastore.transactions.committing(txn, {T: number, partition: number}):
         pass
     with metastore.database.read() as conn:

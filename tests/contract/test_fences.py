@@ -448,6 +448,14 @@ def test_record_needs_an_open_transaction_and_our_row(metastore: Metastore) -> N
     assert everything(metastore) == before
 
 
+def test_a_number_that_was_given_out_again_is_no_compactions(compaction: Compaction) -> None:
+    """PROTOCOL 11.2.11: an older copy was put back while its worker was paused."""
+    with compaction.metastore.database.write() as conn:
+        conn.execute(t.TXNS.update().where(compaction.txn == t.TXNS.c.TXN_ID).values(TXN_AGENT_INFO="Unknown"))
+    with pytest.raises(LostClaim, match="opened by Unknown"):
+        compaction.commit(lambda: pytest.fail("nothing may be named"))
+
+
 def test_requeue_only_after_the_transaction_is_aborted(compaction: Compaction) -> None:
     """PROTOCOL 6: abort its transaction, hide its files, only then i."""
     metastore, entry = compaction.metastore, compaction.entry

@@ -1,4 +1,5 @@
-"""Programs that write rows, killed at every step, or paused until everybody has forgotten them (PROTOCOL 14.1)."""
+"""Programs that write rows, killed at every step, or paused until everybody has forgotten them (PROTOCOL 14.1), or until an
+older copy of the database was put back (11.2)."""
 
 from __future__ import annotations
 
@@ -13,11 +14,14 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import delete
 
+from compactor.errors import Disagreement, LockLost
+from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
 from compactor.service.site import Site
 from compactor.steps import WriteStep
 from compactor.tables.store import Store
+from tests.support.backups import Backup
 from tests.support.partitioned import make_partitioned
 from tests.support.passes import clean_all, compact, time_out_all
 from tests.support.patience import PATIENCE, until
@@ -130,6 +134,53 @@ def test_a_writer_that_was_paused_until_it_was_forgotten_names_nothing(
     assert rows(site) == BEFORE
     names = [path.name for table in tables(site) for path in Path(table.location).iterdir()]
     assert names == ["delta_0000001_0000001_0000"]
+
+
+@pytest.mark.parametrize("other", ["t", pytest.param("u", marks=pytest.mark.whole), "w"])
+def test_a_writer_whose_number_was_given_out_again_names_and_commits_nothing(
+    site: Site, warehouse: Path, metastore_url: str, tmp_path: Path, other: str
+) -> None:
+    """PROTOCOL 11.2.11: an older copy was put back while it was paused, and another program has its transaction's number."""
+    make_table(site, warehouse, "w")
+    backup = Backup(tmp_path / "metastore.db")
+    backup.take()
+    with program(metastore_url, COMPACTOR_STOP_AT=WriteStep.WRITE_DURABLE.name) as process:
+        try:
+            until("the program is suspended", lambda: _state(process) == "T")
+            backup.restore()
+            with Store(site).transaction() as txn:
+                txn.load_table(f"default.{other}").append(pa.table({"a": [77]}))
+                process.send_signal(signal.SIGCONT)
+                _, err = process.communicate(timeout=PATIENCE)
+                assert site.metastore.transactions.state(TxnId(txn.id)) == "o"
+        finally:
+            process.kill()
+    assert (process.returncode, "gave the number out again" in err) == (1, True), err
+    found = {name: _values(site, name) for name in "tuw"}
+    assert found == {"t": [1, 2], "u": [], "w": []} | {other: [*([1, 2] if other == "t" else []), 77]}
+    names = [path.name for table in tables(site) for path in Path(table.location).iterdir()]
+    assert [name for name in names if name.startswith(".")] == []
+
+
+def test_a_write_id_that_was_given_out_again_is_not_written_to(site: Site, tmp_path: Path) -> None:
+    """PROTOCOL 11.2.11: the copy is from after the transaction began, and from before it wrote."""
+    backup = Backup(tmp_path / "metastore.db")
+
+    def write() -> None:
+        with Store(site).transaction() as txn:
+            backup.take()
+            txn.load_table("default.t").append(pa.table({"a": [3]}))
+            backup.restore()
+            Store(site).load_table("default.t").append(pa.table({"a": [77]}))
+
+    with pytest.raises((Disagreement, LockLost)):  # its locks are not in the copy either
+        write()
+    assert _values(site, "t") == [1, 2, 77]
+
+
+def _values(site: Site, name: str) -> list[int]:
+    found = Store(site).load_table(f"default.{name}").scan().to_arrow().column("a").to_pylist()
+    return sorted(found)
 
 
 def _forget(site: Site) -> None:

@@ -159,7 +159,7 @@ class Claims:
             entries = self._table.locked_all(conn, [work.entry.id for work in works])
             for work in works:
                 try:
-                    must_be_open(work.entry, work.txn, txns.get(work.txn))
+                    must_be_open(work.entry, work.txn, txns.get(work.txn), work.worker_id)
                     current = must_be_ours(work.entry, work.worker_id, entries.get(work.entry.id))
                 except LostClaim as error:
                     lost[work.entry.id] = error

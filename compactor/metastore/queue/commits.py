@@ -210,7 +210,7 @@ def _ours(commit: Commit, row: txn_rows.TxnRow | None, current: Entry | None) ->
         LostClaim: it is not ours, or its transaction is not open.
     """
     entry, txn = commit.entry, commit.txn
-    must_be_open(entry, txn, row)
+    must_be_open(entry, txn, row, commit.worker_id)
     current = must_be_ours(entry, commit.worker_id, current)
     if current.txn_id != txn or current.highest_write_id is None:
         raise LostClaim(f"compaction {entry.id} was recorded for transaction {current.txn_id}, not {txn}")

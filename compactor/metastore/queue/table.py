@@ -119,10 +119,20 @@ class QueueTable:
         return int(found)
 
 
-def must_be_open(entry: Entry, txn: TxnId, row: txn_rows.TxnRow | None) -> None:
+def must_be_open(entry: Entry, txn: TxnId, row: txn_rows.TxnRow | None, worker_id: str | None = None) -> None:
+    """Checks that the transaction of a compaction is open, and ``worker_id``'s own if that is given.
+
+    Raises:
+        LostClaim: it is not.
+    """
     if row is None or row.state != txn_rows.OPEN:
         found = "gone" if row is None else {"a": "aborted", "c": "committed"}.get(row.state, row.state)
         raise LostClaim(f"compaction {entry.id}: its transaction {txn} is {found}, it must be open")
+    if worker_id is not None and row.agent not in (None, worker_id):
+        raise LostClaim(
+            f"compaction {entry.id}: transaction {txn} was opened by {row.agent}, not by {worker_id}: the metastore was put "
+            "back to an older copy, which gave the number out again"
+        )
 
 
 def must_be_ours(entry: Entry, worker_id: str, current: Entry | None) -> Entry:

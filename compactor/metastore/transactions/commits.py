@@ -11,7 +11,7 @@ from sqlalchemy import Column, Connection, and_, delete, func, insert, literal, 
 from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
-from compactor.errors import Refused, WriteConflict
+from compactor.errors import Disagreement, Refused, WriteConflict
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
@@ -24,6 +24,7 @@ from compactor.metastore.schema.tables import (
     TABLE_PARAMS,
     TBLS,
     TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
     WRITE_SET,
 )
 from compactor.metastore.transactions import rows
@@ -96,6 +97,33 @@ def later_writer(
         written.CTC_DATABASE == database, written.CTC_TABLE == table, written.CTC_TXNID != txn, unseen
     )
     return conn.execute(writes.limit(1)).scalar()
+
+
+def must_have_written(conn: Connection, txn: TxnId, written: Mapping[Entity, WriteId]) -> None:
+    """Checks that ``txn`` has got and recorded each of ``written``: the write IDs are its own.
+
+    In a database that was put back to an older copy they may be another transaction's, whose rows would be mixed with its
+    own (PROTOCOL 11.2).
+
+    Raises:
+        Disagreement: it has not.
+    """
+    if not written:
+        return
+    columns, ids = TXN_COMPONENTS.c, TXN_TO_WRITE_ID.c
+    components = select(columns.TC_DATABASE, columns.TC_TABLE, columns.TC_PARTITION, columns.TC_WRITEID)
+    rows = conn.execute(components.where(columns.TC_TXNID == txn))
+    recorded = {(row[0].lower(), row[1].lower(), row[2], row[3]) for row in rows}
+    mappings = select(ids.T2W_DATABASE, ids.T2W_TABLE, ids.T2W_WRITEID).where(ids.T2W_TXNID == txn)
+    own = {(row[0].lower(), row[1].lower(), row[2]) for row in conn.execute(mappings)}
+    for entity, write_id in written.items():
+        database, table = entity.database.lower(), entity.table.lower()
+        if (database, table, entity.partition, write_id) not in recorded or (database, table, write_id) not in own:
+            raise Disagreement(
+                f"{entity}: transaction {txn} got write ID {write_id} there, of which the database knows nothing any more: "
+                "the metastore was put back to an older copy, or the table was dropped or renamed. Nothing was named; begin "
+                "again"
+            )
 
 
 def take_marks_away(conn: Connection, dialect: Dialect, written: Mapping[Entity, WriteId]) -> None:

@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from compactor.database.prepared import send, send_all
-from compactor.errors import NotFound, TransactionAborted, TransactionTimedOut
+from compactor.errors import Disagreement, NotFound, TransactionAborted, TransactionTimedOut
 from compactor.ids import TxnId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
@@ -43,6 +43,7 @@ from compactor.metastore.schema.tables import (
 )
 
 OPEN, ABORTED, COMMITTED = "o", "a", "c"
+_ROW = (TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, TXNS.c.TXN_AGENT_INFO)  #: the columns of a ``TxnRow``
 _META_LENGTH = 128  #: TXN_META_INFO
 TIMED_OUT = "heartbeat time-out"  #: TXN_META_INFO of a transaction that timed out
 
@@ -70,10 +71,11 @@ class TxnType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnRow:
-    """State and type of one row of TXNS."""
+    """State and type of one row of TXNS; ``agent`` is the process that opened it, where the row was locked."""
 
     state: str
     type: TxnType
+    agent: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -86,34 +88,56 @@ AT_ONCE = 10_000  #: numbers in one statement; PostgreSQL takes 65,535
 def locked_row(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow | None:
     """Returns the row of ``txn``, locked to the end of the transaction; None if there is none."""
     rows = send(conn, _row_of(dialect), {"of_txn": txn}).rows
-    return TxnRow(state=rows[0][0], type=TxnType(rows[0][1] or 0)) if rows else None
+    return TxnRow(state=rows[0][0], type=TxnType(rows[0][1] or 0), agent=rows[0][2]) if rows else None
 
 
 def locked_rows(conn: Connection, dialect: Dialect, txns: Collection[TxnId]) -> dict[TxnId, TxnRow]:
     """Returns the rows of ``txns`` that exist, locked in the order of their ids, in one statement."""
-    query = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE).where(TXNS.c.TXN_ID.in_(txns))
+    query = select(TXNS.c.TXN_ID, *_ROW).where(TXNS.c.TXN_ID.in_(txns))
     rows = conn.execute(dialect.for_update(query.order_by(TXNS.c.TXN_ID)))
-    return {TxnId(row[0]): TxnRow(state=row[1], type=TxnType(row[2] or 0)) for row in rows}
+    return {TxnId(row[0]): TxnRow(state=row[1], type=TxnType(row[2] or 0), agent=row[3]) for row in rows}
 
 
 @cache  # a statement built once costs a fraction of one built for each call
 def _row_of(dialect: Dialect) -> Select[Any]:
-    return dialect.for_update(select(TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE).where(TXNS.c.TXN_ID == bindparam("of_txn")))
+    return dialect.for_update(select(*_ROW).where(TXNS.c.TXN_ID == bindparam("of_txn")))
 
 
-def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow:
+def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId, agent: str | None = None) -> TxnRow:
     """Returns the row of ``txn``, locked; used by everything that writes on behalf of a transaction.
+
+    Args:
+        agent: the process that opened it, to be compared; see ``must_be_of``.
 
     Raises:
         TransactionAborted: it is aborted.
         NotFound: it is committed or unknown.
+        Disagreement: it is another process's.
     """
     row = locked_row(conn, dialect, txn)
+    must_be_of(row, txn, agent)
     if row is not None and row.state == ABORTED:
         raise aborted_error(conn, txn)
     if row is None or row.state != OPEN:
         raise NotFound(f"transaction {txn} is not open: it is committed, or there is no such transaction")
     return row
+
+
+def must_be_of(row: TxnRow | None, txn: TxnId, agent: str | None) -> None:
+    """Checks that ``row``, of ``txn``, is the one that ``agent`` opened; None stands for any.
+
+    A database that was put back to an older copy gives numbers out again, and whoever was paused meanwhile would commit
+    or abort somebody else's work (PROTOCOL 11.2).
+
+    Raises:
+        Disagreement: another process opened it.
+    """
+    if row is not None and agent is not None and row.agent != agent:
+        raise Disagreement(
+            f"transaction {txn} was opened by {agent}, and by what the database says by {row.agent or 'somebody else'}: the "
+            "metastore was put back to an older copy, which gave the number out again. Nothing was named, committed or "
+            "aborted; begin again"
+        )
 
 
 def unknown_error(txn: TxnId) -> NotFound:

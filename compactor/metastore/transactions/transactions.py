@@ -29,6 +29,7 @@ from compactor.metastore.transactions.rows import (
     TxnRow,
     TxnType,
     aborted_error,
+    must_be_of,
     must_be_open,
     unknown_error,
 )
@@ -120,10 +121,11 @@ class Transactions:
         )
 
     @retried
-    def commit(self, txn: TxnId, key_value: KeyValue | None = None) -> None:
+    def commit(self, txn: TxnId, key_value: KeyValue | None = None, *, agent: str | None = None) -> None:
         """Makes the writes of ``txn`` visible; does nothing if it is already committed.
 
-        ``key_value`` is set in the same database transaction (Hive's ``CommitTxnRequest.keyValue``).
+        ``key_value`` is set in the same database transaction (Hive's ``CommitTxnRequest.keyValue``); ``agent`` is the
+        process that opened ``txn``, to be compared.
 
         A transaction that updated or deleted loses to one that did so on the same object and committed after ``txn``
         was opened: first committer wins (Hive's ``CommitTxnFunction`` without ``hive.txn.xlock.write``).
@@ -131,10 +133,12 @@ class Transactions:
         Raises:
             TransactionAborted: it is aborted, or loses and is aborted now.
             NotFound: there is no such transaction.
+            Disagreement: it is another process's.
             Refused: ``key_value`` names a property that does not exist; the transaction stays open.
         """
         with self._database.write() as conn:
             row = txn_rows.locked_row(conn, self._dialect, txn)
+            must_be_of(row, txn, agent)
             if row is None and self._dialect.is_remembered(conn, txn):
                 return
             if row is None:
@@ -151,7 +155,12 @@ class Transactions:
 
     @contextmanager
     def committing(
-        self, txn: TxnId, written: Mapping[Entity, WriteId] | None = None, first: Sequence[commits.InTransaction] = ()
+        self,
+        txn: TxnId,
+        written: Mapping[Entity, WriteId] | None = None,
+        first: Sequence[commits.InTransaction] = (),
+        *,
+        agent: str | None = None,
     ) -> Iterator[None]:
         """Commits ``txn`` at the end of the block, whose body gives its files their final names.
 
@@ -159,18 +168,21 @@ class Transactions:
         paused before can name nothing (PROTOCOL 14.1). The body must not touch a database.
 
         Args:
-            written: the tables and partitions whose statistics are no longer exact, with the write IDs.
+            written: the tables and partitions that it wrote into, with the write IDs: their statistics are no longer exact.
             first: done in the same database transaction before anything is named.
+            agent: the process that opened it, to be compared.
 
         Raises:
             TransactionAborted: it is aborted, or loses (WriteConflict), mostly before the body runs.
             NotFound: it is committed or unknown.
+            Disagreement: it is another process's, or has not written that by what the database says.
             CommitUnknown: the answer to the commit was lost.
         """
         with self._database.write() as conn:
-            row = must_be_open(conn, self._dialect, txn)
+            row = must_be_open(conn, self._dialect, txn, agent)
             for work in first:
                 work(conn)
+            commits.must_have_written(conn, txn, written or {})
             winner = commits.conflict(conn, self._dialect, txn)
             if winner is None:
                 commits.take_marks_away(conn, self._dialect, written or {})
@@ -182,14 +194,23 @@ class Transactions:
             raise commits.lost(txn, winner)
 
     @retried
-    def abort(self, txn: TxnId, reason: str, first: Callable[[TxnId], object] | None = None) -> bool:
+    def abort(
+        self, txn: TxnId, reason: str, first: Callable[[TxnId], object] | None = None, *, agent: str | None = None
+    ) -> bool:
         """Aborts ``txn``; returns false if it had already ended or never existed. Its components stay until cleaned.
 
         ``first`` is called before its locks go, with the newest transaction, while ``txn`` is open and its row locked; it
         must not touch a database.
+
+        Args:
+            agent: the process that opened it, to be compared.
+
+        Raises:
+            Disagreement: it is another process's.
         """
         with self._database.write() as conn:
             row = txn_rows.locked_row(conn, self._dialect, txn)
+            must_be_of(row, txn, agent)
             if first is not None and row is not None and row.is_open:
                 first(self._dialect.newest(conn))
             return txn_rows.mark_aborted(conn, self._dialect, txn, reason)

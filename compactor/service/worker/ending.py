@@ -40,7 +40,8 @@ def abandon(entry: Claimed, *, is_lost: bool = False) -> None:
         hide = leftovers.hider(site, entry.target, is_alone=entry.is_alone)
     else:
         hide = leftovers.hider(site, None)  # nothing can have been named yet
-    site.metastore.transactions.abort(txn, "compaction transaction abort", lambda newest: hide(txn, newest))
+    because, own = "compaction transaction abort", entry.worker_id
+    site.metastore.transactions.abort(txn, because, lambda newest: hide(txn, newest), agent=own)
     if isinstance(entry, Planned):  # nothing is staged before that
         leftovers.clear_aborted(site, entry.target, txn, may_have_named=isinstance(entry, StagedEntry))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -36,6 +36,7 @@ from compactor.locking.statement_locks import locking_is_on
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.transactions.rows import OPEN
+from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, path_of
 from compactor.steps import WriteStep, reach
@@ -80,16 +81,13 @@ class WriteStatement:
 class Transaction:
     """An open transaction. Made by ``transaction``; after its block has ended, nothing of its snapshot can be read."""
 
-    def __init__(
-        self, site: Site, txn: TxnId, user: str, heart: Heartbeat, watch: Watch, open: Callable[[], TxnId]
-    ) -> None:
-        self._user = user
-        self._open = open
+    def __init__(self, site: Site, txn: TxnId, opening: NewTransaction, heart: Heartbeat, watch: Watch) -> None:
+        self._opening = opening
         self._heart = heart
         self._watch = watch
         self._statements: Counter[tuple[str, str]] = Counter()
         self._components: set[tuple[Entity, WriteOperation]] = set()
-        self._locks = HeldLocks(site, txn, user)
+        self._locks = HeldLocks(site, txn, opening.user)
         self._provisional: list[WriteStatement] = []  # dynamic ones, whose partitions are not recorded yet
         self._written: dict[Entity, WriteId] = {}
         self._entered: set[str] = set()  # locations that held nothing of this transaction's write IDs
@@ -100,6 +98,11 @@ class Transaction:
         self.id = txn
         self.pending = Pending(site.storage, txn)
         self.added = AddedPartitions(site)
+
+    @property
+    def agent(self) -> str | None:
+        """The process that opened it, unique to this transaction and those in which it begins again."""
+        return self._opening.agent
 
     @property
     def written(self) -> Mapping[Entity, WriteId]:
@@ -261,15 +264,16 @@ class Transaction:
 
     def _begin_again(self) -> None:
         """Goes on in another transaction, which nobody notices: nothing was read or written in this one."""
-        old, self.id = self.id, self._open()
+        old, (self.id,) = self.id, self.site.metastore.transactions.open_all([self._opening])
         self._heart.take(self.id)
         self._heart.let_go(old)
         self._watch.begin_again(self.id)
-        self._locks = HeldLocks(self.site, self.id, self._user)
+        self._locks = HeldLocks(self.site, self.id, self._opening.user)
         self._write_ids.clear()
         self.pending = Pending(self.site.storage, self.id)
         self.added = AddedPartitions(self.site)
-        self.site.metastore.transactions.abort(old, "waited for a lock while another one wrote, and began again")
+        because = "waited for a lock while another one wrote, and began again"
+        self.site.metastore.transactions.abort(old, because, agent=self.agent)
 
     def dynamic_statement(
         self, table: Table, operation: WriteOperation, partition: str | None = None
@@ -377,20 +381,17 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
     Raises:
         TransactionAborted: it timed out, or another writer of the same rows won.
         CommitUnknown: the answer to the commit was lost; nothing was aborted.
+        Disagreement: the metastore was put back to an older copy meanwhile; nothing was named.
     """
-    owner = user or site.user
-    transactions = site.metastore.transactions
-
-    def begin() -> TxnId:
-        return transactions.open(owner, site.host, agent=site.identity(role))[0]
-
-    txn = begin()
-    watch = Watch(site.metastore, txn, site.settings.milliseconds("compactor.read.max.age"))
+    transactions, agent = site.metastore.transactions, site.identity(role)
+    opening = NewTransaction(user=user or site.user, host=site.host, agent=agent)
+    (txn,) = transactions.open_all([opening])
+    watch = Watch(site.metastore, txn, agent, site.settings.milliseconds("compactor.read.max.age"))
     period = min(site.settings.milliseconds("hive.txn.timeout") // 2, watch.longest_ms)
     opened: Transaction | None = None
     try:
         with Heartbeat(transactions, [txn], period, also=watch.check) as heart:
-            opened = Transaction(site, txn, owner, heart, watch, begin)
+            opened = Transaction(site, txn, opening, heart, watch)
             yield opened
             if watch.found is not None:
                 raise watch.found
@@ -404,7 +405,7 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
         raise
     except BaseException:
         with suppress(CompactorError):  # the original error says more; a transaction that cannot be aborted times out
-            transactions.abort(txn if opened is None else opened.id, f"the {role} failed")
+            transactions.abort(txn if opened is None else opened.id, f"the {role} failed", agent=agent)
         raise
     finally:
         if opened is not None:
@@ -424,11 +425,11 @@ def _must_hold_its_locks(site: Site, txn: TxnId, watch: Watch) -> None:
 def _commit(site: Site, opened: Transaction) -> None:
     """Commits; what is staged gets its names in the same critical section."""
     if not opened.pending:
-        site.metastore.transactions.commit(opened.id)
+        site.metastore.transactions.commit(opened.id, agent=opened.agent)
         return
     limit = site.settings.milliseconds("hive.txn.timeout") / 2000
     first = opened.added.at_commit(opened.id)
-    with site.metastore.transactions.committing(opened.id, opened.written, first):
+    with site.metastore.transactions.committing(opened.id, opened.written, first, agent=opened.agent):
         if first:
             reach(WriteStep.WRITE_PARTITIONS_ADDED)
         reach(WriteStep.WRITE_COMMITTING)

@@ -15,13 +15,19 @@ class Watch:
     one that writes is not forgotten, whatever its age.
 
     Args:
+        agent: the process that opened it.
         longest_ms: ``compactor.read.max.age``.
     """
 
     def __init__(
-        self, metastore: Metastore, txn: TxnId, longest_ms: int, clock: Callable[[], float] = time.monotonic
+        self,
+        metastore: Metastore,
+        txn: TxnId,
+        agent: str,
+        longest_ms: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._metastore, self._txn, self._clock = metastore, txn, clock
+        self._metastore, self._txn, self._agent, self._clock = metastore, txn, agent, clock
         self._begun = clock()
         self.longest_ms = longest_ms
         self.writes = self.has_locks = False
@@ -46,7 +52,7 @@ class Watch:
 
     def _check(self) -> None:
         if not self.writes and (self._clock() - self._begun) * 1000 >= self.longest_ms:
-            self._metastore.transactions.abort(self._txn, "older than compactor.read.max.age")
+            self._metastore.transactions.abort(self._txn, "older than compactor.read.max.age", agent=self._agent)
             raise SnapshotExpired(
                 f"transaction {self._txn} is older than compactor.read.max.age ({self.longest_ms // 1000} s) and was ended; "
                 "begin another"
