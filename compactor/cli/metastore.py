@@ -92,7 +92,8 @@ def agree(context: CliContext, yes: bool) -> None:
     """Accept a database that says less than is remembered of it, for example after a restore that was intended.
 
     Until then nothing is timed out, compacted or removed. Afterwards the database alone counts: its open transactions
-    time out, and files of writes that it does not know are refused table by table.
+    time out. Refused while a table has directories with numbers that the database never gave: decide about them with
+    `compactor metastore advance` before it gives them to somebody else.
     """
     from compactor.service.requests import agree as service
 
@@ -125,8 +126,8 @@ def _lines(sides: BothSides) -> Iterator[str]:
         yield f"contradiction: {one}"
     for write in sides.written:
         yield (
-            f"open: transaction {write.txn} of {write.user} since {utc_text(write.started)} has write ID {write.write_id} "
-            f"of {write.table}: {write.found}"
+            f"{write.state}: transaction {write.txn} of {write.user} since {utc_text(write.started)} has write ID "
+            f"{write.write_id} of {write.table}: {write.found}"
         )
     if sides.agreed is not None:
         yield f"the database is accepted as it is; what was remembered until now is in {sides.agreed}"
@@ -136,5 +137,5 @@ def _lines(sides: BothSides) -> Iterator[str]:
         yield (
             f"nothing was changed. `compactor metastore agree --yes` accepts this database: its {marks.unfinished} open "
             "transactions then time out, and the cleaner removes what they wrote, even if they had committed. Look first at "
-            "the lines that begin with open:, or put the right database back"
+            "the lines that begin with open: or aborted:, or put the right database back"
         )

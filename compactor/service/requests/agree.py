@@ -12,19 +12,21 @@ from compactor.errors import Refused, StorageError
 from compactor.service.mark_files import MarkFiles
 from compactor.service.memory import judged
 from compactor.service.mode import must_write
+from compactor.service.requests.advance import measure_gap
 from compactor.service.requests.open_writes import OpenWrite, open_writes
 from compactor.service.roles.initiator import look_again
 from compactor.service.site import Site
 
 log = logging.getLogger(__name__)
+_FEW = 5  #: directories that a message lists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BothSides:
     """The database, what is remembered of it, and the doubt. ``unreadable`` says why the files cannot be read, if so.
 
-    ``written`` are the writes of open transactions that are on disk: some of them may have committed. ``agreed`` is the
-    path of the record of an agreement, None where nothing was changed.
+    ``written`` are the writes of open and aborted transactions that are on disk: some of them may have committed.
+    ``agreed`` is the path of the record of an agreement, None where nothing was changed.
     """
 
     place: str
@@ -81,13 +83,14 @@ def agree(site: Site, by: str) -> BothSides:
     What was remembered, who agreed and when stay in a file of their own, which is written first.
 
     Raises:
-        Refused: no memory is configured, or the mode is observe.
+        Refused: no memory is configured, the mode is observe, or the database never gave the numbers of some directories.
         StorageError: the memory cannot be listed or written.
     """
     must_write(site.settings, f"metastore {site.name}")
     memory, sides = _memory(site), both_sides(site)
     if not sides.is_doubtful:
         return sides
+    _must_be_decided(site)
     above = memory.largest_number()
     path = memory.add_agreement(above, uuid.uuid4().hex, {"by": by, "at": sides.database.now_ms, **sides.to_json()})
     token, now = site.metastore.marks.begin_again(site.name, uuid.uuid4().hex, above=above)
@@ -97,6 +100,25 @@ def agree(site: Site, by: str) -> BothSides:
         "metastore %s: %s accepted its database as it is; what was remembered until now is in %s", site.name, by, path
     )
     return BothSides(place=memory.place, database=now, remembered=memory.newest(), found=None, agreed=path)
+
+
+def _must_be_decided(site: Site) -> None:
+    """Checks that no directory has a number that the database never gave (PROTOCOL 11.2).
+
+    Once it has given that number to somebody else, nothing tells any more that the directory is in doubt: its rows would be
+    read with those of another transaction, or removed with it.
+
+    Raises:
+        Refused: one has.
+    """
+    gap = measure_gap(site)
+    names = [f"{table}: {one.path}" for table, here in gap.found for one in here]
+    if names:
+        few = "; ".join(names[:_FEW]) + ("; …" if len(names) > _FEW else "")
+        raise Refused(
+            f"metastore {site.name}: its database never gave the numbers of {len(names)} directories ({few}), and will give "
+            "them to other transactions; decide about them with `compactor metastore advance` first"
+        )
 
 
 def _memory(site: Site) -> MarkFiles:

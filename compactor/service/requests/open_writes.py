@@ -1,4 +1,5 @@
-"""The writes of open transactions that are on disk: in a database that was put back, some of them may have committed."""
+"""The writes of open and aborted transactions that are on disk: in a database that was put back, some of them may have
+committed, or be mixed with those of another transaction that had the same write ID."""
 
 from __future__ import annotations
 
@@ -8,18 +9,21 @@ from dataclasses import dataclass
 
 from compactor.errors import NotFound
 from compactor.ids import TxnId, WriteId
+from compactor.metastore.transactions.rows import OPEN
 from compactor.service.absence import Absence
 from compactor.service.site import Site
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenWrite:
-    """A write ID of an open transaction, and the directory that may hold it, or the reason why it cannot be looked for.
+    """A write ID of a transaction that has not committed, and the directory that may hold it, or the reason why it cannot
+    be looked for.
 
-    ``table`` is ``database.table``; ``started`` is in epoch ms.
+    ``state`` is ``open`` or ``aborted``, ``table`` is ``database.table``; ``started`` is in epoch ms.
     """
 
     txn: TxnId
+    state: str
     user: str
     started: int
     table: str
@@ -31,14 +35,14 @@ class OpenWrite:
 
 
 def open_writes(site: Site) -> tuple[OpenWrite, ...]:
-    """Returns the writes of open transactions that are on disk, in the order of their transactions."""
+    """Returns the writes of open and aborted transactions that are on disk, in the order of the transactions."""
     return tuple(sorted(_found(site), key=lambda write: (write.txn, write.table)))
 
 
 def _found(site: Site) -> Iterator[OpenWrite]:
-    opened = {txn.id: txn for txn in site.metastore.transactions.open_transactions()}
+    unfinished = {txn.id: txn for txn in site.metastore.transactions.unfinished()}
     written: dict[tuple[str, str], dict[WriteId, TxnId]] = defaultdict(dict)
-    for number, database, name, write_id in site.metastore.write_ids.of_all(opened):
+    for number, database, name, write_id in site.metastore.write_ids.of_all(unfinished):
         written[database, name][write_id] = number
     absence = Absence(site)
     for key, write_ids in written.items():
@@ -47,7 +51,13 @@ def _found(site: Site) -> Iterator[OpenWrite]:
         except NotFound:  # dropped while it was written to
             continue
         for write_id, place in absence.of_table(table, write_ids).items():
-            txn = opened[write_ids[write_id]]
+            txn = unfinished[write_ids[write_id]]
             yield OpenWrite(
-                txn=txn.id, user=txn.user, started=txn.started, table=str(table), write_id=write_id, found=place
+                txn=txn.id,
+                state="open" if txn.state == OPEN else "aborted",
+                user=txn.user,
+                started=txn.started,
+                table=str(table),
+                write_id=write_id,
+                found=place,
             )

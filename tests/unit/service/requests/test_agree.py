@@ -13,10 +13,13 @@ from compactor.errors import Disagreement, Refused
 from compactor.service import memory as remembering
 from compactor.service.mark_files import MarkFiles
 from compactor.service.memory import doubt_of, must_be_newest
+from compactor.service.requests.advance import advance
 from compactor.service.requests.agree import agree, both_sides
+from compactor.service.requests.resolve import Ruling
 from compactor.service.site import Site
 from tests.support.backups import Backup
-from tests.support.tables import make_table, with_settings
+from tests.support.passes import every_role
+from tests.support.tables import insert, make_table, rows_of, with_settings
 
 
 def commit(site: Site) -> None:
@@ -78,6 +81,43 @@ def test_a_dry_run_names_what_open_transactions_have_written(deployment: Site, w
     assert (found.txn, found.user, found.table, found.write_id) == (txn, "ann", "default.t", write_id)
     assert found.found == str(written)
     assert sides.to_json()["open_writes"] == [found.to_json()]
+
+
+def test_directories_whose_numbers_may_be_given_again_come_first(
+    deployment: Site, warehouse: Path, tmp_path: Path
+) -> None:
+    """PROTOCOL 11.2: an aborted INSERT got the write ID of one that had committed, and the cleaner removed both."""
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms", hive_compactor_abortedtxn_threshold="0")
+    table = make_table(site, warehouse)
+    insert(site, table, [1])
+    backup = Backup(tmp_path / "metastore.db")
+    backup.take()
+    insert(site, table, [2, 3])
+    must_be_newest(site)
+    backup.restore()
+    with pytest.raises(Refused, match=r"default\.t: delta_0000002_0000002_0000.*metastore advance"):
+        agree(site, "ann")
+    assert doubt_of(site) is not None
+    advance(site, {("default.t", "delta_0000002_0000002_0000"): Ruling.KEEP})
+    agree(site, "ann")
+    insert(site, table, [4], commits=False)
+    every_role(site)
+    assert [row[3] for row in rows_of(site, table)] == [1, 2, 3]
+
+
+def test_a_write_that_aborted_since_is_named(deployment: Site, warehouse: Path, tmp_path: Path) -> None:
+    """It has the write ID, and so the directory, of one that had committed."""
+    table = make_table(deployment, warehouse)
+    backup = Backup(tmp_path / "metastore.db")
+    backup.take()
+    insert(deployment, table, [1])
+    must_be_newest(deployment)
+    backup.restore()
+    (txn,) = deployment.metastore.transactions.open("ann", "h")
+    deployment.metastore.write_ids.allocate(txn, table.database, table.name)
+    deployment.metastore.transactions.abort(txn, "died")
+    (found,) = both_sides(deployment).written
+    assert (found.txn, found.state, Path(found.found).name) == (txn, "aborted", "delta_0000001_0000001_0000")
 
 
 def test_the_database_is_accepted_as_it_is_and_the_old_marks_are_kept(
