@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
@@ -180,7 +181,7 @@ class _Binder:
             case Kind.NUMBER | Kind.FLOAT if isinstance(found, Decimal):
                 if found and (abs(found.adjusted()) > _LARGEST_EXPONENT or len(found.as_tuple().digits) > _MOST_DIGITS):
                     self._fail(literal.place, "the number is too large, too small or too long")
-                return found if column.kind is Kind.NUMBER else float(found)
+                return found if column.kind is Kind.NUMBER else _floating(column, found)
             case Kind.TEXT if isinstance(found, str) and not literal.word:
                 return found.encode()
             case Kind.CHAR if isinstance(found, str) and not literal.word:
@@ -215,6 +216,18 @@ class _Binder:
 
     def _fail(self, place: int, what: str) -> NoReturn:
         raise e.bad(self.text, place, what)
+
+
+def _floating(column: Column, number: Decimal) -> float:
+    """Returns a literal that is compared with floating-point values; as Hive does it, with floats as the nearest float."""
+    found = float(number)
+    if not pa.types.is_float32(column.type):
+        return found
+    try:
+        [nearest] = struct.unpack("f", struct.pack("f", found))
+    except OverflowError:  # it is larger than any float
+        return found
+    return float(nearest)
 
 
 def _step(column: Column) -> Decimal | None:

@@ -51,6 +51,22 @@ def test_timestamps_in_parts_are_compared_to_the_nanosecond(text: str, wanted: l
     assert evaluate(bind(text, batch.schema, parts=["t"]), batch).to_pylist() == wanted
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("f = 0.1", [True, False, None]),
+        ("f <= 0.1", [True, False, None]),
+        ("f < 0.1", [False, False, None]),
+        ("f in (0.1, 3.4028235E38)", [True, True, None]),
+        ("f < 1E39", [True, True, None]),
+    ],
+)
+def test_a_literal_is_the_nearest_float_beside_floats(text: str, wanted: list[bool | None]) -> None:
+    """As Hive compares them: a float that was written as 0.1 is found by 0.1, which is no float [seen]."""
+    batch = pa.record_batch({"f": pa.array([0.1, 3.4028235e38, None], pa.float32())})
+    assert evaluate(bind(text, batch.schema), batch).to_pylist() == wanted
+
+
 def test_decimals_of_very_different_scales_are_compared() -> None:
     large = pa.array([Decimal(10**37), Decimal(1), None], pa.decimal128(38, 0))
     small = pa.array([Decimal("0.5"), Decimal(1), Decimal(1)], pa.decimal128(38, 37))
