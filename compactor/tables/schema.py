@@ -17,6 +17,7 @@ ROW_ID_TYPE = pa.struct(
     [pa.field("writeid", pa.int64()), pa.field("bucketid", pa.int32()), pa.field("rowid", pa.int64())]
 )
 NANOSECONDS = "ns"
+IN_PARTS = "parts"  #: which loses nothing
 PER_SECOND = {NANOSECONDS: 10**9, "us": 10**6}  #: units of timestamps
 PARTS = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())])  #: a timestamp without any loss
 
@@ -55,7 +56,7 @@ def arrow_schema(
         NotSupported: a column has a type that Arrow has no equal of (a uniontype).
         BadSetting: ``timestamps`` is none of ``ns``, ``us`` and ``parts``.
     """
-    if timestamps not in (*PER_SECOND, "parts"):
+    if timestamps not in (*PER_SECOND, IN_PARTS):
         raise BadSetting(f"timestamps={timestamps!r}: wanted 'ns', 'us', or 'parts'; see Table.scan")
     chosen = selection or select(table, None)
     columns = [table.columns[place] for place in chosen.columns]

@@ -13,7 +13,7 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind
 from compactor.tables.filters.binding import bind
 from compactor.tables.filters.conditions import Condition
-from compactor.tables.schema import NANOSECONDS, Selection, arrow_schema, column_type, select
+from compactor.tables.schema import IN_PARTS, NANOSECONDS, Selection, arrow_schema, column_type, select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Wanted:
             self.row_filter,
             comparable_schema(table, self.timestamps),
             chars=[name for name, kind in kinds.items() if kind is TypeKind.CHAR],
-            parts=[name for name, kind in kinds.items() if kind in times and self.timestamps == "parts"],
+            parts=[name for name, kind in kinds.items() if kind in times and self.timestamps == IN_PARTS],
         )
 
 

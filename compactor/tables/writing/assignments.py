@@ -12,8 +12,10 @@ import pyarrow as pa
 from compactor.errors import BadExpression, NotConforming, NotFound, NotSupported
 from compactor.metastore.catalog.values import Table
 from compactor.tables.filters.expressions import Comparison, Literal, Name, parse
-from compactor.tables.schema import column_type
+from compactor.tables.schema import PARTS, column_type
 from compactor.tables.writing.conform import Door
+
+_DIGITS = 9  #: of a second's fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +98,12 @@ def _array(literal: Literal, kind: Any, what: str) -> pa.Array:
 
 
 def _temporal(text: str, kind: Any) -> pa.Array:
-    """Returns a text as ``kind``; a timestamp beyond the range of nanoseconds in microseconds."""
-    try:
+    """Returns a text as ``kind``; a timestamp in parts, since Arrow has no type for all years with all digits."""
+    if not pa.types.is_timestamp(kind):
         return pa.array([text]).cast(kind)
-    except pa.ArrowInvalid:
-        if not pa.types.is_timestamp(kind):
-            raise
-        return pa.array([text]).cast(pa.timestamp("us"))
+    whole, _, fraction = text.partition(".")
+    if len(fraction) > _DIGITS or (fraction and not fraction.isdecimal()):
+        raise pa.ArrowInvalid(f"wanted: yyyy-mm-dd hh:mm:ss with up to {_DIGITS} digits behind a point")
+    seconds = pa.array([whole]).cast(pa.timestamp("s")).cast(pa.int64())
+    nanos = pa.array([int(fraction.ljust(_DIGITS, "0"))], pa.int32())
+    return pa.StructArray.from_arrays([seconds, nanos], fields=list(PARTS))

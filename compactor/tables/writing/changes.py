@@ -26,7 +26,7 @@ from compactor.tables.reading.scan import THREADS
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.reading.tasks import ScanPlan, ScanTask
 from compactor.tables.reading.wanted import Wanted
-from compactor.tables.schema import ROW_ID
+from compactor.tables.schema import IN_PARTS, ROW_ID
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.append import write
 from compactor.tables.writing.assignments import Assignments
@@ -45,7 +45,7 @@ def delete(txn: Transaction, table: Table, where: str | None) -> int:
         LockNotGranted: somebody holds a conflicting lock.
         WriteConflict: another transaction changed the table while this one waited for its lock.
     """
-    wanted = Wanted(row_filter=where, selected_fields=(), row_ids=True)
+    wanted = Wanted(row_filter=where, selected_fields=(), row_ids=True, timestamps=IN_PARTS)
     txn.lock_for_changes(table, partitions_to_read(txn, table, wanted))
     return Deletion(txn, table).of(wanted, lambda found: found)
 
@@ -62,7 +62,7 @@ def update(txn: Transaction, table: Table, assignments: Mapping[str, str], where
         NotSupported: a partition or bucketing column is assigned, since rows would have to move; delete and append them.
     """
     changed = Assignments.of(table, assignments)
-    wanted = Wanted(row_filter=where, row_ids=True, timestamps="parts")  # which loses nothing
+    wanted = Wanted(row_filter=where, row_ids=True, timestamps=IN_PARTS)
     txn.lock_for_changes(table, partitions_to_read(txn, table, wanted))
     kept = WaitingRows()
     with tempfile.TemporaryDirectory(prefix="compactor-update-") as scratch:

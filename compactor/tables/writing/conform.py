@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,10 +21,14 @@ from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind, Types
 from compactor.tables.schema import PARTS
+from compactor.tables.writing.encodable import encodable
 
 #: Arrow's arrays and types are of many classes, which can be distinguished only at run time.
 Array: TypeAlias = Any
 ArrowType: TypeAlias = Any
+
+_FIRST_SECOND, _END_SECOND = -62_135_596_800, 253_402_300_800  #: of the years 1 and 10000
+_LARGEST_HIDDEN = 999_999  #: nanoseconds in the last second before 1970 that readers show as they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +102,13 @@ class _Conforming:
         if item.kind is TypeKind.STRUCT:
             return self._struct(path, array, item.field_names, item.children)
         if item.kind is TypeKind.TIMESTAMP and array.type.equals(PARTS):
-            return _checked_parts(path, array)
+            return _readable(path, _checked_parts(path, array))
         if not _is_one_of(array.type, _ACCEPTED[item.kind]):
             raise NotConforming(f"{path}: is given as {array.type}; wanted: {wanted}")
         if item.kind in (TypeKind.CHAR, TypeKind.VARCHAR):
             return _cut(array.cast(pa.string()), item.maximum_length, fills=item.kind is TypeKind.CHAR)
         if item.kind is TypeKind.TIMESTAMP:
-            return self._wall_clock(path, array)
+            return _readable(path, self._wall_clock(path, array))
         return _cast(path, array, wanted)
 
     def _wall_clock(self, path: str, array: Array) -> Array:
@@ -164,6 +169,27 @@ def _checked_parts(path: str, array: Array) -> Array:
     if pc.any(pc.and_(known, bad)).as_py():
         found = array.filter(pc.and_(known, bad))[0].as_py()
         raise NotConforming(f"{path}: {found}; wanted: seconds, and nanos from 0 to 999999999")
+    return array
+
+
+def _readable(path: str, array: Array) -> Array:
+    """Returns timestamps that every reader shows as they are given.
+
+    Raises:
+        NotConforming: one is not of the years 1 to 9999, or has a fraction in the last second before 1970, which ORC's
+            readers show a second later.
+    """
+    parts = encodable(array, PARTS)
+    seconds, nanos = (pc.struct_field(parts, [place]) for place in range(2))
+    beyond = pc.or_(pc.less(seconds, _FIRST_SECOND), pc.greater_equal(seconds, _END_SECOND))
+    later = pc.and_(pc.equal(seconds, -1), pc.greater(nanos, _LARGEST_HIDDEN))
+    for bad, why in (
+        (beyond, "wanted: a year from 1 to 9999"),
+        (later, "readers of files would show this fraction a second later; wanted: none before 1970-01-01 00:00:00"),
+    ):
+        if pc.any(bad).as_py():
+            found = np.datetime64(seconds.filter(bad)[0].as_py(), "s")
+            raise NotConforming(f"{path}: {str(found).replace('T', ' ')}: {why}")
     return array
 
 

@@ -13,7 +13,7 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.tables.reading.planning import partitions_to_read
 from compactor.tables.reading.wanted import Wanted
-from compactor.tables.schema import PARTS
+from compactor.tables.schema import IN_PARTS, PARTS
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.writing.append import How, Rows, conformed, write
 from compactor.tables.writing.changes import Deletion
@@ -53,7 +53,7 @@ def upsert(txn: Transaction, table: Table, rows: Rows, join_cols: tuple[str, ...
     _must_be_unique(table, source, key)
     if not source.num_rows:
         return Upserted(updated=0, inserted=0)
-    wanted = Wanted(selected_fields=tuple(key), row_ids=True, timestamps="parts")
+    wanted = Wanted(selected_fields=tuple(key), row_ids=True, timestamps=IN_PARTS)
     txn.lock_for_changes(table, partitions_to_read(txn, table, wanted), LockType.EXCL_WRITE, must_see_all=True)
     known = _comparable(source.select(key)).append_column(_PLACE, pa.array(np.arange(source.num_rows)))
     replaced: set[int] = set()

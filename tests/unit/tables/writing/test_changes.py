@@ -321,8 +321,13 @@ def test_timestamps_beyond_nanoseconds_are_updated_and_kept(store: Store) -> Non
     assert table.update({"at": "'3000-01-01 00:00:00'", "many": "NULL"}, where="id = 9") == 1
     found = table.scan("id = 9", timestamps="us").to_arrow().to_pylist()
     assert [(str(row["at"]), row["many"]) for row in found] == [("3000-01-01 00:00:00", None)]
-    with pytest.raises(NotConforming, match="cannot hold it"):
-        table.update({"at": "'32000-01-01 00:00:00'"})
+    assert table.update({"at": "'9999-12-31 23:59:59.123456789'"}, where="at < '1000-01-01'") == 1
+    found = table.scan("id = 0", timestamps="parts", selected_fields=["at"]).to_arrow().to_pylist()
+    assert found == [{"at": {"seconds": 253_402_300_799, "nanos": 123_456_789}}]
+    assert table.delete("at > '9999-12-31 23:59:59.123456788'") == 1
+    for text in ("32000-01-01 00:00:00", "2026-02-30 00:00:00", "2026-01-01 00:00:00.1234567890"):
+        with pytest.raises(NotConforming, match="cannot hold it"):
+            table.update({"at": f"'{text}'"})
 
 
 def test_every_digit_of_a_timestamp_is_kept(store: Store) -> None:

@@ -100,6 +100,13 @@ def test_slices_of_nested_arrays_keep_their_own_values() -> None:
         ("string", pa.array([1]), "is given as int64; wanted: string"),
         ("timestamp", pa.array([_BERLIN]), "time zone Europe/Berlin.*time_zone="),
         ("timestamp", pa.array([1]), "is given as int64"),
+        (
+            "timestamp",
+            pa.array([253_402_300_800], pa.timestamp("s")),
+            "10000-01-01 00:00:00: wanted: a year from 1 to 9999",
+        ),
+        ("array<timestamp>", pa.array([[-(10**14)]], pa.list_(pa.timestamp("ms"))), "wanted: a year from 1 to 9999"),
+        ("timestamp", pa.array([-1], pa.timestamp("ms")), "1969-12-31 23:59:59: readers of files would show"),
         ("array<int>", pa.array([1]), "wanted: a list"),
         ("array<tinyint>", pa.array([[300]]), r"column c\.element: .*300"),
         ("map<string,int>", pa.array([[1]]), "wanted: a map"),
