@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -42,6 +43,7 @@ class Pending:
         self._staging: dict[str, str] = {}
         self._directories: dict[str, tuple[PendingDirectory, ...]] = {}
         self._accepted = 0
+        self._rows: Counter[tuple[str, int]] = Counter()  # inserted, by location and file number
 
     def __bool__(self) -> bool:
         return bool(self._staging)
@@ -58,6 +60,10 @@ class Pending:
     def at(self, location: str) -> tuple[PendingDirectory, ...]:
         """Returns what is staged at ``location``, in the order of the statements."""
         return self._directories.get(location, ())
+
+    def next_row(self, location: str, number: int) -> int:
+        """Returns the row ID of the next row inserted at ``location`` into files of this number (PROTOCOL 14.5)."""
+        return self._rows[location, number]
 
     def attempt(self, location: str, acid: Base | Delta) -> str:
         """Returns the path of a directory for an attempt to write the files of ``acid`` at ``location``; it does not exist
@@ -93,6 +99,8 @@ class Pending:
             if is_local:
                 storage.rename(output.path, f"{path}/{output.name}", durable=False)
             files.append(StagedFile(name=output.name, length=output.length, crc32=output.crc32, rows=output.rows))
+            if not isinstance(acid, Delta) or acid.kind is not DeltaKind.DELETE:
+                self._rows[location, output.number] += output.rows
         storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
         staged = StagedDirectory(name=acid.name, staged=path, files=tuple(files))
         below = os.path.relpath(path, location)

@@ -242,6 +242,7 @@ def _write(txn: Transaction, statement: WriteStatement, location: str, of_number
                 write_id=write_id,
                 statement_id=statement.statement_id,
                 number=number,
+                first_row=txn.pending.next_row(location, number),
             )
             for number, waiting in sorted(of_number.items())
         ]

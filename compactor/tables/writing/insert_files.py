@@ -66,9 +66,16 @@ class WaitingRows:
 
 
 def write_inserts(
-    folder: str, table: Table, waiting: WaitingRows, *, write_id: WriteId, statement_id: int, number: int
+    folder: str,
+    table: Table,
+    waiting: WaitingRows,
+    *,
+    write_id: WriteId,
+    statement_id: int,
+    number: int,
+    first_row: int = 0,
 ) -> Output:
-    """Writes rows as ``bucket_<number>`` in the local directory ``folder``.
+    """Writes rows as ``bucket_<number>`` in the local directory ``folder``, numbered from ``first_row``.
 
     Raises:
         NotLossless: a value cannot be written as the table's type.
@@ -78,7 +85,13 @@ def write_inserts(
     path = f"{folder}/{BucketFile(number=number).name}"
     like = new_tail(empty_tail(types), types, OutputClass.of_table(table.parameters))
     written = encode_inserts(
-        path, waiting.batches, types, like, write_id=write_id, bucket_property=bucket.encode(number, statement_id)
+        path,
+        waiting.batches,
+        types,
+        like,
+        write_id=write_id,
+        bucket_property=bucket.encode(number, statement_id),
+        first_row=first_row,
     )
     return output_of(DeltaKind.INSERT, path, number, written)
 
@@ -91,8 +104,9 @@ def encode_inserts(
     *,
     write_id: WriteId,
     bucket_property: int,
+    first_row: int = 0,
 ) -> WrittenFile:
-    """Writes rows as inserts of ``write_id``, numbered from 0, to a local file of the class of ``like``.
+    """Writes rows as inserts of ``write_id``, numbered from ``first_row``, to a local file of the class of ``like``.
 
     Args:
         rows: returns them in the columns of the row, as often as it is called.
@@ -106,7 +120,7 @@ def encode_inserts(
         return with_codec(
             [types],
             lambda codec: encode_acid(
-                _numbered(rows(), codec, types, write_id, bucket_property),
+                _numbered(rows(), codec, types, write_id, bucket_property, first_row),
                 path,
                 like=like,
                 types=types,
@@ -120,11 +134,10 @@ def encode_inserts(
 
 
 def _numbered(
-    rows: Iterable[pa.RecordBatch], codec: Codec, types: Types, write_id: WriteId, bucket_property: int
+    rows: Iterable[pa.RecordBatch], codec: Codec, types: Types, write_id: WriteId, bucket_property: int, first: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yields ACID rows, numbered from 0."""
+    """Yields ACID rows, numbered from ``first``."""
     schema = codec.schema(types)
-    first = 0
     for batch in rows:
         count = batch.num_rows
         write_ids = pa.array(np.full(count, write_id, dtype=np.int64))

@@ -243,3 +243,18 @@ def test_a_write_id_whose_directory_exists_is_not_written_to(store: Store, wareh
     (warehouse / "t/delta_0000001_0000001_0000/bucket_00000").write_bytes(b"ORC")
     with pytest.raises(StorageError, match="allocated write ID 1"):
         store.load_table("default.t").append(pa.Table.from_pylist(ROWS))
+
+
+def test_row_ids_run_on_from_statement_to_statement(store: Store, warehouse: Path) -> None:
+    """PROTOCOL 14.5: Trino sorts delete events by write ID and row ID, Hive's row-by-row reader wants them by ROW__ID."""
+    with store.transaction() as txn:
+        table = txn.load_table("default.t")
+        table.append(pa.table({"a": [1, 2]}))
+        assert table.delete("a = 1") == 1
+        table.append(pa.table({"a": [3]}))
+        table.append(pa.table({"a": [4, 5]}))
+    rows = store.load_table("default.t").scan(row_ids=True).to_arrow().to_pylist()
+    ids = {row["a"]: (row["row__id"]["bucketid"] - 536_870_912, row["row__id"]["rowid"]) for row in rows}
+    assert ids == {2: (0, 1), 3: (2, 2), 4: (3, 3), 5: (3, 4)}
+    by_row_id = sorted(ids.values(), key=lambda id: id[1])
+    assert by_row_id == sorted(ids.values())
