@@ -266,10 +266,12 @@ def _from_message(item: messages.Message, name: str, columns: int) -> OrcType:
         raise BadFile(
             f"file {name}: type kind {item.kind} is unknown, 0..{max(TypeKind)} are known; it cannot be compacted"
         ) from error
+    # Trino names what is in an array or map ("item", "key", "value"), too
+    names = item.field_names if kind is TypeKind.STRUCT else ()
     return OrcType(
         kind=kind,
         children=tuple(item.subtypes),
-        field_names=tuple(field.decode("utf-8", "surrogateescape") for field in item.field_names),
+        field_names=tuple(field.decode("utf-8", "surrogateescape") for field in names),
         maximum_length=item.maximum_length,
         precision=item.precision,
         scale=item.scale,

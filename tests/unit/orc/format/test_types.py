@@ -59,6 +59,19 @@ def test_acid_files_are_known_in_any_case(change: object) -> None:
     assert parse_hive_type(names).is_acid
 
 
+def test_names_in_arrays_and_maps_do_not_count() -> None:
+    """Trino writes them into its footers, nobody else does; a compaction of such files and others failed [seen]."""
+    named = [
+        messages.Type(kind=TypeKind.STRUCT, subtypes=[1, 3], field_names=[b"a", b"m"]),
+        messages.Type(kind=TypeKind.LIST, subtypes=[2], field_names=[b"item"]),
+        messages.Type(kind=TypeKind.INT),
+        messages.Type(kind=TypeKind.MAP, subtypes=[4, 5], field_names=[b"key", b"value"]),
+        messages.Type(kind=TypeKind.STRING),
+        messages.Type(kind=TypeKind.INT),
+    ]
+    assert same_shape(from_messages([one.SerializeToString() for one in named], "f"), parse_hive_type("struct<a:array<int>,m:map<string,int>>"))
+
+
 def test_other_structs_are_not_acid() -> None:
     assert not parse_hive_type("struct<operation:int,bucket:int>").is_acid
     assert not parse_hive_type("struct<>").is_acid
