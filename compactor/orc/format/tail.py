@@ -20,7 +20,7 @@ from compactor.settings.file_limits import FOOTER_BYTES, FileLimits, beyond
 from compactor.settings.output_class import OutputClass
 
 MAGIC = b"ORC"
-PROLEPTIC_GREGORIAN = 2  #: number of a calendar
+JULIAN, PROLEPTIC_GREGORIAN = 1, 2  #: numbers of calendars; the first goes over to the Gregorian one in 1582
 FIRST_READ = 16 * 1024  #: bytes at the end that mostly hold the whole tail
 MAX_TAIL = 1 << 30  #: bytes; a tail that claims to be longer is damaged
 MAX_ROWS = (1 << 31) - 1  #: of a stripe; no writer counts further

@@ -45,5 +45,17 @@ def gregorian_days(days: Days) -> Days:
     return found
 
 
+def hybrid_days(days: Days) -> Days:
+    """Returns days of the proleptic Gregorian calendar as Hive's files count them: the inverse of ``gregorian_days``.
+
+    From 1582-10-05 to 1582-10-14 there are none; these ten are not to be given.
+    """
+    since = days + 2_440_588 + 32_044  # days since March 1st of the year -4800
+    century = (4 * since + 3) // 146_097
+    year = 100 * century + (4 * (since - 146_097 * century // 4) + 3) // 1461
+    found: Days = np.where(days < FIRST_GREGORIAN_DAY, days - 38 + year // 100 - year // 400, days)
+    return found
+
+
 def _nulls(array: Array) -> npt.NDArray[np.bool_]:
     return np.asarray(array.is_null())

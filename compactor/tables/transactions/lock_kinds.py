@@ -10,14 +10,15 @@ from compactor.service.site import Site
 
 def lock_of(site: Site, kind: AccessKind) -> LockType | None:
     """Returns the lock that a statement of that Hive takes on what it writes into; None where locks are off."""
-    return write_lock(kind, site.settings, HIVE_4 if _is_hive_4(site) else HIVE_3)
+    return write_lock(kind, site.settings, HIVE_4 if is_hive_4(site) else HIVE_3)
 
 
 def excluding(site: Site, kind: LockType) -> LockType:
     """Returns the lock that excludes what ``kind`` does: an INSERT of Hive 3.1 takes a reader's lock, so that only EXCLUSIVE
     keeps it out."""
-    return LockType.EXCLUSIVE if kind is LockType.EXCL_WRITE and not _is_hive_4(site) else kind
+    return LockType.EXCLUSIVE if kind is LockType.EXCL_WRITE and not is_hive_4(site) else kind
 
 
-def _is_hive_4(site: Site) -> bool:
+def is_hive_4(site: Site) -> bool:
+    """Returns true if the metastore has the schema of a Hive 4."""
     return site.metastore.dialect.layout.has_visibility

@@ -14,9 +14,11 @@ from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.compaction.entry import Entity
 from compactor.errors import NotConforming, NotFound, NotSupported, Refused
 from compactor.metastore.catalog.values import Table
+from compactor.orc.format.tail import JULIAN
 from compactor.rewrite.run.attempt_files import attempt_folder
 from compactor.service.site import path_of
 from compactor.tables.reading.planning import must_be_readable
+from compactor.tables.transactions.lock_kinds import is_hive_4
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.bucket_hashes import bucket_numbers
 from compactor.tables.writing.conform import Door
@@ -243,6 +245,7 @@ def _write(txn: Transaction, statement: WriteStatement, location: str, of_number
                 statement_id=statement.statement_id,
                 number=number,
                 first_row=txn.pending.next_row(location, number),
+                calendar=JULIAN if is_hive_4(txn.site) else 0,
             )
             for number, waiting in sorted(of_number.items())
         ]

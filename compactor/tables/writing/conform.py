@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from compactor.errors import NotConforming, NotSupported
 from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind, Types
+from compactor.orc.stripe_compatibility import FIRST_GREGORIAN_DAY
 from compactor.tables.schema import PARTS
 from compactor.tables.writing.encodable import encodable
 
@@ -27,7 +28,10 @@ from compactor.tables.writing.encodable import encodable
 Array: TypeAlias = Any
 ArrowType: TypeAlias = Any
 
-_FIRST_SECOND, _END_SECOND = -62_135_596_800, 253_402_300_800  #: of the years 1 and 10000
+_DAY = 86_400  #: seconds
+_FIRST_DAY, _END_DAY = -719_162, 2_932_897  #: of the years 1 and 10000
+_WANTED_YEARS = "wanted: a year from 1 to 9999"
+_LEFT_OUT = "Hive's calendar goes from 1582-10-04 to 1582-10-15"
 _LARGEST_HIDDEN = 999_999  #: nanoseconds in the last second before 1970 that readers show as they are
 
 
@@ -109,7 +113,8 @@ class _Conforming:
             return _cut(array.cast(pa.string()), item.maximum_length, fills=item.kind is TypeKind.CHAR)
         if item.kind is TypeKind.TIMESTAMP:
             return _readable(path, self._wall_clock(path, array))
-        return _cast(path, array, wanted)
+        made = _cast(path, array, wanted)
+        return _shown_days(path, made) if item.kind is TypeKind.DATE else made
 
     def _wall_clock(self, path: str, array: Array) -> Array:
         if array.type.tz is None:
@@ -181,16 +186,36 @@ def _readable(path: str, array: Array) -> Array:
     """
     parts = encodable(array, PARTS)
     seconds, nanos = (pc.struct_field(parts, [place]) for place in range(2))
-    beyond = pc.or_(pc.less(seconds, _FIRST_SECOND), pc.greater_equal(seconds, _END_SECOND))
-    later = pc.and_(pc.equal(seconds, -1), pc.greater(nanos, _LARGEST_HIDDEN))
-    for bad, why in (
-        (beyond, "wanted: a year from 1 to 9999"),
-        (later, "readers of files would show this fraction a second later; wanted: none before 1970-01-01 00:00:00"),
-    ):
-        if pc.any(bad).as_py():
-            found = np.datetime64(seconds.filter(bad)[0].as_py(), "s")
-            raise NotConforming(f"{path}: {str(found).replace('T', ' ')}: {why}")
+    beyond = pc.or_(pc.less(seconds, _FIRST_DAY * _DAY), pc.greater_equal(seconds, _END_DAY * _DAY))
+    _refuse(path, seconds, beyond, "s", _WANTED_YEARS)
+    days = pc.floor(pc.divide(seconds.cast(pa.float64()), float(_DAY))).cast(pa.int64())
+    _refuse(path, seconds, _is_left_out(days), "s", _LEFT_OUT)
+    hidden = pc.and_(pc.equal(seconds, -1), pc.greater(nanos, _LARGEST_HIDDEN))
+    why = "readers of files would show this fraction a second later; wanted: none before 1970-01-01 00:00:00"
+    _refuse(path, seconds, hidden, "s", why)
     return array
+
+
+def _shown_days(path: str, array: Array) -> Array:
+    """Returns days that every reader shows as they are given.
+
+    Raises:
+        NotConforming: one is not of the years 1 to 9999, or among the ten that Hive's calendar leaves out.
+    """
+    days = array.cast(pa.int32())
+    _refuse(path, days, pc.or_(pc.less(days, _FIRST_DAY), pc.greater_equal(days, _END_DAY)), "D", _WANTED_YEARS)
+    _refuse(path, days, _is_left_out(days), "D", _LEFT_OUT)
+    return array
+
+
+def _is_left_out(days: Array) -> Array:
+    return pc.and_(pc.greater_equal(days, FIRST_GREGORIAN_DAY - 10), pc.less(days, FIRST_GREGORIAN_DAY))
+
+
+def _refuse(path: str, numbers: Array, bad: Array, unit: Literal["D", "s"], why: str) -> None:
+    if pc.any(bad).as_py():
+        found = str(np.datetime64(numbers.filter(bad)[0].as_py(), unit)).replace("T", " ")
+        raise NotConforming(f"{path}: {found}: {why}")
 
 
 def _plain(array: Array) -> Array:

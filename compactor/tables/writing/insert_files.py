@@ -30,6 +30,7 @@ from compactor.rows.keys import INSERT
 from compactor.rows.output_metadata import OutputMetadata, written_file
 from compactor.settings.output_class import OutputClass
 from compactor.tables.writing.encodable import encodable
+from compactor.tables.writing.hybrid import hybrid
 
 IN_MEMORY = 64 * 1024 * 1024
 BATCH_ROWS = 65_536
@@ -74,8 +75,12 @@ def write_inserts(
     statement_id: int,
     number: int,
     first_row: int = 0,
+    calendar: int = 0,
 ) -> Output:
     """Writes rows as ``bucket_<number>`` in the local directory ``folder``, numbered from ``first_row``.
+
+    Args:
+        calendar: number of the Julian calendar's name in the footer, or 0 for none, which Hive takes for it, too.
 
     Raises:
         NotLossless: a value cannot be written as the table's type.
@@ -83,7 +88,7 @@ def write_inserts(
     """
     types = acid_types(parse_hive_type(table.row_type))
     path = f"{folder}/{BucketFile(number=number).name}"
-    like = new_tail(empty_tail(types), types, OutputClass.of_table(table.parameters))
+    like = new_tail(empty_tail(types, calendar=calendar), types, OutputClass.of_table(table.parameters))
     written = encode_inserts(
         path,
         waiting.batches,
@@ -148,13 +153,17 @@ def _numbered(
                 pa.array(np.full(count, bucket_property, dtype=np.int32)),
                 pa.array(np.arange(first, first + count, dtype=np.int64)),
                 write_ids,
-                _struct(batch, schema.field(5).type),
+                _struct(batch, types, schema.field(5).type),
             ],
             schema=schema,
         )
         first += count
 
 
-def _struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
-    columns = [encodable(array, kind.field(at).type) for at, array in enumerate(batch.columns)]
+def _struct(batch: pa.RecordBatch, types: Types, kind: pa.StructType) -> pa.StructArray:
+    row = types[types[0].children[-1]]
+    columns = [
+        encodable(hybrid(array, types, child), kind.field(at).type)
+        for at, (array, child) in enumerate(zip(batch.columns, row.children, strict=True))
+    ]
     return pa.StructArray.from_arrays(columns, fields=list(kind))

@@ -69,7 +69,10 @@ def test_names_in_arrays_and_maps_do_not_count() -> None:
         messages.Type(kind=TypeKind.STRING),
         messages.Type(kind=TypeKind.INT),
     ]
-    assert same_shape(from_messages([one.SerializeToString() for one in named], "f"), parse_hive_type("struct<a:array<int>,m:map<string,int>>"))
+    assert same_shape(
+        from_messages([one.SerializeToString() for one in named], "f"),
+        parse_hive_type("struct<a:array<int>,m:map<string,int>>"),
+    )
 
 
 def test_other_structs_are_not_acid() -> None:

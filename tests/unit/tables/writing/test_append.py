@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 from compactor.acid.names import Base
 from compactor.errors import NotConforming, NotSupported, StorageError, TransactionAborted, WriteConflict
@@ -258,3 +259,16 @@ def test_row_ids_run_on_from_statement_to_statement(store: Store, warehouse: Pat
     assert ids == {2: (0, 1), 3: (2, 2), 4: (3, 3), 5: (3, 4)}
     by_row_id = sorted(ids.values(), key=lambda id: id[1])
     assert by_row_id == sorted(ids.values())
+
+
+def test_early_days_are_read_as_they_were_given(store: Store, warehouse: Path) -> None:
+    """Hive showed 0001-01-03 for 0001-01-01 [seen]: it counts days of a file before 1582-10-15 in the Julian calendar."""
+    make(store, warehouse, "early", {"d": "date", "t": "timestamp"})
+    days = [date(1, 1, 1), date(1582, 10, 4), date(1582, 10, 15)]
+    times = [datetime(day.year, day.month, day.day, 23, 59, 59) for day in days]
+    store.load_table("default.early").append(pa.table({"d": days, "t": times}))
+    rows = store.load_table("default.early").scan(timestamps="us").to_arrow().to_pylist()
+    assert rows == [{"d": day, "t": time} for day, time in zip(days, times, strict=True)]
+    [file] = (warehouse / "early").rglob("bucket_00000")
+    stored = orc.ORCFile(file).read(columns=["row.d"])["row"].combine_chunks().field("d").cast(pa.int32()).to_pylist()
+    assert stored == [-719_164, -141_428, -141_427]
