@@ -19,7 +19,9 @@ from compactor.service.site import Site
 from compactor.state.conditions import Seen
 from compactor.state.decisions import LOOK
 
-MOST = 1000  #: looked at after one pass; what else a pass has changed, the initiator's next one looks at
+#: Looked at after one pass, since each costs a listing: all that a person asked for, and little of a fleet's work. What
+#: else a pass has changed, the initiator's next one looks at.
+MOST = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
