@@ -27,6 +27,7 @@ from compactor.ids import WriteId
 from compactor.rewrite.publish import quarantine, stage
 from compactor.rewrite.publish.manifest import Manifest, read_manifest
 from compactor.rewrite.publish.same_directory import identities
+from compactor.rewrite.publish.still_needed import must_still_be_needed
 from compactor.service.agreement import must_be_the_same_table
 from compactor.service.exclusive import renames
 from compactor.service.memory import must_be_newest
@@ -99,6 +100,7 @@ def keep_obsolete(site: Site, target: Target, entry: Entry, view: View) -> Kept:
     _must_be_its_own(site, target, entry)
     _listed(site).keep(site.name, _quarantined(site, target, entry))
     expected = identities(site.storage, target.location, found.keep)
+    must_still_be_needed(target.location, view.directory, view.listing, site.storage.listing(target.location))
     quarantine.make(site.storage, target.location, entry.id)
     _keep_late_manifest(site, target, entry)
     must_be_the_same_table(site, target)  # so all of these are its directories, and the quarantine is in it

@@ -88,6 +88,27 @@ def renamed_and_made_again(site: Site, warehouse: Path, table: Table) -> Table:
     return filled(site, warehouse)
 
 
+@pytest.mark.parametrize("step", [Step.CLEANING, Step.HIDDEN], ids=lambda step: step.name)
+def test_a_suspended_cleaner_removes_nothing_of_a_copy_from_before_the_compaction(
+    site: Site, warehouse: Path, metastore_url: str, step: Step
+) -> None:
+    """PROTOCOL 11.8.4: what is obsolete beside the base holds the only rows where there is no base."""
+    table = filled(site, warehouse)
+    snapshot = shutil.copytree(table.location, Path(table.location).with_name("snapshot"))
+    wanted = rows_of(site, table)
+    compact(site)
+    with suspended(metastore_url, step, "run", "cleaner", "--once") as go_on:
+        shutil.rmtree(table.location)
+        shutil.copytree(snapshot, table.location)
+        done = go_on()
+    assert rows_of(site, table) == wanted, done.stderr
+    lose_cleaners(site)
+    time_out_all(site)
+    for _ in range(3):
+        clean(site)
+    assert rows_of(site, table) == wanted
+
+
 @pytest.mark.parametrize("change", [made_again, pytest.param(renamed_and_made_again, marks=pytest.mark.whole)])
 @pytest.mark.parametrize("step", [Step.CLEANING, Step.HIDDEN], ids=lambda step: step.name)
 def test_a_suspended_cleaner_removes_nothing_of_another_table(

@@ -129,7 +129,9 @@ class Hiding:
         found = self._storage.identities(self._location, list(self.hidden.values())) if self.hidden else {}
         others = [final for final, relative in self.hidden.items() if found[relative] != expected.get(final)]
         for final in others:
-            self._storage.rename(f"{self._location}/{self.hidden.pop(final)}", f"{self._location}/{final}")
+            relative = self.hidden.pop(final)
+            if found[relative] is not None:  # the others must be readable again, even if one is gone with its directory
+                self._storage.rename(f"{self._location}/{relative}", f"{self._location}/{final}")
         for final in others:
             raise another(f"{self._location}/{final}")
 

@@ -20,6 +20,7 @@ from compactor.metastore.queue.cleaning import CleanedEntry, no_longer_ready
 from compactor.printable import few
 from compactor.rewrite.publish.removal import Hiding
 from compactor.rewrite.publish.same_directory import identities
+from compactor.rewrite.publish.still_needed import must_still_be_needed
 from compactor.service import leftovers, quarantine
 from compactor.service.agreement import Given, no_longer_there
 from compactor.service.exclusive import renames
@@ -128,11 +129,22 @@ class CleaningGroup:
         kept = quarantine.keep_obsolete(self._site, one.target, one.entry, one.view)
         names = tuple(name for name in one.obsolete if name not in kept.names and name not in one.held)
         reach(Step.CLEANING)
-        return one.doomed(kept, names, identities(self._site.storage, one.target.location, names))
+        there = identities(self._site.storage, one.target.location, names)
+        if names:
+            self._must_be_needed(one)  # so these are the directories that were listed
+        return one.doomed(kept, names, there)
+
+    def _must_be_needed(self, one: Viewed) -> None:
+        now = self._site.storage.listing(one.target.location)
+        must_still_be_needed(one.target.location, one.view.directory, one.listing, now)
 
     def _removed_alone(self, one: Doomed) -> Removed:
         """Removes directories where they do not vanish in one step."""
-        still = partial(self._site.metastore.cleaning.must_be_ready, one.entry)
+
+        def still() -> None:
+            self._site.metastore.cleaning.must_be_ready(one.entry)
+            self._must_be_needed(one)
+
         inline = SideBySide(1, "remove")  # this thread is one of those that it would wait for
         return one.removed(remove_directories(self._site, one.target, one.listing, one.names, inline, still))
 
