@@ -5,6 +5,7 @@ Each runs until it is killed. Storage fails now and then under every role, as a 
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -15,24 +16,34 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from compactor.acid.directory import acid_directory
 from compactor.deployment import configure, open_site
-from compactor.errors import CommitUnknown, CompactorError, DatabaseUnavailable, NotFound, StorageError
+from compactor.errors import (
+    CommitUnknown,
+    CompactorError,
+    DatabaseUnavailable,
+    LockNotGranted,
+    NotFound,
+    StorageError,
+)
 from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
+from compactor.service.exclusive import exclusively
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.storage.local import LocalStorage
+from tests.support.partitioned import add_partition, insert_into, make_partitioned
 from tests.support.passes import with_storage
 from tests.support.tables import delete, entity_of, insert, make_table
 
@@ -46,12 +57,14 @@ SETTINGS = {
     "hive.compactor.cleaner.retry.retention.time": "1s",
     "hive.compactor.initiator.failed.compacts.threshold": "0",
 }
-STEADY, UNSTEADY = "steady", "unsteady"  #: the second is dropped and made again all the time
+STEADY, UNSTEADY = "steady", "unsteady"  #: the second is dropped or renamed, and made again, all the time
+RENAMED, PARTED = "renamed", "parted"  #: what the second is renamed to; and one whose partitions move
+ERRORS = (errno.ENOENT, errno.ESTALE, errno.EIO)
 FAULTS = 0.004  #: the share of calls that fail
 
 
 class Faulty(LocalStorage):
-    """A file system on which a call fails now and then; which, depends on the seed."""
+    """A stale or damaged file system, on which a call fails now and then; which, depends on the seed."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
@@ -59,7 +72,7 @@ class Faulty(LocalStorage):
 
     def _fail(self, what: str, path: str) -> None:
         if self._chance.random() < FAULTS:
-            raise StorageError(f"{path}: cannot {what}: Stale file handle")
+            raise StorageError(f"{path}: cannot {what}: {os.strerror(self._chance.choice(ERRORS))}")
 
     def listing(self, path: str) -> Any:
         self._fail("list", path)
@@ -68,6 +81,26 @@ class Faulty(LocalStorage):
     def children(self, path: str) -> tuple[str, ...]:
         self._fail("list", path)
         return super().children(path)
+
+    def tree(self, path: str) -> Any:
+        self._fail("list", path)
+        return super().tree(path)
+
+    def read(self, path: str) -> bytes:
+        self._fail("read", path)
+        return super().read(path)
+
+    def length(self, path: str) -> int:
+        self._fail("look at", path)
+        return super().length(path)
+
+    def descriptor(self, path: str) -> int | None:
+        self._fail("open", path)
+        return super().descriptor(path)
+
+    def write(self, path: str, content: bytes) -> None:
+        self._fail("write", path)
+        super().write(path, content)
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         self._fail("rename", source)
@@ -160,20 +193,22 @@ class Held:
 
 
 def ddl(site: Site, folder: Path, chance: random.Random) -> None:
-    """Drops a table and makes it again at the same place, with deltas of the same names."""
+    """Drops or renames a table and makes it again at the same place, with deltas of the same names; adds and renames
+    partitions of another."""
     while True:
-        attempt(lambda: make_again(site, folder))
+        renames = chance.random() < 0.5
+        attempt(lambda renames=renames: make_again(site, folder, renames=renames))
+        attempt(lambda: move_partitions(site, folder))
         time.sleep(chance.random() * 3)
 
 
-def make_again(site: Site, folder: Path) -> None:
-    """Its values are in ``unsteady`` as soon as they are certain."""
+def make_again(site: Site, folder: Path, *, renames: bool) -> None:
+    """Its values are in ``unsteady`` as soon as they are certain, those of the one that it was in ``renamed``."""
     place = folder / "warehouse" / UNSTEADY
-    (folder / "unsteady").unlink(missing_ok=True)
-    with suppress(NotFound):  # whoever was killed in between left none
-        site.metastore.embedded_catalog.drop_table(site.metastore.catalog.table("default", UNSTEADY))
-    while place.exists():
-        shutil.rmtree(place, ignore_errors=True)
+    if renames and (folder / UNSTEADY).exists():
+        drop(site, folder, RENAMED)
+        rename(site, folder)
+    drop(site, folder, UNSTEADY)
     table = make_table(site, place.parent, UNSTEADY)
     values: list[int] = []
     for start in range(0, 50, 10):
@@ -184,7 +219,54 @@ def make_again(site: Site, folder: Path) -> None:
         except CompactorError:
             continue
         values += range(start, start + 10)
-    (folder / "unsteady").write_text(json.dumps(values))
+    (folder / UNSTEADY).write_text(json.dumps(values))
+
+
+def drop(site: Site, folder: Path, name: str) -> None:
+    """Drops a table, with its files."""
+    (folder / name).unlink(missing_ok=True)
+    with suppress(NotFound):  # whoever was killed in between left none
+        site.metastore.embedded_catalog.drop_table(site.metastore.catalog.table("default", name))
+    while (folder / "warehouse" / name).exists():
+        shutil.rmtree(folder / "warehouse" / name, ignore_errors=True)
+
+
+def rename(site: Site, folder: Path) -> None:
+    """Renames the unsteady table and moves its directory, as Hive's RENAME of a managed table does: under an exclusive lock,
+    and not at all if that is not granted at once."""
+    old, new = folder / "warehouse" / UNSTEADY, folder / "warehouse" / RENAMED
+    table = site.metastore.catalog.table("default", UNSTEADY)
+    with exclusively(site, site.target(entity_of(table))):
+        values = (folder / UNSTEADY).read_text()
+        (folder / UNSTEADY).unlink()
+        old.rename(new)
+        site.metastore.embedded_catalog.rename_table(table, RENAMED, location=str(new))
+        (folder / RENAMED).write_text(values)
+
+
+def move_partitions(site: Site, folder: Path) -> None:
+    """Adds a partition, or gives one another name, and inserts into all of them. Their values are in ``parted``; after a
+    failure, when nobody knows them, the table is made again."""
+    known = folder / PARTED
+    values: list[int] | None = json.loads(known.read_text()) if known.exists() else None
+    if values is None:
+        drop(site, folder, PARTED)
+        make_partitioned(site, folder / "warehouse", PARTED)
+        values = []
+    known.unlink(missing_ok=True)
+    table, number = site.metastore.catalog.table("default", PARTED), number_of_its_own(folder)
+    parts = site.metastore.catalog.partitions(table)
+    if len(parts) < 3:
+        add_partition(site, table, number)
+    else:
+        target = site.target(replace(entity_of(table), partition=parts[number % 3].name))
+        with suppress(LockNotGranted), exclusively(site, target):
+            site.metastore.embedded_catalog.rename_partition(table, parts[number % 3].name, [str(number)])
+    for at, part in enumerate(site.metastore.catalog.partitions(table)):
+        new = [number * 100 + at * 10 + n for n in range(3)]
+        insert_into(site, table, part.values[0], new, location=Path(part.location))
+        values += new
+    known.write_text(json.dumps(values))
 
 
 def worker(site: Site, _folder: Path, chance: random.Random) -> None:
