@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -93,7 +93,7 @@ class Commits:
         with self._table.changing() as conn:
             txns = txn_rows.locked_rows(conn, self._table.dialect, [commit.txn for commit in commits])
             rows = self._table.locked_all(conn, [commit.entry.id for commit in commits])
-            catalog = _Catalog.read(conn, commits)
+            catalog = _Catalog.read(conn, commits, rows.values())
             for commit in commits:
                 try:
                     current = _ours(commit, txns.get(commit.txn), rows.get(commit.entry.id))
@@ -225,10 +225,10 @@ class _Catalog:
     following: Mapping[tuple[str, str], WriteId]
 
     @classmethod
-    def read(cls, conn: Connection, commits: Sequence[Commit]) -> _Catalog:
+    def read(cls, conn: Connection, commits: Sequence[Commit], rows: Iterable[Entry | None]) -> _Catalog:
         tables = {commit.table_id for commit in commits if commit.partition_id is None}
         partitions = {commit.partition_id for commit in commits if commit.partition_id is not None}
-        names = {_table_of(commit.entry) for commit in commits}
+        names = {_table_of(row) for row in rows if row is not None}  # a RENAME changes them with the table's
         return cls(places=places_by_id(conn, tables, partitions), following=next_write_ids(conn, names))
 
     def unchanged(self, conn: Connection, commit: Commit, entry: Entry) -> Committing:
