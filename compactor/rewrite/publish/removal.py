@@ -128,10 +128,7 @@ class Hiding:
         """
         found = self._storage.identities(self._location, list(self.hidden.values())) if self.hidden else {}
         others = [final for final, relative in self.hidden.items() if found[relative] != expected.get(final)]
-        for final in others:
-            relative = self.hidden.pop(final)
-            if found[relative] is not None:  # the others must be readable again, even if one is gone with its directory
-                self._storage.rename(f"{self._location}/{relative}", f"{self._location}/{final}")
+        self._give_back(others)
         for final in others:
             raise another(f"{self._location}/{final}")
 
@@ -141,9 +138,17 @@ class Hiding:
         Raises:
             StorageError: one cannot be renamed.
         """
-        for final, relative in self.hidden.items():
-            self._storage.rename(f"{self._location}/{relative}", f"{self._location}/{final}")
-        self.hidden.clear()
+        self._give_back(list(self.hidden))
+
+    def _give_back(self, finals: Sequence[str]) -> None:
+        """Gives these their final names back; one that is gone with its directory keeps none of the others hidden."""
+        for final in finals:
+            source = f"{self._location}/{self.hidden.pop(final)}"
+            try:
+                self._storage.rename(source, f"{self._location}/{final}")
+            except StorageError:
+                if self._storage.exists(source):
+                    raise
 
 
 def remove_leftovers(

@@ -152,6 +152,18 @@ def test_what_was_hidden_together_is_put_back_together(tmp_path: Path) -> None:
     assert (names_in(tmp_path), hiding.paths) == (names, [])
 
 
+def test_what_is_gone_while_it_was_hidden_keeps_nothing_else_hidden(tmp_path: Path) -> None:
+    """PROTOCOL 11.8.3: a directory of readers may be replaced as a whole meanwhile, and with it some of what was hidden."""
+    names = ["base_0000001", "delta_0000002_0000002_0000"]
+    for name in names:
+        (tmp_path / name).mkdir()
+    hiding = removal.Hiding(STORAGE, str(tmp_path))
+    hiding.hide(names, TxnId(0))
+    shutil.rmtree(hiding.paths[0])
+    hiding.put_back()
+    assert (names_in(tmp_path), hiding.paths) == ({names[1]}, [])
+
+
 def test_an_error_leaves_those_before_it_hidden(tmp_path: Path) -> None:
     class Stuck(LocalStorage):
         def rename(self, source: str, target: str, *, durable: bool = True) -> None:
