@@ -9,6 +9,7 @@ from __future__ import annotations
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import Listing
 from compactor.errors import LockNotGranted
+from compactor.rewrite.publish.file_lengths import file_lengths, first_change
 
 
 def must_still_be_needed(location: str, directory: AcidDirectory, before: Listing, now: Listing) -> None:
@@ -22,13 +23,13 @@ def must_still_be_needed(location: str, directory: AcidDirectory, before: Listin
     if now.files == before.files:  # nearly always
         return
     needed = frozenset(_needed(directory))
-    planned, found = _lengths(before, needed), _lengths(now, needed)
-    for path in sorted({*planned, *found}):
-        if planned.get(path) != found.get(path):
-            raise LockNotGranted(
-                f"{location}: {path} is needed in place of what was to be removed; it had {_size(planned.get(path))} and "
-                f"has {_size(found.get(path))}; nothing was removed, the next pass looks again"
-            )
+    change = first_change(file_lengths(before, needed), file_lengths(now, needed))
+    if change is not None:
+        path, sizes = change
+        raise LockNotGranted(
+            f"{location}: {path} is needed in place of what was to be removed; it {sizes}; nothing was removed, the next "
+            "pass looks again"
+        )
 
 
 def _needed(directory: AcidDirectory) -> list[str]:
@@ -37,13 +38,3 @@ def _needed(directory: AcidDirectory) -> list[str]:
         *(acid.directory for acid in (*base, *directory.deltas)),
         *(original.path for original in directory.originals),
     ]
-
-
-def _lengths(listing: Listing, needed: frozenset[str]) -> dict[str, int]:
-    return {
-        file.path: file.length for file in listing.files if file.path in needed or file.path.partition("/")[0] in needed
-    }
-
-
-def _size(length: int | None) -> str:
-    return "no file" if length is None else f"{length} bytes"

@@ -13,6 +13,7 @@ from compactor.errors import BadName, LockNotGranted
 from compactor.ids import ORIGINALS_ONLY
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Shape
+from compactor.rewrite.publish.file_lengths import file_lengths, first_change
 
 
 def unchanged_inputs(plan: Plan, before: Listing, now: Listing) -> Mapping[str, int]:
@@ -24,23 +25,15 @@ def unchanged_inputs(plan: Plan, before: Listing, now: Listing) -> Mapping[str, 
         LockNotGranted: a file that is read is gone, new or of another length, or there is a new directory or original
             in the output's range; the next pass tries again.
     """
-    found = _inputs(plan, now)
+    read = frozenset(plan.inputs)  # names of directories, and paths of originals
+    found = file_lengths(now, read)
     if (now.files, now.directories) == (before.files, before.directories):  # nearly always
         return found
-    planned = _inputs(plan, before)
-    for path in sorted({*planned, *found}):
-        if planned.get(path) != found.get(path):
-            raise _changed(plan, f"{path} had {_size(planned.get(path))} and has {_size(found.get(path))}")
+    if (change := first_change(file_lengths(before, read), found)) is not None:
+        raise _changed(plan, " ".join(change))
     for name in sorted(_in_range(plan, now) - _in_range(plan, before)):
         raise _changed(plan, f"{name} was not there")
     return found
-
-
-def _inputs(plan: Plan, listing: Listing) -> dict[str, int]:
-    read = frozenset(plan.inputs)  # names of directories, and paths of originals
-    return {
-        file.path: file.length for file in listing.files if file.path in read or file.path.partition("/")[0] in read
-    }
 
 
 def _in_range(plan: Plan, listing: Listing) -> set[str]:
@@ -71,10 +64,6 @@ def _is_none(name: str) -> bool:
         return parse_directory(name) is None
     except BadName:
         return False
-
-
-def _size(length: int | None) -> str:
-    return "no file" if length is None else f"{length} bytes"
 
 
 def _changed(plan: Plan, what: str) -> LockNotGranted:

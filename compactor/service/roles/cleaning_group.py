@@ -130,7 +130,7 @@ class CleaningGroup:
         names = tuple(name for name in one.obsolete if name not in kept.names and name not in one.held)
         reach(Step.CLEANING)
         there = identities(self._site.storage, one.target.location, names)
-        if names:
+        if names and renames(self._site, one.target):  # else that is asked once nobody uses the table any longer
             self._must_be_needed(one)  # so these are the directories that were listed
         return one.doomed(kept, names, there)
 

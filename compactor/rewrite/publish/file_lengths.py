@@ -1,0 +1,27 @@
+"""The files that two listings of one location show below some names, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from compactor.acid.listing import Listing
+
+
+def file_lengths(listing: Listing, names: Collection[str]) -> dict[str, int]:
+    """Returns the length of each file that is one of ``names``, or below one, by its path. These are top-level names, and
+    paths of originals."""
+    return {
+        file.path: file.length for file in listing.files if file.path in names or file.path.partition("/")[0] in names
+    }
+
+
+def first_change(before: Mapping[str, int], now: Mapping[str, int]) -> tuple[str, str] | None:
+    """Returns the path of the first file that is gone, new or of another length, with what it had and has, if any is."""
+    for path in sorted({*before, *now}):
+        if before.get(path) != now.get(path):
+            return path, f"had {_size(before.get(path))} and has {_size(now.get(path))}"
+    return None
+
+
+def _size(length: int | None) -> str:
+    return "no file" if length is None else f"{length} bytes"
