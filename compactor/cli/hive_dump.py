@@ -15,6 +15,7 @@ from compactor.cli.dump_files import DumpFile
 from compactor.cli.orcfiledump.json_rows import json_lines
 from compactor.cli.orcfiledump.structure import StructureOptions, structure
 from compactor.cli.orcfiledump.writers import NEWEST_OF_JAVA
+from compactor.cli.output import say
 from compactor.errors import BadFile, CompactorError, failing_alone
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import Tail, empty_tail, read_tail
@@ -64,12 +65,12 @@ class HiveDump:
                 _print_line(line)
         except CompactorError as error:
             self.failed += 1
-            click.echo(f"compactor: {error}", err=True)
+            say(f"compactor: {error}", err=True)
 
     def _lines(self, file: DumpFile, lines: _Lines, always: bool) -> Iterator[str]:
         """Yields one file's lines and the one after them; that one ``always``, even if no writer has flushed any yet."""
         with failing_alone(file.shown), open_source(self.storage, file.path) as source:
-            click.echo(f"Processing data file {file.hive_name} [length: {source.length}]", err=True)
+            say(f"Processing data file {file.hive_name} [length: {source.length}]", err=True)
             tail = self._tail(source, file)
             if tail is not None:
                 yield from lines(source, tail, file.hive_name)
@@ -85,7 +86,7 @@ class HiveDump:
         whole = length // _LONG.size * _LONG.size
         [flushed] = _LONG.unpack(self.storage.read_range(side, whole - _LONG.size, _LONG.size)) if whole else (-1,)
         side_name = file.hive_name + FLUSH_LENGTH_SUFFIX
-        click.echo(f"Found flush length file {side_name} [length: {length}, maxFooterOffset: {flushed}]", err=True)
+        say(f"Found flush length file {side_name} [length: {length}, maxFooterOffset: {flushed}]", err=True)
         tail = None
         if flushed >= 0:
             try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import counted, duration, print_json, print_table, size
+from compactor.cli.output import counted, duration, print_json, print_table, say, size
 from compactor.utc import utc_text
 
 if TYPE_CHECKING:
@@ -28,12 +28,13 @@ def overview(context: CliContext, worst: int) -> None:
         print_json(found.to_json())
         return
     for line in _lines(found):
-        click.echo(line)
-    told = found.to_json()
-    print_table(told["health"], _columns(), "no table has been looked at yet")  # type: ignore[arg-type]  # rows
-    print_table(told["worst"], ("database", "table", "partitions", "health", "deltas", "bytes"), "")  # type: ignore[arg-type]
+        say(line)
+    print_table(found.health_rows, _columns(), "no table has been looked at yet")
+    print_table(
+        [one._asdict() for one in found.worst], ("database", "table", "partitions", "health", "deltas", "bytes"), ""
+    )
     for one in found.returns:
-        click.echo(_returned(one))
+        say(_returned(one))
 
 
 def _columns() -> tuple[str, ...]:

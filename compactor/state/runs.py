@@ -18,7 +18,7 @@ from compactor.ids import TxnId
 from compactor.state.tables import RUNS
 
 _R = RUNS.c
-_DAY_MS = 86_400_000
+DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ class Runs:
 
     def days(self, metastore: str, since: int) -> list[DayOfRuns]:
         """Returns the sums of each day with runs that ended at ``since`` (epoch ms) or later, oldest first."""
-        day = _R.ENDED_AT // _DAY_MS
+        day = _R.ENDED_AT // DAY_MS
         sums = (
             func.count(),
             func.sum(_R.DIRECTORIES_BEFORE - _R.DIRECTORIES_AFTER),
@@ -157,7 +157,7 @@ class Runs:
         with self._database.read() as conn:
             rows = conn.execute(query.group_by(day).order_by(day)).all()
         return [
-            DayOfRuns(int(at) * _DAY_MS, int(n), int(directories), int(files), int(moved), float(took), float(saved))
+            DayOfRuns(int(at) * DAY_MS, int(n), int(directories), int(files), int(moved), float(took), float(saved))
             for at, n, directories, files, moved, took, saved in rows
         ]
 

@@ -12,19 +12,18 @@ from compactor.service.answers.survey import DUE
 from compactor.service.site import Site
 from compactor.state.conditions import WorstTable
 from compactor.state.decisions import PASS
-from compactor.state.runs import DayOfRuns, Run
+from compactor.state.runs import DAY_MS, DayOfRuns, Run
 from compactor.state.store import OwnState
 
 STEPS = ("below 20", "20 to 39", "40 to 59", "60 to 79", "80 and more")  #: of health
 WEEK, MONTH = 7, 30  #: days of which the returns are told
-_DAY_MS = 86_400_000
 _SAMPLE = 50  #: newest runs whose mean duration is expected of the next ones
 _FEW = 10  #: failures that are shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returns:
-    """What the runs of some days removed, moved and took, and by how much the measured ones became faster to open."""
+    """Sums over the runs of some days: what they removed, moved and took, and how much faster the measured ones open now."""
 
     days: int
     runs: int = 0
@@ -68,12 +67,17 @@ class Fleet:
         """The number of tables and partitions that are due."""
         return sum(self.outcomes.get(outcome, 0) for outcome in DUE)
 
+    @property
+    def health_rows(self) -> list[dict[str, object]]:
+        """The number of tables and partitions of each database in each step of health."""
+        return [
+            {"database": name, **{step: found[number] for number, step in enumerate(STEPS)}, "unknown": found[None]}
+            for name, found in self.health.items()
+        ]
+
     def to_json(self) -> dict[str, object]:
         return {
-            "health": [
-                {"database": name, **{step: found[number] for number, step in enumerate(STEPS)}, "unknown": found[None]}
-                for name, found in self.health.items()
-            ],
+            "health": self.health_rows,
             "worst": [one._asdict() for one in self.worst],
             "outcomes": dict(self.outcomes),
             "due": self.due,
@@ -98,14 +102,14 @@ def fleet(site: Site, worst: int = 10) -> Fleet:
         waiting=states.get(State.INITIATED, 0),
         ready=states.get(State.READY_FOR_CLEANING, 0),
         running=tuple(running),
-        failures=tuple(entry for entry in failed if (entry.end or 0) >= now - WEEK * _DAY_MS),
+        failures=tuple(entry for entry in failed if (entry.end or 0) >= now - WEEK * DAY_MS),
     )
-    return found if site.state is None else _with_state(site, site.state, found, worst)
+    return found if site.state is None else _with_state(site, site.state, found, now=now, worst=worst)
 
 
-def _with_state(site: Site, state: OwnState, found: Fleet, worst: int) -> Fleet:
-    today = site.metastore.now_ms() // _DAY_MS * _DAY_MS
-    since = {days: today - (days - 1) * _DAY_MS for days in (WEEK, MONTH)}
+def _with_state(site: Site, state: OwnState, found: Fleet, *, now: int, worst: int) -> Fleet:
+    today = now // DAY_MS * DAY_MS
+    since = {days: today - (days - 1) * DAY_MS for days in (WEEK, MONTH)}
     days = state.runs.days(site.name, since[MONTH])
     return replace(
         found,
