@@ -19,7 +19,13 @@ from compactor.service.batches.control import BatchStatus
 log = logging.getLogger(__name__)
 #: Seconds before a database that could not be read is tried again.
 TROUBLE_PAUSE = 30.0
-_UNREADABLE = "metastore %s cannot be read, tried again in %s s: %s"
+
+
+async def _pause(metastore: str, trouble: CompactorError) -> float:
+    """Waits before the metastore's database is tried again, and returns for how many seconds."""
+    log.warning("metastore %s cannot be read, tried again in %s s: %s", metastore, TROUBLE_PAUSE, trouble)
+    await asyncio.sleep(TROUBLE_PAUSE)
+    return TROUBLE_PAUSE
 
 
 class ChangeTrigger(BaseTrigger):
@@ -55,9 +61,7 @@ class ChangeTrigger(BaseTrigger):
             try:
                 marker, interval = await asyncio.to_thread(tasks.read_marker, self.metastore)
             except CompactorError as trouble:
-                log.warning(_UNREADABLE, self.metastore, TROUBLE_PAUSE, trouble)
-                await asyncio.sleep(TROUBLE_PAUSE)
-                waited += TROUBLE_PAUSE
+                waited += await _pause(self.metastore, trouble)
                 continue
             if marker != self.seen or waited >= interval:
                 yield TaskSuccessEvent(xcoms={"return_value": marker}) if self.ends_task else TriggerEvent(marker)
@@ -94,9 +98,7 @@ class EntriesTrigger(BaseTrigger):
             try:
                 states = await asyncio.to_thread(tasks.states, self.metastore, self.ids)
             except DatabaseUnavailable as trouble:
-                log.warning(_UNREADABLE, self.metastore, TROUBLE_PAUSE, trouble)
-                await asyncio.sleep(TROUBLE_PAUSE)
-                waited += TROUBLE_PAUSE
+                waited += await _pause(self.metastore, trouble)
                 continue
             if waited >= self.timeout_seconds or not tasks.under_way(states):
                 yield TriggerEvent({str(entry): state for entry, state in states.items()})
@@ -135,10 +137,9 @@ class DueTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         seen, waited = "", 0.0
-        pause = self.poll_seconds
         while True:
-            await asyncio.sleep(pause)  # before the first look, too: the task has just looked
-            waited, pause = waited + pause, self.poll_seconds
+            await asyncio.sleep(self.poll_seconds)  # before the first look, too: the task has just looked
+            waited += self.poll_seconds
             try:
                 marker, interval = await asyncio.to_thread(tasks.read_marker, self.metastore)
                 if marker != seen or waited >= interval:
@@ -147,8 +148,7 @@ class DueTrigger(BaseTrigger):
                         yield TriggerEvent({"due": found})
                         return
             except DatabaseUnavailable as trouble:
-                log.warning(_UNREADABLE, self.metastore, TROUBLE_PAUSE, trouble)
-                pause = TROUBLE_PAUSE
+                waited += await _pause(self.metastore, trouble)
             except CompactorError as error:
                 yield TriggerEvent({"error": str(error)})
                 return
@@ -179,8 +179,7 @@ class BatchTrigger(BaseTrigger):
             try:
                 progress = await asyncio.to_thread(batch_progress.read_progress, self.metastore, self.batch_id)
             except CompactorError as trouble:
-                log.warning(_UNREADABLE, self.metastore, TROUBLE_PAUSE, trouble)
-                await asyncio.sleep(TROUBLE_PAUSE)
+                await _pause(self.metastore, trouble)
                 continue
             for line in progress.news(before):
                 log.info("%s", line)
