@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 _LINE = "\n"
 _FEW = 20  #: names in a message
@@ -27,8 +27,12 @@ def printable_json(text: str) -> str:
 
 def few(names: Collection[str]) -> str:
     """Returns the first of ``names`` in their order, and how many more there are: of directories there may be a million."""
-    first = sorted(names)[:_FEW]
-    return ", ".join(first) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
+    return first_few(sorted(names))
+
+
+def first_few(texts: Sequence[str], most: int = _FEW, between: str = ", ") -> str:
+    """Returns the first of ``texts`` as they come, and how many more there are."""
+    return between.join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
 class PrintableFormatter(logging.Formatter):

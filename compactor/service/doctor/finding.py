@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from compactor import printable
+
 _FEW = 5  #: names that one finding lists
 
 
@@ -41,5 +43,4 @@ def ok(subject: str, found: str) -> Finding:
 
 def first_few(items: list[str]) -> str:
     """Returns the first of ``items`` as text, and how many more there are."""
-    more = f" and {len(items) - _FEW} more" if len(items) > _FEW else ""
-    return "; ".join(items[:_FEW]) + more
+    return printable.first_few(items, _FEW, "; ")

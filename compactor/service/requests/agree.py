@@ -9,6 +9,7 @@ from typing import Any
 
 from compactor.compaction.marks import Doubt, Present, Remembered, to_remember
 from compactor.errors import Refused, StorageError
+from compactor.printable import first_few
 from compactor.service.mark_files import MarkFiles
 from compactor.service.memory import judged
 from compactor.service.mode import must_write
@@ -114,10 +115,10 @@ def _must_be_decided(site: Site) -> None:
     gap = measure_gap(site)
     names = [f"{table}: {one.path}" for table, here in gap.found for one in here]
     if names:
-        few = "; ".join(names[:_FEW]) + ("; …" if len(names) > _FEW else "")
         raise Refused(
-            f"metastore {site.name}: its database never gave the numbers of {len(names)} directories ({few}), and will give "
-            "them to other transactions; decide about them with `compactor metastore advance` first"
+            f"metastore {site.name}: its database never gave the numbers of {len(names)} directories "
+            f"({first_few(names, _FEW, '; ')}), and will give them to other transactions; decide about them with "
+            "`compactor metastore advance` first"
         )
 
 

@@ -114,7 +114,7 @@ def request_as(site: Site, words: RequestWords, who: str = "manual") -> list[Enq
     settings = site.settings_for(found)
     asked = with_request(settings, words.properties)
     must_suit(found, asked.output_class)
-    entities = _entities(site, found, words.partition)
+    entities = entities_of(site, found, words.partition)
     _must_be_compactable(site, found, entities)
     overlapping = _overlapping(site, found, entities)
     order: tuple[OrderBy, ...] = ()
@@ -173,7 +173,8 @@ def can_be_requested_again(entry: Entry) -> bool:
     return entry.state in ENDED_BADLY and entry.type is not CompactionType.ABORT_CLEANUP
 
 
-def _entities(site: Site, table: Table, partition: str | None) -> list[Entity]:
+def entities_of(site: Site, table: Table, partition: str | None) -> list[Entity]:
+    """Returns what a request means: the partition, in any form of its name, or every one, or the table itself."""
     if partition is not None:
         names: list[str | None] = [site.metastore.catalog.resolve_partition(table, partition)]
     elif table.partition_keys:

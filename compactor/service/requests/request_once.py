@@ -7,7 +7,7 @@ the one before asked for. What a person asks again after a failure is asked agai
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import Refused
 from compactor.metastore.catalog.values import Table
-from compactor.service.requests.request import ENDED_BADLY, RequestWords, request_as
+from compactor.service.requests.request import ENDED_BADLY, RequestWords, entities_of, request_as
 from compactor.service.roles.due import due_in_table
 from compactor.service.site import Site
 from compactor.service.where import find_table
@@ -92,22 +92,16 @@ def _kept(entry: Entry) -> Asked:
 
 def _wanted(site: Site, table: Table, words: RequestWords, *, only_if_due: bool) -> _Reasons:
     """Returns what is to be compacted, with the reason and the type that the initiator would choose; None for none."""
-    catalog = site.metastore.catalog
-    partition = None if words.partition is None else catalog.resolve_partition(table, words.partition)
+    partition = None
+    if words.partition is not None:
+        [partition] = [entity.partition for entity in entities_of(site, table, words.partition)]
     due = due_in_table(site, table, partition) if only_if_due or words.type == AUTO else []
     of_due: _Reasons = {
         one.entity: (one.because, one.type) for one in due if one.type is not CompactionType.ABORT_CLEANUP
     }
     if only_if_due:
         return of_due
-    return {entity: of_due.get(entity, ("it was asked for", None)) for entity in _entities(site, table, partition)}
-
-
-def _entities(site: Site, table: Table, partition: str | None) -> Iterator[Entity]:
-    names: Sequence[str | None] = [partition]
-    if partition is None and table.partition_keys:
-        names = [one.name for one in site.metastore.catalog.partitions(table)]
-    return (Entity(database=table.database, table=table.name, partition=name) for name in names)
+    return {entity: of_due.get(entity, ("it was asked for", None)) for entity in entities_of(site, table, partition)}
 
 
 def _request(

@@ -26,7 +26,7 @@ MOST = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshLook:
-    """What the initiator would do to one entity now, and what people are shown of it from now on."""
+    """The decision that the initiator would make about one entity now, and the row that people are shown from now on."""
 
     considered: Considered
     seen: Seen
