@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -40,7 +41,7 @@ def by_hive(lab: Lab, hive: live_hive.Hive) -> float:
     return _timed(lambda: hive.sql(f"delete from facts where p = '{partition}' and {WHERE}"))
 
 
-def _timed(work) -> float:  # type: ignore[no-untyped-def]
+def _timed(work: Callable[[], object]) -> float:
     os.sync()
     start = time.perf_counter()
     work()

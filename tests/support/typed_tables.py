@@ -341,6 +341,11 @@ def take_turns(table: TypedTable) -> None:
     table.hive_compact("major")
     table.check(BY_BATCH, BY_ROW)
 
+    begin_anew(table)
+
+
+def begin_anew(table: TypedTable) -> None:
+    """A program overwrites all, both sides go on from there, and everything is compacted and cleaned."""
     table.overwrite({40: ORDINARY, 42: ORDINARY})
     table.append({44: NULL, 45: LOWEST})
     table.insert({46: HIGHEST, 47: NULL})

@@ -11,7 +11,7 @@ from compactor.tables.writing.writer import write_rows
 from tests.support.beside import TRANSACTIONAL, Beside, entity
 from tests.support.trino import Trino
 from tests.support.type_values import HIGHEST, LOWEST, NULL, ORDINARY
-from tests.support.typed_tables import BY_BATCH, BY_ROW, TRINO_SHAPES, Other, Shape, TypedTable
+from tests.support.typed_tables import BY_BATCH, BY_ROW, TRINO_SHAPES, Other, Shape, TypedTable, begin_anew
 
 
 @pytest.mark.parametrize("shape", TRINO_SHAPES, ids=lambda shape: shape.name)
@@ -50,16 +50,7 @@ def test_trino_and_our_programs_in_turn(beside: Beside, trino: Trino, shape: Sha
     table.compact("major")
     table.check(BY_BATCH, BY_ROW)
 
-    table.overwrite({40: ORDINARY, 42: ORDINARY})
-    table.append({44: NULL, 45: LOWEST})
-    table.insert({46: HIGHEST, 47: NULL})
-    table.change(40, LOWEST)
-    table.update(46, ORDINARY)
-    table.check(BY_BATCH, BY_ROW)
-    table.compact("major")
-    beside.clean_all()
-    table.check(BY_BATCH, BY_ROW)
-    table.joins()
+    begin_anew(table)
 
 
 def test_each_writer_of_one_transaction_has_a_statement_of_its_own(beside: Beside, trino: Trino) -> None:
