@@ -6,15 +6,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
+from compactor.orc.io.look_ahead import timed
+
 _Thing = TypeVar("_Thing")
 _Result = TypeVar("_Result")
 
 
 class SideBySide:
-    """Up to ``count`` steps at once, until the block ends; with 1, one after the other in the calling thread."""
+    """Up to ``count`` steps at once, until the block ends; with 1, one after the other in the calling thread.
 
-    def __init__(self, count: int, name: str) -> None:
+    Args:
+        at_once: begins side by side, without a look whether steps wait: for steps that are long, and wait for a database.
+    """
+
+    def __init__(self, count: int, name: str, *, at_once: bool = False) -> None:
         self.count = count
+        self._at_once = at_once
+        self._far = at_once  # the last steps have waited: the next ones begin side by side
         self._pool = ThreadPoolExecutor(count, thread_name_prefix=name) if count > 1 else None
 
     def __enter__(self) -> SideBySide:
@@ -27,18 +35,48 @@ class SideBySide:
     def map(self, step: Callable[[_Thing], _Result], things: Iterable[_Thing]) -> list[_Result]:
         """Returns what ``step`` returns for each of ``things``, in their order.
 
-        An error of a step ends only that share of the work; it is raised once nothing is under way any longer.
+        Unless ``at_once``, they begin in this thread, and go on side by side once a step has waited, as do those of the next
+        call unless these have computed more than they waited: where the store is near, threads only contend for the
+        interpreter. Where a step fails, its error is raised once nothing is under way any longer; others may not be done.
         """
         every = list(things)
         if self._pool is None or len(every) < 2:
             return [step(one) for one in every]
         results: dict[int, _Result] = {}
         numbers = iter(range(len(every)))  # each thread takes the next one
-        shares = [self._pool.submit(_work, step, every, numbers, results) for _ in range(min(self.count, len(every)))]
+        if not self._far:
+            self._far = _one_waits(step, every, numbers, results)
+        if len(results) < len(every):
+            _, has_waited = timed(lambda pool: self._on_threads(pool, step, every, numbers, results), self._pool)
+            self._far = self._at_once or has_waited
+        return [results[number] for number in range(len(every))]
+
+    def _on_threads(
+        self,
+        pool: ThreadPoolExecutor,
+        step: Callable[[_Thing], _Result],
+        things: Sequence[_Thing],
+        numbers: Iterator[int],
+        results: dict[int, _Result],
+    ) -> None:
+        shares = [
+            pool.submit(_work, step, things, numbers, results)
+            for _ in range(min(self.count, len(things) - len(results)))
+        ]
         wait(shares)
         for share in shares:
             share.result()
-        return [results[number] for number in range(len(every))]
+
+
+def _one_waits(
+    step: Callable[[_Thing], _Result], things: Sequence[_Thing], numbers: Iterator[int], results: dict[int, _Result]
+) -> bool:
+    """Does the steps one after the other up to one that waits; false if none does."""
+    for number in numbers:
+        results[number], has_waited = timed(step, things[number])
+        if has_waited:
+            return True
+    return False
 
 
 def _work(

@@ -7,6 +7,7 @@ import errno
 import os
 import pwd
 import shutil
+import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -349,7 +350,7 @@ def _to_sync(path: str, limits: ListingLimits) -> list[str]:
     Raises:
         UnsafeDirectory: it is too deep, or holds too much: it is not what was staged.
     """
-    found, waiting = [os.path.dirname(path), path], [(path, 0)]
+    found, waiting = [os.path.dirname(path), path], [(path, 0)] if _is_directory(path) else []
     while waiting:
         place, depth = waiting.pop()
         limits.check_depth(place, depth)
@@ -362,6 +363,13 @@ def _to_sync(path: str, limits: ListingLimits) -> list[str]:
         waiting += [(one, depth + 1) for one, is_directory in inside if is_directory]
         limits.check_entries(path, len(found))
     return found
+
+
+def _is_directory(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except FileNotFoundError:  # syncing it says more
+        return False
 
 
 def _all_synced(of_each: Mapping[str, Sequence[str]]) -> dict[str, StorageError]:

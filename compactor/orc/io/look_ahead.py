@@ -31,13 +31,20 @@ def look_ahead(
     """
     left = iter(things)
     for thing in left:
-        begun, worked = time.perf_counter(), time.thread_time()
-        result = step(thing)
-        computed = time.thread_time() - worked
-        waited = time.perf_counter() - begun - computed
+        result, has_waited = timed(step, thing)
         yield result
-        if at_once > 1 and waited > max(WAIT_S, WAIT_RATIO * computed):
+        if at_once > 1 and has_waited:
             yield from _on_threads(step, left, min(at_once, AHEAD))
+
+
+def timed(step: Callable[[_Thing], _Result], thing: _Thing) -> tuple[_Result, bool]:
+    """Returns what ``step`` returns, and true if it has waited so much longer than it computed that threads are worth their
+    start. While other threads of this process compute, it waits for the interpreter, and further threads would, too."""
+    begun, worked, used = time.perf_counter(), time.thread_time(), time.process_time()
+    result = step(thing)
+    computed = time.thread_time() - worked
+    waited = time.perf_counter() - begun - (time.process_time() - used)
+    return result, waited > max(WAIT_S, WAIT_RATIO * computed)
 
 
 def _on_threads(step: Callable[[_Thing], _Result], things: Iterator[_Thing], at_once: int) -> Iterator[_Result]:

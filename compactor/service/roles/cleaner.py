@@ -48,7 +48,7 @@ def clean(site: Site) -> CleanerPass:
     repaired = lost_workers.repair(site)
     passed = PassLog(site)
     count = site.settings.integer(_THREADS)
-    with SideBySide(count, "cleaner") as threads, SideBySide(min(count, _GROUPS), "cleaning") as groups:
+    with SideBySide(count, "cleaner") as threads, SideBySide(min(count, _GROUPS), "cleaning", at_once=True) as groups:
         aborts = AbortedWrites(site, threads)
 
         def clean_group(entries: Sequence[Entry]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,14 +30,12 @@ def commit_all(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat, th
     """Names and commits entries, none of which needs its table alone: together as many as may go together, and one by one
     the others and those for which that failed."""
     joined = [one for one in staged if _may_join(one)] if len(staged) > 1 else []
-    with ThreadPoolExecutor(TOGETHER, thread_name_prefix="tidy") as pool:  # each waits for the disk, and nobody for it
-        removals = [
-            pool.submit(_remove_staging, committed)
-            for start in range(0, len(joined), TOGETHER)
-            for committed in _commit_together(group, joined[start : start + TOGETHER], heart, threads)
-        ]
-    for removal in removals:
-        removal.result()
+    committed = [
+        one
+        for start in range(0, len(joined), TOGETHER)
+        for one in _commit_together(group, joined[start : start + TOGETHER], heart, threads)
+    ]
+    threads.map(_remove_staging, committed)
     group.each(lambda one: commit_one(group, one, heart), group.still(staged))
 
 

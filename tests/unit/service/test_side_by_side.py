@@ -6,7 +6,9 @@ import threading
 
 import pytest
 
+from compactor.orc.io import look_ahead
 from compactor.service.side_by_side import SideBySide
+from tests.support.far_store import OthersMeet, count_as_far
 from tests.support.patience import PATIENCE
 
 
@@ -19,8 +21,22 @@ def test_results_come_in_the_order_of_the_things(count: int) -> None:
 
 def test_as_many_at_once_as_there_are_threads() -> None:
     meeting = threading.Barrier(3, timeout=PATIENCE)
-    with SideBySide(3, "test") as threads:
+    with SideBySide(3, "test", at_once=True) as threads:
         assert threads.map(lambda _: meeting.wait() >= 0, range(6)) == [True] * 6
+
+
+def test_once_a_step_has_waited_the_others_are_done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    count_as_far(monkeypatch)
+    meeting = OthersMeet(4)
+    with SideBySide(3, "test") as threads:
+        threads.map(lambda _: meeting.wait(), range(4))
+
+
+def test_where_no_step_waits_all_are_done_in_this_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that only compute contend for the interpreter: over small tables a worker took half as long again."""
+    monkeypatch.setattr(look_ahead, "WAIT_S", float("inf"))
+    with SideBySide(3, "test") as threads:
+        assert set(threads.map(lambda _: threading.get_ident(), range(100))) == {threading.get_ident()}
 
 
 @pytest.mark.parametrize("count", [1, 3])

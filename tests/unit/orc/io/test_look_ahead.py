@@ -27,8 +27,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    both = SimpleNamespace(perf_counter=lambda: made.passed, thread_time=lambda: made.computed)
-    monkeypatch.setattr(module, "time", both)
+    computed = dict.fromkeys(("thread_time", "process_time"), lambda: made.computed)
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: made.passed, **computed))
     return made
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,9 +25,9 @@ from compactor.settings.precedence import Layer, Settings
 from compactor.state.conditions import Conditions
 from compactor.state.overrides import Override
 from compactor.storage.local import LocalStorage
+from tests.support.far_store import OthersMeet, count_as_far
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of
 from tests.support.passes import clean_all, with_storage
-from tests.support.patience import PATIENCE
 from tests.support.tables import insert, make_table, with_settings
 
 ALL = {"p=1", "p=2", "p=3"}
@@ -362,12 +361,13 @@ def test_transactions_are_numbers(site: Site, table: Table) -> None:
     assert {one.newest_txn for one in decided.values()} == {TxnId(site.metastore.transactions.newest())}
 
 
-def test_candidates_are_listed_side_by_side(deployment: Site, warehouse: Path) -> None:
+def test_candidates_are_listed_side_by_side(deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that answers slowly is waited for once for several candidates, not once for each."""
     tables = [make_table(deployment, warehouse, name) for name in ("t", "u", "v")]
     for table in tables:
         insert(deployment, table, [1])
-    meeting = threading.Barrier(len(tables), timeout=PATIENCE)
+    count_as_far(monkeypatch)
+    meeting = OthersMeet(len(tables))
 
     class Meeting(LocalStorage):
         def listing(self, path: str) -> Listing:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,8 +28,8 @@ from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.work import work_together
 from compactor.storage.local import LocalStorage
 from tests.support.committing import watched_sections
+from tests.support.far_store import OthersMeet, count_as_far
 from tests.support.passes import clean_all
-from tests.support.patience import PATIENCE
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
 
@@ -83,9 +82,12 @@ def test_each_has_its_worker_its_transaction_and_its_commit(site: Site, tables: 
     assert [len(names_in(Path(table.location))) for table in tables] == [1, 1, 1]
 
 
-def test_what_only_the_store_is_asked_for_is_done_side_by_side(site: Site, tables: list[Table]) -> None:
+def test_what_only_the_store_is_asked_for_is_done_side_by_side(
+    site: Site, tables: list[Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A store that answers slowly is waited for once for several entries, not once for each."""
-    meetings = {name: threading.Barrier(len(NAMES), timeout=PATIENCE) for name in ("list", "prepare", "name")}
+    count_as_far(monkeypatch)
+    meetings = {name: OthersMeet(len(NAMES)) for name in ("list", "prepare", "name")}
     met: set[tuple[str, str]] = set()
 
     def meet(what: str, place: str) -> None:
