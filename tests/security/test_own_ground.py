@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import delete as sql_delete
 from sqlalchemy import insert as sql_insert
@@ -33,6 +34,8 @@ from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.storage.local import LocalStorage
+from compactor.tables import Store
+from compactor.tables import Table as Writable
 from tests.support.accidents import every_role
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of, values_in
 from tests.support.passes import clean_all, compact, lose_cleaners, settle, with_storage
@@ -349,3 +352,34 @@ def test_a_table_that_is_made_there_during_a_cleaning(site: Site, table: Table, 
     assert [one.entity.table for one in done.cleaned] == ["busy"]
     assert "default.a lies there too" in next(one.because for one in done.failed if one.entity.table == "b")
     assert files_below(Path(table.location)) == before
+
+
+WRITES: dict[str, Callable[[Writable], object]] = {
+    "append": lambda table: table.append(rows_in_partitions()),
+    "overwrite": lambda table: table.overwrite(rows_in_partitions()),
+    "delete": lambda table: table.delete("a > 0"),
+    "update": lambda table: table.update({"b": "'changed'"}),
+}
+
+
+def rows_in_partitions() -> pa.Table:
+    return pa.table({"a": pa.array([7], pa.int32()), "b": ["seven"], "p": pa.array([1], pa.int32())})
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("whole", [True, False], ids=["table", "partition"])
+def test_programs_write_nothing_into_another_tables_directory(
+    site: Site, table: Table, warehouse: Path, write: str, whole: bool
+) -> None:
+    """PROTOCOL 11.13: a program's delta at the other table's location would be that table's rows, too."""
+    other = make_partitioned(site, warehouse, "parts")
+    place = Path(other.location if whole else table.location) / ("p=1" if whole else "")
+    add_partition(site, other, 1, place)
+    abort_write_ids(site, other, site.metastore.write_ids.next("default", "a"))
+    insert_into(site, other, 1, [1], location=place)
+    if whole:
+        make_at(site, "c", f"{other.location}/p=9")
+    before = {place: files_below(Path(place)) for place in (table.location, other.location)}
+    with pytest.raises(Refused, match=r"default\.(a|c)\b"):
+        WRITES[write](Store(site).load_table("default.parts"))
+    assert {place: files_below(Path(place)) for place in before} == before

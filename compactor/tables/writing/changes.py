@@ -90,8 +90,8 @@ class Deletion:
         plan = plan_scan(self._txn, self._table, wanted)
         with tempfile.TemporaryDirectory(prefix="compactor-delete-") as scratch:
             found = ((task, events) for task in plan.tasks if (events := self._found(plan, task, take, scratch)))
-            places = groupby(found, key=lambda one: one[0].location)
-            count = sum(self._stage(location, of_place) for location, of_place in places)
+            places = groupby(found, key=lambda one: (one[0].partition, one[0].location))
+            count = sum(self._stage(*place, of_place) for place, of_place in places)
         if self._statement is not None and self._partitions:
             self._txn.record_partitions(self._statement, self._partitions)
         return count
@@ -105,9 +105,12 @@ class Deletion:
                 sorter.add(events_of(keys, np.full(len(keys), self._begun().write_id, dtype=np.int64)))
         return sorter.done()
 
-    def _stage(self, location: str, found: Iterable[tuple[ScanTask, SortedEvents]]) -> int:
+    def _stage(self, partition: str | None, location: str, found: Iterable[tuple[ScanTask, SortedEvents]]) -> int:
         """Stages the delete events of a table or partition, a file for each task, and returns how many they are."""
         txn, statement = self._txn, self._begun()
+        if partition is not None:
+            txn.must_have_own_ground(self._table, [partition])
+            self._partitions[partition] = location
         home = txn.pending.attempt(location, _delta(statement))
         outputs: list[Output] = []
         with attempt_folder(txn.site.storage, home) as folder:
@@ -115,8 +118,6 @@ class Deletion:
                 path = f"{folder}/{BucketFile(number=task.number).name}"
                 written = write_deleted(path, self._table.row_type, events)
                 outputs.append(output_of(DeltaKind.DELETE, path, task.number, written))
-                if task.partition is not None:
-                    self._partitions[task.partition] = location
             txn.pending.accept(location, _delta(statement), outputs, home)
         return sum(output.rows for output in outputs)
 
