@@ -1,0 +1,177 @@
+"""The figures of a metastore as metrics, for Prometheus and whatever else reads its formats.
+
+All are gauges with the label ``metastore``: what is true now, or over the last days. ``compactor_up`` is 0 if they could
+not be read, and then it is the only one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from compactor import __version__
+from compactor.errors import CompactorError
+from compactor.service.answers.fleet import STEPS, Fleet, Returns, fleet
+from compactor.service.doctor.alarms import Alarm, Readings, raised_alarms, take_readings
+from compactor.service.site import Site
+
+log = logging.getLogger(__name__)
+_MS = "_ms"
+
+#: The readings that alarms are based on, by their names without the unit.
+_READINGS: Mapping[str, str] = {
+    "oldest_initiated": "Age of the oldest request that no worker has taken",
+    "oldest_working": "Age of the compaction that has been worked on for the longest time",
+    "oldest_ready_for_cleaning": "Age of the oldest result that waits for the cleaner",
+    "oldest_open_txn": "Age of the oldest open transaction: nothing that it may read is cleaned",
+    "oldest_aborted_txn": "Age of the oldest aborted transaction whose writes are not cleaned",
+    "initiated": "Requests that no worker has taken",
+    "working": "Compactions that are worked on",
+    "ready_for_cleaning": "Results that wait for the cleaner",
+    "overdue": "Compactions worked on for longer than hive.compactor.worker.timeout",
+    "lost_out": "Tables and partitions whose last compaction lost worker after worker",
+    "failed": "Failed compactions in the history",
+    "succeeded": "Successful compactions in the history",
+    "open_transactions": "Open transactions",
+    "aborted_transactions": "Aborted transactions whose writes are not cleaned",
+    "most_aborted": "Aborted transactions of the table or partition that has most of them",
+    "completed_txn_components": "Rows of COMPLETED_TXN_COMPONENTS",
+    "txn_to_write_id": "Rows of TXN_TO_WRITE_ID",
+    "worker_versions": "Versions of workers within a day",
+    "disagreements": "Tables and partitions whose files and metastore contradict each other",
+    "contradictions": "Contradictions between the database and what is remembered of it outside",
+    "memory_away": "1 if what is remembered of the database cannot be read",
+}
+_RETURNS: Mapping[str, str] = {
+    "runs": "Compactions",
+    "directories": "Directories that compactions removed, less those they made",
+    "files": "Files that compactions removed, less those they made",
+    "bytes_moved": "Bytes that compactions read and wrote",
+    "seconds": "Seconds that compactions took",
+    "opening": "Seconds less to open what was measured before and after",
+}
+
+
+def metrics(site: Site) -> Iterator[GaugeMetricFamily]:
+    """Reads the metastore as it is now, in a fixed number of statements, and yields its metrics."""
+    found = take_readings(site)
+    yield from _of_readings(site.name, found)
+    yield _of_alarms(site.name, raised_alarms(found, site.settings))
+    yield from _of_fleet(site.name, fleet(site))
+
+
+class Read(Collector):
+    """Metrics that were read before."""
+
+    def __init__(self, found: Iterable[GaugeMetricFamily]) -> None:
+        self._found = tuple(found)
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Returns them, always the same."""
+        return self._found
+
+
+def read_now(site: Site) -> Read:
+    """Reads all metrics.
+
+    Raises:
+        CompactorError: they cannot be read.
+    """
+    return Read([_up(site.name, 1), *metrics(site)])
+
+
+class MetastoreCollector(Collector):
+    """Reads a metastore anew whenever it is asked for metrics."""
+
+    def __init__(self, metastore: str, opened: Callable[[], AbstractContextManager[Site]]) -> None:
+        self._metastore = metastore
+        self._opened = opened
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yields the metrics, or only ``compactor_up`` with 0 and a line in the log if they cannot be read."""
+        try:
+            with self._opened() as site:
+                found = read_now(site)
+        except CompactorError as error:
+            log.warning("metrics of metastore %s cannot be read: %s", self._metastore, error)
+            yield _up(self._metastore, 0)
+            return
+        yield from found.collect()
+
+
+def registry_of(collector: Collector) -> CollectorRegistry:
+    """Returns a registry of that one collector: nothing about this process is told."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return registry
+
+
+def _up(metastore: str, value: int) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("compactor_up", "1 if the metastore could be read", labels=("metastore", "version"))
+    family.add_metric((metastore, __version__), value)
+    return family
+
+
+def _of_readings(metastore: str, found: Readings) -> Iterator[GaugeMetricFamily]:
+    for reading, value in found.to_json().items():
+        name = reading.removesuffix(_MS)
+        is_age = name != reading
+        yield _one(
+            f"compactor_{name}{'_seconds' if is_age else ''}",
+            _READINGS[name],
+            metastore,
+            value / 1000 if is_age else value,
+        )
+
+
+def _of_alarms(metastore: str, raised: Iterable[Alarm]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("compactor_alarm", "1 for each alarm that holds", labels=("metastore", "name", "level"))
+    for alarm in raised:
+        family.add_metric((metastore, alarm.name, alarm.level.value), 1)
+    return family
+
+
+def _of_fleet(metastore: str, found: Fleet) -> Iterator[GaugeMetricFamily]:
+    yield _one("compactor_due", "Tables and partitions that are due for a compaction", metastore, found.due)
+    if found.looked_at is not None:
+        looked = "When the initiator last ended a pass, in seconds since 1970"
+        yield _one("compactor_looked_at_seconds", looked, metastore, found.looked_at / 1000)
+    if found.expected_seconds is not None:
+        expected = "Seconds of work that wait, if they take as long as the newest runs"
+        yield _one("compactor_expected_seconds", expected, metastore, found.expected_seconds)
+    yield _of_health(metastore, found)
+    yield from _of_returns(metastore, found.returns)
+
+
+def _of_health(metastore: str, found: Fleet) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "compactor_health", "Tables and partitions by their health", labels=("metastore", "database", "health")
+    )
+    for row in found.health_rows:
+        for step in (*STEPS, "unknown"):
+            family.add_metric((metastore, str(row["database"]), step), float(str(row[step])))
+    return family
+
+
+def _of_returns(metastore: str, found: Iterable[Returns]) -> Iterator[GaugeMetricFamily]:
+    all_days = list(found)
+    for name, meaning in _RETURNS.items() if all_days else ():
+        family = GaugeMetricFamily(
+            f"compactor_runs_{name}" if name != "runs" else "compactor_runs",
+            f"{meaning}, in the last days",
+            labels=("metastore", "days"),
+        )
+        for one in all_days:
+            family.add_metric((metastore, str(one.days)), getattr(one, name))
+        yield family
+
+
+def _one(name: str, meaning: str, metastore: str, value: float) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, meaning, labels=("metastore",))
+    family.add_metric((metastore,), value)
+    return family
