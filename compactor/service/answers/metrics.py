@@ -47,13 +47,14 @@ _READINGS: Mapping[str, str] = {
     "contradictions": "Contradictions between the database and what is remembered of it outside",
     "memory_away": "1 if what is remembered of the database cannot be read",
 }
-_RETURNS: Mapping[str, str] = {
-    "runs": "Compactions",
-    "directories": "Directories that compactions removed, less those they made",
-    "files": "Files that compactions removed, less those they made",
-    "bytes_moved": "Bytes that compactions read and wrote",
-    "seconds": "Seconds that compactions took",
-    "opening": "Seconds less to open what was measured before and after",
+#: The metric of each sum of ``Returns``, and its meaning.
+_RETURNS: Mapping[str, tuple[str, str]] = {
+    "runs": ("compactor_runs", "Compactions"),
+    "directories": ("compactor_runs_directories", "Directories that compactions removed, less those they made"),
+    "files": ("compactor_runs_files", "Files that compactions removed, less those they made"),
+    "bytes_moved": ("compactor_runs_bytes_moved", "Bytes that compactions read and wrote"),
+    "seconds": ("compactor_runs_seconds", "Seconds that compactions took"),
+    "opening": ("compactor_runs_opening", "Seconds less to open what was measured before and after"),
 }
 
 
@@ -160,14 +161,10 @@ def _of_health(metastore: str, found: Fleet) -> GaugeMetricFamily:
 
 def _of_returns(metastore: str, found: Iterable[Returns]) -> Iterator[GaugeMetricFamily]:
     all_days = list(found)
-    for name, meaning in _RETURNS.items() if all_days else ():
-        family = GaugeMetricFamily(
-            f"compactor_runs_{name}" if name != "runs" else "compactor_runs",
-            f"{meaning}, in the last days",
-            labels=("metastore", "days"),
-        )
+    for field, (name, meaning) in _RETURNS.items() if all_days else ():
+        family = GaugeMetricFamily(name, f"{meaning}, in the last days", labels=("metastore", "days"))
         for one in all_days:
-            family.add_metric((metastore, str(one.days)), getattr(one, name))
+            family.add_metric((metastore, str(one.days)), getattr(one, field))
         yield family
 
 
