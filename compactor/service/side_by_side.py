@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import TypeVar
 
 from compactor.orc.io.look_ahead import timed
+
+_TURN_S = 0.1  #: the longest wait for the steps of another thread, which may be in the hands of a store
 
 _Thing = TypeVar("_Thing")
 _Result = TypeVar("_Result")
@@ -23,6 +27,7 @@ class SideBySide:
         self.count = count
         self._at_once = at_once
         self._far = at_once  # the last steps have waited: the next ones begin side by side
+        self._computing = threading.Lock()
         self._pool = ThreadPoolExecutor(count, thread_name_prefix=name) if count > 1 else None
 
     def __enter__(self) -> SideBySide:
@@ -45,11 +50,23 @@ class SideBySide:
         results: dict[int, _Result] = {}
         numbers = iter(range(len(every)))  # each thread takes the next one
         if not self._far:
-            self._far = _one_waits(step, every, numbers, results)
+            with self._turn():
+                self._far = _one_waits(step, every, numbers, results)
         if len(results) < len(every):
             _, has_waited = timed(lambda pool: self._on_threads(pool, step, every, numbers, results), self._pool)
             self._far = self._at_once or has_waited
         return [results[number] for number in range(len(every))]
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Lets steps that compute be done by one thread at a time, unless another one's take long: each small system call
+        of two threads would hand the interpreter over to the other."""
+        taken = self._computing.acquire(timeout=_TURN_S)
+        try:
+            yield
+        finally:
+            if taken:
+                self._computing.release()
 
     def _on_threads(
         self,

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from compactor.orc.io import look_ahead
+from compactor.service import side_by_side
 from compactor.service.side_by_side import SideBySide
 from tests.support.far_store import OthersMeet, count_as_far
 from tests.support.patience import PATIENCE
@@ -43,3 +44,41 @@ def test_where_no_step_waits_all_are_done_in_this_thread(monkeypatch: pytest.Mon
 def test_an_error_is_raised(count: int) -> None:
     with SideBySide(count, "test") as threads, pytest.raises(ZeroDivisionError):
         threads.map(lambda number: 1 // number, [1, 0, 2])
+
+
+def test_threads_that_compute_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each small system call of two threads hands the interpreter over: a worker's two groups cost a third more."""
+    monkeypatch.setattr(look_ahead, "WAIT_S", float("inf"))
+    monkeypatch.setattr(side_by_side, "_TURN_S", PATIENCE)
+    order: list[int] = []
+    begun = threading.Event()
+
+    def step(_: int) -> None:
+        order.append(threading.get_ident())
+        if len(order) == 1:
+            begun.set()
+            other.join(0.05)  # it waits for its turn
+
+    with SideBySide(3, "test") as threads:
+        other = threading.Thread(target=lambda: begun.wait(PATIENCE) and threads.map(step, range(5)))
+        other.start()
+        threads.map(step, range(5))
+        other.join()
+    assert order == [threading.get_ident()] * 5 + [order[-1]] * 5
+
+
+def test_steps_that_hang_hold_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "_TURN_S", 0.001)
+    hangs, free = threading.Event(), threading.Event()
+
+    def hang(_: int) -> bool:
+        hangs.set()
+        return free.wait(PATIENCE)
+
+    with SideBySide(3, "test") as threads:
+        other = threading.Thread(target=lambda: threads.map(hang, range(2)))
+        other.start()
+        assert hangs.wait(PATIENCE)
+        assert threads.map(lambda one: one, range(5)) == [0, 1, 2, 3, 4]
+        free.set()
+        other.join()
