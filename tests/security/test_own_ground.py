@@ -39,7 +39,7 @@ from compactor.tables import Table as Writable
 from tests.support.accidents import every_role
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of, values_in
 from tests.support.passes import clean_all, compact, lose_cleaners, settle, with_storage
-from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
+from tests.support.tables import entity_of, insert, insert_as_hive, make_table, rows_of, with_settings
 from tests.support.watching import files_below
 
 ROWS = 40
@@ -112,7 +112,7 @@ def test_a_base_above_makes_nothing_inside_obsolete(site: Site, table: Table, wa
     """PROTOCOL 11.13: a location that is the parent of others made them obsolete: 40 rows became 0."""
     parent = make_at(site, "parent", str(warehouse))
     for value in range(6):
-        insert(site, parent, [value])
+        insert_as_hive(site, parent, [value])
     before = files_below(warehouse)
     every_role(site)
     assert files_below(warehouse) == before

@@ -101,6 +101,17 @@ def insert_within(txn: Transaction, table: Table, values: Iterable[int]) -> None
             )
 
 
+def insert_as_hive(site: Site, table: Table, values: Iterable[int]) -> None:
+    """Inserts such rows into one file, also where our own transaction refuses to write."""
+    (txn,) = site.metastore.transactions.open("ann", "h")
+    write_id = site.metastore.write_ids.allocate(txn, table.database, table.name)
+    site.metastore.write_ids.add_component(txn, entity_of(table), "i", write_id)
+    rows = list(values)
+    columns = pa.table({"a": pa.array(rows, pa.int32()), "b": [f"row {v}" for v in rows]})
+    write_rows(table.location, table.row_type, columns, write_id=write_id, statement_id=0)
+    site.metastore.transactions.commit(txn)
+
+
 def delete(site: Site, table: Table, values: Iterable[int]) -> None:
     """Deletes the rows with these values of ``a`` in one transaction."""
     gone = set(values)

@@ -24,7 +24,7 @@ from compactor.service.worker.outcome import Result
 from compactor.storage.local import LocalStorage
 from tests.support.backups import Backup, without_memory
 from tests.support.passes import Renames, age, clean_all, compact, every_role, with_storage
-from tests.support.tables import entity_of, insert, leave_manifest, make_table, rows_of, with_settings
+from tests.support.tables import entity_of, insert, insert_as_hive, leave_manifest, make_table, rows_of, with_settings
 from tests.support.watching import names_in
 
 
@@ -178,7 +178,7 @@ def test_a_delta_that_the_first_listing_missed_is_not_hidden(site: Site, table: 
 def test_a_copy_of_a_table_inside_anothers_directory_keeps_its_rows(site: Site, table: Table) -> None:
     """PROTOCOL 11.13: its files were taken for originals, merged into the table around it, and removed."""
     inner = make_table(site, Path(table.location), "inner")
-    insert(site, inner, [7, 8, 9])
+    insert_as_hive(site, inner, [7, 8, 9])
     site.metastore.embedded_catalog.drop_table(inner)  # while the catalog has it, both are refused as they are
     before = everything(table)
     outcome = compact(site)
