@@ -53,8 +53,12 @@ class SideBySide:
             with self._turn():
                 self._far = _one_waits(step, every, numbers, results)
         if len(results) < len(every):
-            _, has_waited = timed(lambda pool: self._on_threads(pool, step, every, numbers, results), self._pool)
+            left = min(self.count, len(every) - len(results))
+            shares = [self._pool.submit(_work, step, every, numbers, results) for _ in range(left)]
+            _, has_waited = timed(wait, shares)
             self._far = self._at_once or has_waited
+            for share in shares:
+                share.result()
         return [results[number] for number in range(len(every))]
 
     @contextmanager
@@ -67,22 +71,6 @@ class SideBySide:
         finally:
             if taken:
                 self._computing.release()
-
-    def _on_threads(
-        self,
-        pool: ThreadPoolExecutor,
-        step: Callable[[_Thing], _Result],
-        things: Sequence[_Thing],
-        numbers: Iterator[int],
-        results: dict[int, _Result],
-    ) -> None:
-        shares = [
-            pool.submit(_work, step, things, numbers, results)
-            for _ in range(min(self.count, len(things) - len(results)))
-        ]
-        wait(shares)
-        for share in shares:
-            share.result()
 
 
 def _one_waits(

@@ -328,13 +328,13 @@ def must_be_compactable(table: Table, partition: Partition | None = None) -> Non
         raise Refused(why)
 
 
-def must_have_its_own_ground(site: Site, target: Target) -> None:
+def must_have_its_own_ground(site: Site, table: Table, partition: PartitionPlace | None) -> None:
     """Refuses a table or partition whose directory overlaps another's.
 
     Raises:
         Refused: it does.
     """
-    if (why := ground_of(site).refusal_of(target.table, target.partition)) is not None:
+    if (why := ground_of(site).refusal_of(table, partition)) is not None:
         raise Refused(why)
 
 

@@ -6,7 +6,7 @@ times.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,9 +67,12 @@ CASES = [
 ]
 
 
-def _is_sampled(case: tuple[str, Step, str]) -> bool:
-    """Returns true for one case in twelve: `make test-all` runs all of them."""
-    return CASES.index(case) % 12 == 0
+def sampled(cases: Sequence[tuple[str, Step, str]], *, one_in: int) -> list[Any]:
+    """Returns the cases as parameters, of which `make test` runs a few, and `make test-all` all."""
+    return [
+        case if number % one_in == 0 else pytest.param(*case, marks=pytest.mark.whole)
+        for number, case in enumerate(cases)
+    ]
 
 
 @pytest.fixture
@@ -136,6 +139,25 @@ def work(site: Site, table: Table, url: str, kind: str, step: Step) -> None:
     run_entries(site, claimable(site), InProcessRunner())
 
 
+def copied_during(
+    site: Site,
+    table: Table,
+    url: str,
+    backup: Backup | ServerBackup,
+    monkeypatch: pytest.MonkeyPatch,
+    case: tuple[str, Step, str],
+) -> None:
+    """Does the work of a case, up to its cleaning if that belongs to it, while the copy is taken at its step."""
+    kind, step, when = case
+    with monkeypatch.context() as patch:
+        taken = TakenAt(step, backup.take, patch)
+        work(site, table, url, kind, step)
+        if when != COMMITTED:
+            clean_all(site)
+            clean(site)
+    assert taken.is_taken, f"a {kind} does not reach {step.name}"
+
+
 def hours_pass(site: Site) -> None:
     """Nobody who had anything under way in the copy is alive."""
     with site.metastore.database.write() as conn:
@@ -158,7 +180,7 @@ def rows_in_files(table: Table) -> set[tuple[Any, ...]]:
 @pytest.mark.usefixtures("two_stores")
 @pytest.mark.parametrize(
     ("kind", "step", "when"),
-    [case if _is_sampled(case) else pytest.param(*case, marks=pytest.mark.whole) for case in CASES],
+    sampled(CASES, one_in=12),
     ids=lambda part: getattr(part, "name", part),
 )
 def test_no_row_is_lost(
@@ -172,13 +194,7 @@ def test_no_row_is_lost(
     when: str,
 ) -> None:
     """PROTOCOL 11: and once a person has kept what is in doubt, everybody reads what was read before."""
-    with monkeypatch.context() as patch:
-        taken = TakenAt(step, backup.take, patch)
-        work(site, table, url, kind, step)
-        if when != COMMITTED:
-            clean_all(site)
-            clean(site)
-    assert taken.is_taken, f"a {kind} does not reach {step.name}"
+    copied_during(site, table, url, backup, monkeypatch, (kind, step, when))
     if when == WRITTEN:
         insert(site, table, range(900, 910))
         delete(site, table, [905])
@@ -199,10 +215,7 @@ _UNDER_WAY = [case for case in CASES if case[1] not in _CLEANER and case[2] != C
 @pytest.mark.usefixtures("two_stores")
 @pytest.mark.parametrize(
     ("kind", "step", "when"),
-    [
-        case if number % 12 == 0 else pytest.param(*case, marks=pytest.mark.whole)
-        for number, case in enumerate(_UNDER_WAY)
-    ],
+    sampled(_UNDER_WAY, one_in=12),
     ids=lambda part: getattr(part, "name", part),
 )
 def test_every_role_stops_where_the_metastore_is_remembered(
@@ -217,12 +230,7 @@ def test_every_role_stops_where_the_metastore_is_remembered(
 ) -> None:
     """PROTOCOL 11.2: a compaction that the copy knows as under way was cleaned, so some pass has come by."""
     site = remembered
-    with monkeypatch.context() as patch:
-        taken = TakenAt(step, backup.take, patch)
-        work(site, table, url, kind, step)
-        clean_all(site)
-        clean(site)
-    assert taken.is_taken, f"a {kind} does not reach {step.name}"
+    copied_during(site, table, url, backup, monkeypatch, (kind, step, when))
     if when == WRITTEN:
         insert(site, table, range(900, 910))
     before = sorted(Path(table.location).rglob("*"))

@@ -13,14 +13,13 @@ from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.requests.advance import advance, measure_gap
 from compactor.service.requests.resolve import Ruling
-from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
 from compactor.steps import Step
 from tests.contract.test_restored import CASES as FULL_ACID
-from tests.contract.test_restored import COMMITTED, WRITTEN, TakenAt, backup, hours_pass, site, work
+from tests.contract.test_restored import WRITTEN, backup, copied_during, hours_pass, sampled, site
 from tests.support.backups import Backup, ServerBackup
 from tests.support.insert_only import insert, make_insert_only, read_file
-from tests.support.passes import clean_all, every_role
+from tests.support.passes import every_role
 
 __all__ = ["backup", "site"]  # fixtures
 _PARQUET = FileFormat.PARQUET
@@ -61,7 +60,7 @@ def rows_in_files(table: Table) -> set[Any]:
 @pytest.mark.usefixtures("two_stores")
 @pytest.mark.parametrize(
     ("kind", "step", "when"),
-    [case if number % 40 == 0 else pytest.param(*case, marks=pytest.mark.whole) for number, case in enumerate(CASES)],
+    sampled(CASES, one_in=40),
     ids=lambda part: getattr(part, "name", part),
 )
 def test_no_row_is_lost(
@@ -75,13 +74,7 @@ def test_no_row_is_lost(
     when: str,
 ) -> None:
     """PROTOCOL 11: and once a person has kept what is in doubt, everybody reads what was read before."""
-    with monkeypatch.context() as patch:
-        taken = TakenAt(step, backup.take, patch)
-        work(site, table, url, kind, step)
-        if when != COMMITTED:
-            clean_all(site)
-            clean(site)
-    assert taken.is_taken, f"a {kind} does not reach {step.name}"
+    copied_during(site, table, url, backup, monkeypatch, (kind, step, when))
     if when == WRITTEN:
         insert(site, table, _PARQUET, range(900, 910))
     wanted = rows_of(site, table)

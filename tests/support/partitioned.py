@@ -6,16 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
-
 from compactor.acid.directory import acid_directory
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
-from compactor.tables.writing.writer import write_rows
-from tests.support.tables import entity_of
+from tests.support.tables import entity_of, insert_as_hive
 
 
 def make_partitioned(site: Site, warehouse: Path, name: str = "t", key: str = "int", **parameters: str) -> Table:
@@ -59,18 +56,9 @@ def insert_into(
 ) -> None:
     """Inserts rows ``(v, 'row v')`` into ``p=value``; a dynamic INSERT that died early has not ``recorded`` it, and a static
     one of Hive has recorded it ``under`` another name."""
-    (txn,) = site.metastore.transactions.open("ann", "h")
-    write_id = site.metastore.write_ids.allocate(txn, table.database, table.name)
     entity = partition_of(table, value if under is None else under) if recorded else entity_of(table)
-    site.metastore.write_ids.add_component(txn, entity, "i", write_id)
-    values = list(rows)
-    columns = pa.table({"a": pa.array(values, pa.int32()), "b": [f"row {v}" for v in values]})
     where = location or Path(table.location) / f"p={value}"
-    write_rows(str(where), table.row_type, columns, write_id=write_id, statement_id=0)
-    if commits:
-        site.metastore.transactions.commit(txn)
-    else:
-        site.metastore.transactions.abort(txn, "died")
+    insert_as_hive(site, table, rows, recorded=entity, location=str(where), commits=commits)
 
 
 def values_in(site: Site, table: Table, value: int | str) -> list[int]:

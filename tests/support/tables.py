@@ -101,15 +101,27 @@ def insert_within(txn: Transaction, table: Table, values: Iterable[int]) -> None
             )
 
 
-def insert_as_hive(site: Site, table: Table, values: Iterable[int]) -> None:
-    """Inserts such rows into one file, also where our own transaction refuses to write."""
+def insert_as_hive(
+    site: Site,
+    table: Table,
+    values: Iterable[int],
+    *,
+    recorded: Entity | None = None,
+    location: str | None = None,
+    commits: bool = True,
+) -> None:
+    """Inserts such rows into one file, as another program does: also where our own transaction refuses to write, and with a
+    component of another entity, or at another place, than the table's."""
     (txn,) = site.metastore.transactions.open("ann", "h")
     write_id = site.metastore.write_ids.allocate(txn, table.database, table.name)
-    site.metastore.write_ids.add_component(txn, entity_of(table), "i", write_id)
+    site.metastore.write_ids.add_component(txn, recorded or entity_of(table), "i", write_id)
     rows = list(values)
     columns = pa.table({"a": pa.array(rows, pa.int32()), "b": [f"row {v}" for v in rows]})
-    write_rows(table.location, table.row_type, columns, write_id=write_id, statement_id=0)
-    site.metastore.transactions.commit(txn)
+    write_rows(location or table.location, table.row_type, columns, write_id=write_id, statement_id=0)
+    if commits:
+        site.metastore.transactions.commit(txn)
+    else:
+        site.metastore.transactions.abort(txn, "died")
 
 
 def delete(site: Site, table: Table, values: Iterable[int]) -> None:

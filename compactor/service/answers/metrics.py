@@ -153,9 +153,10 @@ def _of_health(metastore: str, found: Fleet) -> GaugeMetricFamily:
     family = GaugeMetricFamily(
         "compactor_health", "Tables and partitions by their health", labels=("metastore", "database", "health")
     )
-    for row in found.health_rows:
-        for step in (*STEPS, "unknown"):
-            family.add_metric((metastore, str(row["database"]), step), float(str(row[step])))
+    for database, counts in found.health.items():
+        for number, step in enumerate(STEPS):
+            family.add_metric((metastore, database, step), counts[number])
+        family.add_metric((metastore, database, "unknown"), counts[None])
     return family
 
 

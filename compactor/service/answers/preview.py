@@ -138,7 +138,7 @@ def _preview(
 ) -> Preview:
     kind, because = (wanted, "it was asked for") if wanted is not None else _chosen(survey, entity)
     target = site.target(entity, asked)
-    must_have_its_own_ground(site, target)
+    must_have_its_own_ground(site, target.table, target.partition)
     file_format_of(site, target)  # says so where files of its format are not compacted
     found = preview_plan(site, target, kind)
     if isinstance(found, NoPlan):

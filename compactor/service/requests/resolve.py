@@ -178,7 +178,7 @@ def _held(site: Site, entity: Entity, expected: Sequence[InDoubt]) -> Iterator[N
         Refused: others are in doubt by now, or the directories may be another table's.
     """
     target = site.target(entity)
-    must_have_its_own_ground(site, target)
+    must_have_its_own_ground(site, target.table, target.partition)
     with exclusively(site, target, because="directories in doubt are renamed under an exclusive lock"):
         now = {one.name for one in in_doubt_at(site, target)}
         wanted = {one.name for one in expected}

@@ -118,7 +118,7 @@ def _target(site: Site, table: str, partition: str | None) -> Target:
     found = find_table(site.metastore.catalog, table)
     name = None if partition is None else site.metastore.catalog.resolve_partition(found, partition)
     target = site.target(Entity(database=found.database, table=found.name, partition=name))
-    must_have_its_own_ground(site, target)
+    must_have_its_own_ground(site, target.table, target.partition)
     if not may(target.settings, Mode.CLEAN):
         raise Refused(
             f"{target.entity}: compactor.mode is {target.settings.mode} ({target.settings.source('compactor.mode')}), and a "

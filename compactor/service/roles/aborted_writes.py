@@ -92,7 +92,7 @@ class AbortedWrites:
             partition_parameters = target.partition.parameters if target.partition else {}
             if not may(target.settings, Mode.CLEAN) or no_cleanup(table.parameters, partition_parameters):
                 return AbortsCleaned()
-            must_have_its_own_ground(site, target)
+            must_have_its_own_ground(site, target.table, target.partition)
             listing = site.storage.listing(target.location)
             leftovers.clear_leftovers(site, target)  # also what a pass had only hidden when it died
             doomed, young = self._aborted(target, listing)

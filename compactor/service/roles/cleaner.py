@@ -116,14 +116,14 @@ def _decided(gate: Gate, aborts: AbortedWrites, entry: Entry) -> Chosen | Waitin
             )
         case Clean():
             assert target is not None  # if it were gone, the entry would have been dropped above
-            must_have_its_own_ground(site, target)
+            must_have_its_own_ground(site, target.table, target.partition)
             return Chosen(entry=entry, target=target)
 
 
 def _drop(site: Site, aborts: AbortedWrites, target: Target | None, entry: Entry, drop: Drop) -> EndedUncleaned:
     """Moves the row to the history. Only a compaction that is known to be aborted loses its directories."""
     if drop.aborted and target is not None and entry.txn_id is not None:
-        must_have_its_own_ground(site, target)
+        must_have_its_own_ground(site, target.table, target.partition)
         leftovers.clear_aborted(site, target, entry.txn_id)
     if drop.state is State.SUCCEEDED:
         table = _table(site, entry.entity)

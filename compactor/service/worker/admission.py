@@ -31,7 +31,7 @@ def admit(one: Located) -> Admitted:
 def _must_be_compactable(site: Site, target: Target, entry: Entry) -> None:
     table = target.table
     must_be_compactable(table, target.partition)
-    must_have_its_own_ground(site, target)
+    must_have_its_own_ground(site, target.table, target.partition)
     if entry.type not in SHAPES:
         raise NotSupported(
             f"{entry.entity}: a {entry.type.label.lower()} compaction is not done by a worker; ask for minor or major"

@@ -38,7 +38,7 @@ from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.transactions.rows import OPEN
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
-from compactor.service.site import Site, ground_of, must_have_its_own_ground, path_of
+from compactor.service.site import Site, must_have_its_own_ground, path_of
 from compactor.steps import WriteStep, reach
 from compactor.tables.transactions.added_partitions import AddedPartitions
 from compactor.tables.transactions.held_locks import HeldLocks
@@ -179,7 +179,7 @@ class Transaction:
             StorageError: a directory holds the write ID already: the metastore was restored, or is another's.
         """
         target = self.site.target(entity)
-        must_have_its_own_ground(self.site, target)
+        must_have_its_own_ground(self.site, target.table, target.partition)
         made = self._begin(target.table, entity, operation, target.location)
         self._must_be_unused(str(target.entity), target.location, made.write_id)
         if (entity, operation) not in self._components:
@@ -284,23 +284,21 @@ class Transaction:
         A provisional component stands for all of its partitions until ``record_partitions`` (Hive's dynamic partitions).
         """
         path = path_of(self.site.storage, table, None)
-        self.must_have_own_ground(table, [])
+        must_have_its_own_ground(self.site, table, None)
         made = self._begin(table, _entity(table, partition), operation, path)
         self.site.metastore.write_ids.add_component(self.id, _entity(table), operation.value, made.write_id)
         self._provisional.append(made)
         reach(WriteStep.WRITE_BEGUN)
         return made
 
-    def must_have_own_ground(self, table: Table, partitions: Collection[str]) -> None:
-        """Refuses a table if its directory, or that of one of these partitions, overlaps another's (PROTOCOL 11.13).
+    def check_partitions(self, table: Table, names: Collection[str]) -> None:
+        """Checks those of these partitions that exist, before anything is staged in them (PROTOCOL 11.13).
 
         Raises:
-            Refused: it does; nothing may be staged there.
+            Refused: the directory of one overlaps another's.
         """
-        known = self.site.metastore.catalog.partitions(table, sorted(partitions)) if partitions else []
-        for place in (*known, None):
-            if (why := ground_of(self.site).refusal_of(table, place)) is not None:
-                raise Refused(why)
+        for partition in self.site.metastore.catalog.partitions(table, sorted(names)):
+            must_have_its_own_ground(self.site, table, partition)
 
     def add_partition(self, table: Table, name: str, write_id: WriteId) -> Partition:
         """Adds a partition that does not exist, with the commit; see ``AddedPartitions.add``."""
@@ -308,7 +306,6 @@ class Transaction:
 
     def record_partitions(self, statement: WriteStatement, partitions: Mapping[str, str]) -> None:
         """Records the partitions of a dynamic statement, with their locations, in place of its provisional component."""
-        self.must_have_own_ground(statement.table, partitions)
         for name, location in partitions.items():
             self._must_be_unused(f"{statement.entity} {name}", location, statement.write_id)
         entities = {name: replace(statement.entity, partition=name) for name in partitions}

@@ -139,6 +139,7 @@ def write(
         locations: Mapping[str, str] = {partition or "": statement.location}
         if not is_known:
             locations = _locations(txn, statement, waiting)
+            txn.check_partitions(table, locations)
             txn.record_partitions(statement, locations)
         for name, of_number in waiting.items():
             _write(txn, statement, locations[name], of_number)

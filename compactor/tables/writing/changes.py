@@ -109,7 +109,7 @@ class Deletion:
         """Stages the delete events of a table or partition, a file for each task, and returns how many they are."""
         txn, statement = self._txn, self._begun()
         if partition is not None:
-            txn.must_have_own_ground(self._table, [partition])
+            txn.check_partitions(self._table, [partition])
             self._partitions[partition] = location
         home = txn.pending.attempt(location, _delta(statement))
         outputs: list[Output] = []
