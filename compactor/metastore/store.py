@@ -16,6 +16,7 @@ from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locks.hive_locks import Locks
 from compactor.metastore.marks import StoredMarks
 from compactor.metastore.mutex import Mutexes
+from compactor.metastore.notifications.log import Notifications
 from compactor.metastore.queue.candidates import Candidates
 from compactor.metastore.queue.claims import Claims
 from compactor.metastore.queue.cleaning import Cleaning
@@ -59,9 +60,10 @@ class Metastore:
         self.counters = Counters(database, dialect)
         self.locks = Locks(database, dialect)
         self.queue = QueueTable(database, dialect)
+        self.notifications = Notifications(dialect)
         self.requests = Requests(self.queue)
         self.claims = Claims(self.queue)
-        self.commits = Commits(self.queue, Statistics(dialect, self.write_ids))
+        self.commits = Commits(self.queue, Statistics(dialect, self.write_ids), self.notifications)
         self.endings = Endings(self.queue)
         self.cleaning = Cleaning(self.queue)
         self.entries = Entries(self.queue)

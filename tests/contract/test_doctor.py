@@ -177,6 +177,21 @@ def test_a_user_that_may_only_read(place: Place) -> None:
         opened.close()
 
 
+def test_a_user_that_may_not_tell_of_compactions(place: Place) -> None:
+    """A warning, and only where Hive keeps a log: compactions go on without."""
+    url = place.user("reader", place.may_read())
+    opened = open_metastore("default", url, read_only=True)
+    site = with_settings(Site.here("default", opened, None, LocalStorage(), Settings.of()))
+    assert not [finding for finding in doctor_metastore.check_rights(site) if finding.subject == "notification log"]
+    quote = '"' if place.server.kind == "postgresql" else ""
+    place.server.sql(f"UPDATE {quote}NOTIFICATION_SEQUENCE{quote} SET {quote}NEXT_EVENT_ID{quote} = 2;", place.name)
+    [finding] = [finding for finding in doctor_metastore.check_rights(site) if finding.subject == "notification log"]
+    assert finding.level is Level.WARN
+    for right in ("INSERT on NOTIFICATION_LOG", "UPDATE on NOTIFICATION_SEQUENCE", "UPDATE on SEQUENCE_TABLE"):
+        assert right in finding.found
+    opened.close()
+
+
 def lacking(opened: Metastore) -> tuple[str, ...]:
     return privileges.missing(opened.database, opened.dialect.transaction_tables)
 

@@ -5,17 +5,23 @@ Most of it is told in full beside Hive 4.1, and here by the same tests; what is 
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from sqlalchemy import select
 
 from compactor.compaction.states import State
+from compactor.metastore.notifications.tables import NOTIFICATION_LOG
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from tests.live import test_cleaning, test_locks, test_rebalance, test_requests, test_rows
-from tests.support.beside import Beside, Meanwhile, side_by_side
+from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, side_by_side
 from tests.support.hive4 import HIVE_4_1
 from tests.support.hive42 import HIVE_4_2
 from tests.support.hive_defaults import OTHERWISE_4_2, compared
@@ -56,6 +62,56 @@ def both(place: tuple[Place, Server]) -> Iterator[Beside]:
 @pytest.fixture(params=("plain", "partitioned"))
 def story(request: pytest.FixtureRequest, beside: Beside) -> Story:
     return begun(beside, request.param)
+
+
+@pytest.mark.parametrize("partition", [None, "d=1"])
+def test_the_notification_log_tells_of_our_compaction_as_of_hives(beside: Beside, partition: str | None) -> None:
+    """By COMMIT_COMPACTION_EVENT (HIVE-24329) others drop their lists of files; both draw numbers from one sequence."""
+    for name in ("told_by_hive", "told_by_us"):
+        by_hive, key = name == "told_by_hive", ""
+        if partition:
+            name, key = f"{name}_d", "partitioned by (d int)"
+        beside.hive.sql(f"create table {name} (a int) {key} {TRANSACTIONAL}")
+        for a in (1, 2):
+            beside.hive.sql(f"insert into {name} {'partition (d=1)' if partition else ''} values ({a})")
+        before = len(events(beside))
+        if by_hive:
+            beside.hive_compact(name, "major", "d='1'" if partition else None)
+        else:
+            beside.compact(name, "major", partition)
+        told = [event for event in events(beside)[before:] if event["EVENT_TYPE"] == "COMMIT_COMPACTION_EVENT"]
+        assert [(event["DB_NAME"], event["TBL_NAME"]) for event in told] == [("default", name)]
+        message = decoded(told[0])
+        beside.clean_all()
+        [done] = beside.history(name, partition)
+        assert message.pop("timestamp") == told[0]["EVENT_TIME"]
+        assert message == {
+            "txnid": done.txn_id,
+            "server": "",
+            "servicePrincipal": "",
+            "compactionId": done.id,
+            "type": "MAJOR",
+            "dbname": "default",
+            "tableName": name,
+            "partName": partition,
+        }
+        assert (told[0]["CAT_NAME"], told[0]["MESSAGE_FORMAT"]) == ("hive", "gzip(json-2.0)")
+    beside.hive.sql(f"create table {name}_after (a int)")
+    numbers = [event["EVENT_ID"] for event in events(beside)]
+    assert numbers == list(range(1, len(numbers) + 1)), "one of both has overwritten or left out a number"
+
+
+def events(beside: Beside) -> list[dict[str, Any]]:
+    """Returns the notification log, oldest first."""
+    query = select(NOTIFICATION_LOG).order_by(NOTIFICATION_LOG.c.EVENT_ID)
+    with beside.engine.connect() as conn:
+        return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def decoded(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of an event's message."""
+    fields: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(event["MESSAGE"])))
+    return fields
 
 
 def test_insert_only_tables(beside: Beside) -> None:

@@ -1,4 +1,4 @@
-"""Hive 4.2.0 as a live Hive."""
+"""Hive 4.2.0 as a live Hive, which writes a notification log."""
 
 from __future__ import annotations
 
@@ -34,4 +34,5 @@ HIVE_4_2 = Release(
     schema=lambda: HIVE_4_1.schema() + SCHEMA_4_2,
     like=HIVE_4_1,
     run_time=java,
+    properties={"live.listeners": "org.apache.hive.hcatalog.listener.DbNotificationListener"},
 )

@@ -262,6 +262,7 @@ def _command(place: Place) -> list[str]:
         "live.database": f"jdbc:postgresql://{place.database}{release.options}",
         "live.password": place.password,
         "live.metastore.port": str(place.port),
+        "live.listeners": "",
         "log4j2.configurationFile": str(COMMON / "log4j2.properties"),
         "java.io.tmpdir": str(place.folder),
         "java.net.preferIPv4Stack": "true",

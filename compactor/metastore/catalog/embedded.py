@@ -20,9 +20,9 @@ from compactor.errors import NotFound, Refused
 from compactor.metastore.catalog.dependents import DependentRows
 from compactor.metastore.catalog.new_partitions import NewPartition, draw_ids, insert_partition
 from compactor.metastore.catalog.read import Catalog, database_id, partitions_of
-from compactor.metastore.catalog.sequences import draw
 from compactor.metastore.catalog.values import Column, Partition, Table
 from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.sequences import draw
 from compactor.metastore.schema.tables import (
     BUCKETING_COLS,
     CATALOG,

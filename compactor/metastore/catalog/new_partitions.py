@@ -21,9 +21,9 @@ from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.errors import NotFound, Refused
 from compactor.ids import WriteId
-from compactor.metastore.catalog.sequences import draw
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.sequences import draw
 from compactor.metastore.schema.tables import (
     BUCKETING_COLS,
     PARTITION_KEY_VALS,

@@ -24,6 +24,8 @@ from compactor.database.prepared import send_all
 from compactor.errors import DatabaseUnavailable, LostClaim
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.locations import places_by_id, same_place
+from compactor.metastore.notifications.events import compaction_committed
+from compactor.metastore.notifications.log import Notifications
 from compactor.metastore.queue.entries import Entries
 from compactor.metastore.queue.rows import CQ
 from compactor.metastore.queue.table import QueueTable, must_be_open, must_be_ours
@@ -70,9 +72,10 @@ class Committing:
 class Commits:
     """Commits compactions."""
 
-    def __init__(self, table: QueueTable, statistics: Statistics) -> None:
+    def __init__(self, table: QueueTable, statistics: Statistics, notifications: Notifications) -> None:
         self._table = table
         self._statistics = statistics
+        self._notifications = notifications
         self._entries = Entries(table)
 
     @contextmanager
@@ -82,7 +85,8 @@ class Commits:
         Checked on entry, for each: its transaction is open (and stays locked), the queue row is working and ours, table
         and partition are those that were read, at the same location, and the table has allocated the write IDs that
         were compacted. If any of this does not hold, the entry maps to a ``LostClaim``, and the body must not name its
-        output. On exit the transactions of the others commit and their entries become ready for cleaning, all or none.
+        output. On exit the transactions of the others commit and their entries become ready for cleaning, all or none, and
+        Hive's notification log tells of them where it is kept.
         If the body raises, everything is rolled back. The body must not touch a database. Statistics that were given are
         written with the commit, or left as they are.
 
@@ -122,7 +126,9 @@ class Commits:
             }
             for number in held:
                 states.check(number, rows[number].state, State.READY_FOR_CLEANING)
-            self._ready_to_clean(conn, [rows[number] for number in held], values)
+            ready = [rows[number] for number in held]
+            self._ready_to_clean(conn, ready, values)
+            self._notifications.write(conn, [compaction_committed(one, held[one.id].txn) for one in ready])
         if not self._table.rows.is_whole:
             # Only once the commit is certain: if the row goes back to ``i``, these values would be taken for those of
             # its next compaction.

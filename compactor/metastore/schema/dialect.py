@@ -55,6 +55,9 @@ class Dialect:
     #: True if a Hive may answer queries from statistics of transactional tables; none reads a metastore on SQLite.
     marks_statistics: bool = False
 
+    #: True if those who follow this Hive's notification log know the events that are written here.
+    announces: bool = True
+
     #: True if this Hive's locks, and the writes that they announce, name their partition in lower case.
     lowers_partitions: bool = False
 

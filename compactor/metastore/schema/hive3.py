@@ -68,6 +68,7 @@ class _Hive3(Dialect):
     # It shows and purges only the states that it knows. Only "attempted" is not counted as a failure.
     substitutes = MappingProxyType({"c": "a", "x": "a"})
     request_types = frozenset({"a", "i"})
+    announces = False  # followers of its log fail at an event that they do not know
     missing_tables = frozenset(
         {"TXN_LOCK_TBL", "MIN_HISTORY_WRITE_ID", "COMPACTION_METRICS_CACHE", "TXN_WRITE_NOTIFICATION_LOG"}
     )

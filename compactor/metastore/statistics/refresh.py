@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, inspect
-from sqlalchemy.exc import DBAPIError
 
 from compactor.database.clock import now_ms
-from compactor.database.prepared import send_text
+from compactor.database.savepoint import apart
 from compactor.ids import WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.statistics import subjects as rows
@@ -26,7 +25,6 @@ from compactor.metastore.transactions.write_ids import WriteIds
 from compactor.steps import Step, reach
 
 _log = logging.getLogger(__name__)
-_SAVEPOINT = "compactor_statistics"
 _SAID = 16  #: the most reasons that one process logs
 
 
@@ -64,20 +62,12 @@ class Refresh:
                     self.statistics.write(self.conn, decided)
             reach(Step.STATISTICS_WRITTEN)
 
-    @contextmanager
-    def _apart(self) -> Iterator[None]:
-        """A block whose failure undoes what it did, and nothing else."""
-        send_text(self.conn, f"SAVEPOINT {_SAVEPOINT}")
-        try:
-            yield
-        except Exception as error:
-            if isinstance(error, DBAPIError) and error.connection_invalidated:
-                raise
-            send_text(self.conn, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")  # fails if the database has undone everything
-            self.decided = []
-            self.statistics.say(error)
-        else:
-            send_text(self.conn, f"RELEASE SAVEPOINT {_SAVEPOINT}")
+    def _apart(self) -> AbstractContextManager[None]:
+        return apart(self.conn, "compactor_statistics", self._given_up)
+
+    def _given_up(self, error: Exception) -> None:
+        self.decided = []
+        self.statistics.say(error)
 
 
 class Statistics:

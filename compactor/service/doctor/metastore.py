@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from sqlalchemy import Table
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database import privileges
 from compactor.database.engine import Database
+from compactor.metastore.notifications import tables as notifications
 from compactor.metastore.queue.claims import WORKER_PREFIX
 from compactor.metastore.statistics import tables as statistics
 from compactor.service import lost_workers
@@ -65,6 +68,7 @@ def check_rights(site: Site) -> Iterator[Finding]:
         fix="grant this user the right to write, or set compactor.mode to observe",
     )
     yield from _rights_on_statistics(site)
+    yield from _rights_on_notifications(site)
 
 
 def _rights_on_statistics(site: Site) -> Iterator[Finding]:
@@ -72,12 +76,7 @@ def _rights_on_statistics(site: Site) -> Iterator[Finding]:
     database = site.metastore.database
     if database.kind == "sqlite" or not site.settings.boolean("hive.compactor.gather.stats"):
         return
-    lacking = [
-        missing
-        for tables, verbs in statistics.WRITTEN
-        for missing in privileges.missing(database, tables, verbs)
-        if not missing.startswith("USAGE")
-    ]
+    lacking = _lacking(database, statistics.WRITTEN)
     if lacking:
         yield Finding(
             level=Level.WARN,
@@ -86,6 +85,33 @@ def _rights_on_statistics(site: Site) -> Iterator[Finding]:
             wanted="the right to write statistics, which hive.compactor.gather.stats asks for",
             fix="grant it (docs/production.md), or set hive.compactor.gather.stats to false",
         )
+
+
+def _rights_on_notifications(site: Site) -> Iterator[Finding]:
+    """Yields a finding if Hive keeps a notification log here and compactions could not write into it."""
+    database = site.metastore.database
+    with database.read() as conn:
+        if not site.metastore.notifications.is_written(conn):
+            return
+    lacking = _lacking(database, notifications.WRITTEN)
+    if lacking:
+        yield Finding(
+            level=Level.WARN,
+            subject="notification log",
+            found=f"this user lacks {', '.join(lacking)}",
+            wanted="the right to write events, by which Impala's catalog learns of compactions",
+            fix="grant it (docs/production.md), or REFRESH tables in Impala before the cleaner's grace period ends",
+        )
+
+
+def _lacking(database: Database, written: Iterable[tuple[Sequence[Table], Sequence[str]]]) -> list[str]:
+    """Returns the rights to write tables of the catalog that this user lacks."""
+    return [
+        missing
+        for tables, verbs in written
+        for missing in privileges.missing(database, tables, verbs)
+        if not missing.startswith("USAGE")
+    ]
 
 
 def _misspelt_modes(site: Site, databases: Collection[str]) -> Iterator[Finding]:

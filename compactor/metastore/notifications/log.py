@@ -1,0 +1,81 @@
+"""Writes events into Hive's notification log with the database transaction that makes them true.
+
+Only where Hive itself writes them: its first event advances ``NOTIFICATION_SEQUENCE``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, insert, inspect, select, update
+
+from compactor.database.clock import now_ms
+from compactor.database.savepoint import apart
+from compactor.metastore.notifications.events import MESSAGE_FORMAT, Event
+from compactor.metastore.notifications.tables import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.sequences import draw
+from compactor.metastore.schema.tables import CATALOG
+
+_log = logging.getLogger(__name__)
+_NEXT = select(NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID)
+
+
+class Notifications:
+    """The notification log of one metastore."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._has_tables: bool | None = None
+        self._said: set[str] = set()
+
+    def is_written(self, conn: Connection) -> bool:
+        """Returns true if this metastore has a listener that writes the log: it has given out numbers of events."""
+        if self._has_tables is None:
+            self._has_tables = inspect(conn).has_table(NOTIFICATION_SEQUENCE.name)
+        return self._has_tables and (conn.execute(_NEXT).scalar() or 0) > 1
+
+    def write(self, conn: Connection, events: Sequence[Event]) -> None:
+        """Writes ``events`` in their order, if Hive writes such events here; they are visible once ``conn`` commits.
+
+        Last in a transaction: as in Hive, numbers are drawn under the lock of the sequence's only row, which is then
+        held until the commit. An error leaves the log as it is, is logged once, and keeps nothing from being committed.
+        """
+        if not events or not self._dialect.announces:
+            return
+        with apart(conn, "compactor_notifications", self._say):
+            if self.is_written(conn):
+                self._write(conn, events)
+
+    def _write(self, conn: Connection, events: Sequence[Event]) -> None:
+        number = conn.execute(self._dialect.for_update(_NEXT)).scalar_one()
+        conn.execute(update(NOTIFICATION_SEQUENCE).values(NEXT_EVENT_ID=number + len(events)))
+        row = draw(conn, self._dialect, "MNotificationLog", len(events))
+        seconds = now_ms(conn) // 1000
+        rows = [
+            {
+                "NL_ID": row + at,
+                "EVENT_ID": number + at,
+                "EVENT_TIME": seconds,
+                "EVENT_TYPE": event.type,
+                "CAT_NAME": None if event.database is None else CATALOG,
+                "DB_NAME": event.database,
+                "TBL_NAME": event.table,
+                "MESSAGE": event.message(seconds),
+                "MESSAGE_FORMAT": MESSAGE_FORMAT,
+            }
+            for at, event in enumerate(events)
+        ]
+        conn.execute(insert(NOTIFICATION_LOG), rows)
+
+    def _say(self, error: Exception) -> None:
+        reason = " ".join(str(getattr(error, "orig", None) or error).split())
+        if reason not in self._said:
+            self._said.add(reason)
+            _log.warning(
+                "Hive's notification log is left as it is: %s: %s; whoever follows it, as Impala's catalog does, does not "
+                "learn of this by itself (rights: docs/production.md)",
+                type(error).__name__,
+                reason,
+            )
