@@ -121,6 +121,14 @@ class ValidWriteIdList:
             return RangeAnswer.NONE
         return RangeAnswer.ALL if count == high - low + 1 else RangeAnswer.SOME
 
+    def committed_since(self, earlier: ValidWriteIdList) -> list[WriteId]:
+        """Returns the write IDs that this list sees and ``earlier``, an older list of the same table, did not, in order.
+
+        One that was aborted stays so, even when its transaction has been forgotten.
+        """
+        new = range(earlier.high_watermark + 1, self.high_watermark + 1)
+        return sorted(w for w in (*earlier.open, *map(WriteId, new)) if self.is_valid(w))
+
     def for_compactor(self) -> CompactorWriteIdList:
         """Returns the list that a compaction reads by: nothing from the lowest open write ID on, and no aborted ones."""
         watermark = self.high_watermark if self.min_open is None else WriteId(self.min_open - 1)

@@ -1,6 +1,7 @@
 """Assets with URIs ``hive://METASTORE/DATABASE/TABLE``, as Airflow's provider manager requires.
 
-Each metastore also has two assets of our own: ``hive://METASTORE/-/requested`` and ``…/-/compacted``.
+Each metastore also has two assets of our own: ``hive://METASTORE/-/requested`` and ``…/-/compacted``; a table that is
+watched for commits has ``hive://METASTORE/DATABASE/TABLE/-/committed``.
 """
 
 from __future__ import annotations
@@ -71,6 +72,19 @@ def compacted(metastore: str) -> Asset:
 def tables(metastore: str) -> AssetAlias:
     """Returns the alias under which a batch reports the tables it compacted, known only once it has ended."""
     return AssetAlias(name=f"{SCHEME}://{metastore}/?")
+
+
+def committed(table: str, metastore: str = "default") -> Asset:
+    """Returns the asset of commits to ``table``, which is another one than the table's, that compactions report.
+
+    Raises:
+        ValueError: ``table`` is not of the form ``DATABASE.TABLE``.
+    """
+    database, dot, name = table.strip().lower().partition(".")
+    if not (database and dot and name) or "." in name or "/" in table:
+        raise ValueError(f"{table!r} does not name a Hive table; wanted: DATABASE.TABLE")
+    uri = f"{SCHEME}://{metastore}/{database}/{name}/{_OURS}/committed"
+    return Asset(name=uri, uri=uri)
 
 
 def _event(metastore: str, what: str) -> Asset:

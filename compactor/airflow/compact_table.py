@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import AssetAlias, BaseOperator
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, determine_kwargs, task_decorator_factory
@@ -16,6 +16,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from compactor.airflow.assets import requested
 from compactor.airflow.configuration import seconds
 from compactor.airflow.failing import fail_without_retry
+from compactor.airflow.links import HistoryLink, SparkLink
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 _RETURNED = ("table", "partition", "type")  #: what a function of ``@task.compact`` may return
 
@@ -39,7 +43,9 @@ class CompactTableOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("table", "partition", "type", "compaction_pool", "properties")
+    operator_extra_links = (HistoryLink(), SparkLink())
     ui_color = "#d8f0e2"
+    compactions: Sequence[int] = ()  #: the requests that were asked for, once they were
 
     def __init__(
         self,
@@ -83,9 +89,9 @@ class CompactTableOperator(BaseOperator):
             self.log.info("%s: nothing is due", self.table)
             return []
         context["outlet_events"][self._requested].add(requested(self.metastore), extra={"entries": len(asked)})
+        self.compactions = ids = [one["compaction"] for one in asked]
         if not self.wait:
             return asked
-        ids = [one["compaction"] for one in asked]
         states = tasks.states(self.metastore, ids)
         if self.deferrable and tasks.under_way(states):  # one that fires at once may be lost on a busy scheduler
             self._defer(ids, asked)
@@ -99,10 +105,17 @@ class CompactTableOperator(BaseOperator):
         """
         from compactor.airflow import tasks
 
+        self.compactions = [int(entry) for entry in event]
         wrong = {int(entry): state for entry, state in event.items() if not tasks.went_well(state)}
         if wrong:
             raise AirflowFailException(tasks.failure_message(self.metastore, wrong))
         return [{**one, "state": event[str(one["compaction"])]} for one in asked]
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
+        """Returns the tables that were compacted, with rows, bytes and files; OpenLineage's provider asks for it."""
+        from compactor.airflow.lineage import lineage_of
+
+        return lineage_of(self.metastore, self.compactions)
 
     def _ask(self, context: Context) -> list[dict[str, Any]]:
         from compactor.airflow import tasks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from airflow.configuration import conf
 
@@ -47,6 +48,11 @@ def seconds(key: str) -> float:
             f"[{SECTION}] {key} of Airflow's configuration is {found!r}; wanted: a number of seconds above 0"
         )
     return value
+
+
+def below_airflow(path: str) -> str:
+    """Returns ``path`` as a browser requests it; Airflow itself may be below a prefix."""
+    return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/") + path
 
 
 def boolean(key: str) -> bool:

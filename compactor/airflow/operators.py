@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.configuration import conf as airflow_conf
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -19,10 +19,14 @@ import compactor
 from compactor.airflow import applications, driver_processes
 from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import one_of, seconds, text
+from compactor.airflow.links import HistoryLink, SparkLink
 from compactor.errors import BadSetting, CompactorError, LaunchFailed
 from compactor.settings.driver_config import driver_config, for_yarn, must_know_metastore
 from compactor.yarn.application import application_in, tag_of
 from compactor.yarn.refusal import reason_in
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 #: The file that spark-submit starts; its contract is ``--metastore NAME --batch ID``.
 APPLICATION = Path(compactor.__file__).parent / "jobs" / "worker.py"
@@ -41,6 +45,8 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
     #: No templates: parts of ``conf`` come from table properties, which any owner of a table may write.
     template_fields: Sequence[str] = ()
+    operator_extra_links = (HistoryLink(), SparkLink())
+    compactions: Sequence[int] = ()  #: the entries of the batch, once they were read
 
     def __init__(
         self,
@@ -101,6 +107,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         batch_id = int(self.batch_id)
         while True:
             progress = batch_progress.read_progress(self.metastore, batch_id)
+            self.compactions = list(progress.entries)
             step = batch_progress.next_step(progress, launches)
             if step is NextStep.WATCH:
                 self.log.info("batch %s: waits for application %s", batch_id, progress.application or "(resident)")
@@ -143,6 +150,12 @@ class CompactionSubmitOperator(SparkSubmitOperator):
                 asset = create_asset(metastore=self.metastore, database=database, table=table)
                 context["outlet_events"][alias].add(asset, extra={"compactions": list(ids)})
         return {str(number): line for number, line in progress.entries.items()}
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
+        """Returns the tables that the batch compacted, with rows, bytes and files; OpenLineage's provider asks for it."""
+        from compactor.airflow.lineage import lineage_of
+
+        return lineage_of(self.metastore, self.compactions)
 
     def _launch(self, context: Any) -> None:
         """Starts the driver, attached to this task or so that it outlives the task."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 SECTION = "compactor"
 CONNECTION_TYPE = "hive_compactor"
+PREFIX = "/compactor"  #: of the page's URLs, below Airflow's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
-from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
-PREFIX = "/compactor"  #: of our URLs, below Airflow's own
+from compactor.airflow.configuration import below_airflow
+from compactor.airflow.options import PREFIX
+
 _App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
@@ -27,11 +27,6 @@ class LazyPage:
         return build()
 
 
-def _below_airflow(path: str) -> str:
-    """Returns ``path`` as a browser requests it; Airflow itself may be below a prefix."""
-    return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/") + path
-
-
 class CompactorPlugin(AirflowPlugin):
     """The page, and its entry in Airflow's navigation."""
 
@@ -40,10 +35,10 @@ class CompactorPlugin(AirflowPlugin):
     external_views: ClassVar[list[dict[str, Any]]] = [
         {
             "name": "Compactor",
-            "href": _below_airflow(f"{PREFIX}/"),
+            "href": below_airflow(f"{PREFIX}/"),
             "destination": "nav",
             "url_route": "compactor",
             "nav_top_level": True,
-            "icon": _below_airflow(f"{PREFIX}/.static/icon.svg"),
+            "icon": below_airflow(f"{PREFIX}/.static/icon.svg"),
         }
     ]

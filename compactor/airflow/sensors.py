@@ -78,15 +78,25 @@ class RequestsSensor(BaseSensorOperator):
         self.ids = ids
         self.poll_seconds = poll_seconds
 
-    def execute(self, context: Any) -> None:
+    def execute(self, context: Any) -> dict[str, str]:
+        """Looks once, then waits in the triggerer."""
         if not context["params"]["wait"]:
             raise AirflowSkipException("the form says not to wait")
+        from compactor.airflow import tasks
+
+        ids = [int(entry) for entry in self.ids]
+        states = tasks.states(self.metastore, ids)
+        if tasks.under_way(states):  # a trigger that fires at once may be lost on a busy scheduler
+            self._defer(ids)
+        return self.execute_complete(context, {str(entry): state for entry, state in states.items()})
+
+    def _defer(self, ids: Sequence[int]) -> None:
         from compactor.airflow.triggers import EntriesTrigger
 
         self.defer(
             trigger=EntriesTrigger(
                 metastore=self.metastore,
-                ids=[int(entry) for entry in self.ids],
+                ids=ids,
                 poll_seconds=self.poll_seconds,
                 timeout_seconds=float(self.timeout),
             ),

@@ -6,7 +6,7 @@ import fnmatch
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from compactor.airflow.configuration import only_pools, text
@@ -16,6 +16,7 @@ from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, NotFound, Refused
 from compactor.metastore.marker import change_marker
+from compactor.service.answers.commits import Seen, commits_since
 from compactor.service.answers.preview import Preview, preview
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.mode import Mode, may_somewhere
@@ -27,6 +28,7 @@ from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.where import find_table
+from compactor.state.runs import Run
 
 log = logging.getLogger(__name__)
 #: Labels of entries that are queued or being worked on.
@@ -224,6 +226,53 @@ def due(metastore: str, *, table: str | None, partition: str | None, database: s
         found = find_table(catalog, table)
         name = None if partition is None else catalog.resolve_partition(found, partition)
         return [one.to_json() for one in due_in_table(site, found, name)]
+
+
+def commits(
+    metastore: str, table: str, seen: Mapping[str, object] | None
+) -> tuple[dict[str, object], dict[str, object] | None]:
+    """Returns ``table`` as it is now, and the commits to it since it was ``seen``, in plain values.
+
+    What is not of this form, since another release left it, begins anew.
+
+    Raises:
+        CompactorError: it cannot be looked at.
+    """
+    try:
+        earlier = None if seen is None else Seen.from_json(seen)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        log.warning("%s: %r is nothing that was seen; its commits are watched from now on", table, seen)
+        earlier = None
+    with CompactorHook(metastore).get_conn() as site:
+        now, found = commits_since(site, table, earlier)
+    return now.to_json(), None if found is None else found.to_json()
+
+
+def tracking_url(metastore: str, ids: Collection[int]) -> str | None:
+    """Returns the address of Spark's page of the application that took one of these entries last; None if it gave none."""
+    with CompactorHook(metastore).get_conn() as site:
+        return None if site.state is None or not ids else site.state.batches.tracking_url(site.name, ids)
+
+
+def run_figures(metastore: str, ids: Collection[int]) -> dict[str, dict[str, int]]:
+    """Returns rows, bytes and files that these compactions read and wrote, by ``DATABASE.TABLE``."""
+    with CompactorHook(metastore).get_conn() as site:
+        runs = {} if site.state is None or not ids else site.state.runs.of_entries(site.name, ids)
+    sums: dict[str, Counter[str]] = {}
+    for run in runs.values():
+        sums.setdefault(f"{run.entity.database}.{run.entity.table}", Counter()).update(_figures(run))
+    return {table: dict(figures) for table, figures in sorted(sums.items())}
+
+
+def _figures(run: Run) -> dict[str, int]:
+    return {
+        "rows_in": run.rows_in,
+        "rows_out": run.rows_out,
+        "bytes_in": run.bytes_before,
+        "bytes_out": run.bytes_after,
+        "files_in": run.files_before,
+        "files_out": run.files_after,
+    }
 
 
 def states(metastore: str, ids: Iterable[int]) -> dict[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,21 +74,16 @@ def metrics(context: CliContext, path: Path | None, address: tuple[str, int] | N
 
 
 def _serve(address: tuple[str, int], registry: CollectorRegistry) -> None:
-    from prometheus_client import start_http_server
+    from compactor.cli.metrics_server import serving
 
     host, port = address
-    with stopping() as stop:
+    with stopping() as stop, ExitStack() as stack:
         try:
-            server, thread = start_http_server(port, host, registry)
+            taken = stack.enter_context(serving(host, port, registry))
         except OSError as error:
             raise StorageError(
                 f"cannot listen on {host}:{port}: {error.strerror or error}; give another port"
             ) from error
-        say(f"metrics: http://{host}:{server.server_port}/metrics")
-        try:
-            while not stop.wait(3600):
-                pass
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
+        say(f"metrics: http://{f'[{host}]' if ':' in host else host}:{taken}/metrics")
+        while not stop.wait(3600):
+            pass

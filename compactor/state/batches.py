@@ -24,6 +24,7 @@ from compactor.state.tables import BATCH_ENTRIES, BATCHES, alone
 
 RESERVED_MS = 600_000  #: ``compactor.batch.reserved``
 _B = BATCHES.c
+_E = BATCH_ENTRIES.c
 
 
 class BatchState(enum.Enum):
@@ -250,6 +251,15 @@ class Batches:
         """
         with self._database.read() as conn:
             return _batch(conn, batch_id)
+
+    def tracking_url(self, metastore: str, entry_ids: Collection[int]) -> str | None:
+        """Returns the address that the newest application with one of these entries gave; None if none did."""
+        joined = BATCHES.join(BATCH_ENTRIES, _E.BATCH_ID == _B.BATCH_ID)
+        mine = (_B.METASTORE == metastore, _E.ENTRY_ID.in_(entry_ids), _B.TRACKING_URL.is_not(None))
+        query = select(_B.TRACKING_URL).select_from(joined).where(*mine).order_by(_B.BATCH_ID.desc()).limit(1)
+        with self._database.read() as conn:
+            found: str | None = conn.execute(query).scalar()
+        return found
 
     def find(self, metastore: str, *, states: Collection[BatchState] | None = None, limit: int = 100) -> list[Batch]:
         """Returns the batches of one metastore, newest first."""

@@ -1,5 +1,6 @@
 """Tables and partitions that were written since they were last compacted, or that have aborted writes."""
 
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -11,6 +12,7 @@ from sqlalchemy import BigInteger, ColumnElement, Label, cast, func, select
 from compactor.compaction.entry import Entity
 from compactor.compaction.standing import Writes
 from compactor.database.engine import Database
+from compactor.ids import WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
     COMPLETED_TXN_COMPONENTS,
@@ -64,6 +66,20 @@ class Candidates:
                 if (of_table := found.get((database, table))) is not None:
                     of_table[partition] = Writes(rows, sum_of_txns)
         return found
+
+    def partitions(self, database: str, table: str, write_ids: Collection[WriteId]) -> list[str]:
+        """Returns the partitions into which these write IDs wrote, as the writers recorded them, by name.
+
+        What was compacted and cleaned since is recorded no longer.
+        """
+        if not write_ids:
+            return []
+        columns: list[Any] = [self._dialect.exactly(_W.CTC_PARTITION), _W.CTC_WRITEID]
+        of_table = (_W.CTC_DATABASE == database, _W.CTC_TABLE == table, _W.CTC_PARTITION.is_not(None))
+        query = select(*columns).where(*of_table, _W.CTC_WRITEID.between(min(write_ids), max(write_ids)))
+        wanted = frozenset(write_ids)
+        with self._database.read() as conn:
+            return sorted({name for name, number in conn.execute(query).all() if number in wanted})
 
     def aborts(self) -> dict[Entity, Aborted]:
         """Returns every entity with aborted transactions, in one statement."""

@@ -220,6 +220,14 @@ class WriteIds:
                 for row in conn.execute(query)
             ]
 
+    def of_compactions(self, database: str, table: str) -> frozenset[WriteId]:
+        """Returns the write IDs of the table that compactions have: a rebalance draws one. While mappings are kept."""
+        of_table = _of_table(database.lower(), table.lower())
+        compacts = TXNS.c.TXN_TYPE.in_([kind for kind in TxnType if kind.compacts])
+        query = select(_T2W.T2W_WRITEID).join(TXNS, TXNS.c.TXN_ID == _T2W.T2W_TXNID).where(of_table, compacts)
+        with self._database.read() as conn:
+            return frozenset(map(WriteId, conn.execute(query).scalars()))
+
     def transactions(self, database: str, table: str) -> dict[WriteId, TxnId]:
         """Returns the transaction of every write ID of the table whose mapping is kept."""
         with self._database.read() as conn:

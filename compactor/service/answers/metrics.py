@@ -7,6 +7,8 @@ not be read, and then it is the only one.
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
@@ -87,22 +89,48 @@ def read_now(site: Site) -> Read:
 
 
 class MetastoreCollector(Collector):
-    """Reads a metastore anew whenever it is asked for metrics."""
+    """Reads a metastore whenever it is asked for metrics, once for all who ask at the same time.
 
-    def __init__(self, metastore: str, opened: Callable[[], AbstractContextManager[Site]]) -> None:
+    A reading that takes longer than ``patience`` seconds is the only one: who comes meanwhile is told that the metastore
+    cannot be read.
+    """
+
+    def __init__(
+        self, metastore: str, opened: Callable[[], AbstractContextManager[Site]], *, patience: float = 10.0
+    ) -> None:
         self._metastore = metastore
         self._opened = opened
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._begun = float("-inf")  #: when the last reading began
+        self._last: Iterable[GaugeMetricFamily] = ()
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yields the metrics, or only ``compactor_up`` with 0 and a line in the log if they cannot be read."""
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Returns the metrics, or only ``compactor_up`` with 0 and a line in the log if they cannot be read."""
+        asked = time.monotonic()
+        if not self._lock.acquire(timeout=self._patience):
+            log.warning("metrics of metastore %s: another reading takes long", self._metastore)
+            return (_up(self._metastore, 0),)
+        try:
+            if self._begun < asked:  # else the last reading began after this question
+                self._begun = time.monotonic()
+                self._last = self._read()
+            return self._last
+        finally:
+            self._lock.release()
+
+    def _read(self) -> Iterable[GaugeMetricFamily]:
         try:
             with self._opened() as site:
-                found = read_now(site)
-        except CompactorError as error:
-            log.warning("metrics of metastore %s cannot be read: %s", self._metastore, error)
-            yield _up(self._metastore, 0)
-            return
-        yield from found.collect()
+                return read_now(site).collect()
+        except Exception as error:
+            log.warning(
+                "metrics of metastore %s cannot be read: %s",
+                self._metastore,
+                error,
+                exc_info=not isinstance(error, CompactorError),
+            )
+            return (_up(self._metastore, 0),)
 
 
 def registry_of(collector: Collector) -> CollectorRegistry:

@@ -151,5 +151,13 @@ def test_cleaner_ignores_what_reaches_above_its_entry() -> None:
     assert cleaner.is_valid_base(WriteId(5))
 
 
+def test_what_has_been_committed_since_an_older_list() -> None:
+    """Transactions commit in any order, and one that was aborted and forgotten looks committed in a later list."""
+    older = _writes((5, frozenset({3, 4}), frozenset({2})))
+    newer = _writes((8, frozenset({4, 7}), frozenset({6})))
+    assert newer.committed_since(older) == [3, 8]
+    assert newer.committed_since(newer) == []
+
+
 def test_cleaner_never_above_the_reader() -> None:
     assert _writes((3, frozenset(), frozenset())).for_cleaner(WriteId(9)).high_watermark == 3

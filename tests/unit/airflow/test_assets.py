@@ -1,27 +1,19 @@
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
 from airflow.sdk import Asset
+from openlineage.client.event_v2 import Dataset
 
 from compactor.airflow.assets import (
+    committed,
     compacted,
     convert_asset_to_openlineage,
     create_asset,
     requested,
     sanitize_uri,
 )
-
-
-class Named(NamedTuple):
-    """What OpenLineage calls a dataset; its client is not installed here."""
-
-    namespace: str
-    name: str
 
 
 @pytest.mark.parametrize(
@@ -44,7 +36,7 @@ def test_a_uri_without_a_table_is_refused_when_parsed(written: str) -> None:
 
 
 def test_our_own_assets_cannot_collide_with_tables() -> None:
-    for asset in (requested("archive"), compacted("archive")):
+    for asset in (requested("archive"), compacted("archive"), committed("demo.flights", "archive")):
         assert sanitize_uri(urlsplit(asset.uri)).geturl() == asset.uri
         assert asset.name == asset.uri
 
@@ -55,10 +47,15 @@ def test_a_table_is_an_asset_of_its_metastore() -> None:
     assert create_asset(database="demo", table="flights").uri == "hive://default/demo/flights"
 
 
-def test_openlineage_has_its_own_name_for_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("airflow.providers.common.compat.openlineage.facet")
-    module.Dataset = Named  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+def test_commits_to_a_table_are_an_asset_beside_it() -> None:
+    assert committed("Demo.Flights", "archive").uri == "hive://archive/demo/flights/-/committed"
+    for wrong in ("flights", "a.b.c", ".t", "d.", "d/e.t"):
+        with pytest.raises(ValueError, match=r"wanted: DATABASE\.TABLE"):
+            committed(wrong)
+
+
+def test_openlineage_has_its_own_name_for_a_table() -> None:
     for written in ("hive://db:9083/demo/flights", "hive://db:9083/demo/flights/month=1"):
-        assert convert_asset_to_openlineage(Asset(written), None) == ("hive://db:9083", "demo.flights")
+        named = Dataset(namespace="hive://db:9083", name="demo.flights")
+        assert convert_asset_to_openlineage(Asset(written), None) == named
     assert convert_asset_to_openlineage(requested("default"), None) is None

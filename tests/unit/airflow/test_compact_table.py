@@ -97,6 +97,26 @@ def test_it_fails_with_the_compactions_own_error(monkeypatch: pytest.MonkeyPatch
         operator.execute_complete(None, {"7": "failed"}, ASKED)
 
 
+def test_it_links_to_its_tables_history_and_to_spark(
+    made: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def tracking_url(metastore: str, ids: Any) -> str | None:
+        asked.append((metastore, list(ids)))
+        return "http://spark.example:4040" if ids else None
+
+    monkeypatch.setattr(tasks, "tracking_url", tracking_url)
+    operator = CompactTableOperator(task_id="compact", table="a.t", wait=False)
+    links = {link.name: link for link in operator.operator_extra_links}
+    ti: Any = None
+    assert links["Compactor"].get_link(operator, ti_key=ti) == "/compactor/default/history?find=a.t"
+    assert links["Spark"].get_link(operator, ti_key=ti) == ""
+    operator.execute(context())
+    assert links["Spark"].get_link(operator, ti_key=ti) == "http://spark.example:4040"
+    assert asked == [("default", []), ("default", [7])]
+
+
 def test_names_are_templates_and_it_can_be_mapped() -> None:
     with DAG("d", schedule=None) as dag:
         CompactTableOperator.partial(task_id="mapped", properties={"a": "b"}).expand(table=["a.t", "a.u"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.airflow import configuration
-from compactor.airflow.configuration import boolean, dag_id, metastore_names, seconds, text
+from compactor.airflow.configuration import below_airflow, boolean, dag_id, metastore_names, seconds, text
 from compactor.airflow.options import OPTIONS
 from compactor.errors import BadSetting
 
@@ -36,6 +36,13 @@ def test_the_environment_wins_over_our_default(monkeypatch: pytest.MonkeyPatch) 
     assert text("pool") == OPTIONS["pool"].default
     monkeypatch.setenv("AIRFLOW__COMPACTOR__POOL", "compaction")
     assert text("pool") == "compaction"
+
+
+def test_an_address_is_below_airflows_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://etl.example/airflow/")
+    assert below_airflow("/compactor/") == "/airflow/compactor/"
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://localhost:8080")
+    assert below_airflow("/compactor/") == "/compactor/"
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "soon"])

@@ -6,9 +6,6 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
-import pytest
-
-from compactor.airflow import plugin
 from compactor.airflow.plugin import CompactorPlugin
 
 
@@ -20,13 +17,6 @@ def test_it_is_found_by_its_entry_point() -> None:
 def test_the_file_for_plugin_folders_gives_the_same_class() -> None:
     path = Path(__file__).parents[3] / "plugins" / "compactor_plugin.py"
     assert runpy.run_path(str(path))["CompactorPlugin"] is CompactorPlugin
-
-
-def test_its_address_is_below_airflows_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://etl.example/airflow/")
-    assert plugin._below_airflow("/compactor/") == "/airflow/compactor/"
-    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://localhost:8080")
-    assert plugin._below_airflow("/compactor/") == "/compactor/"
 
 
 def test_a_component_that_shows_no_page_builds_none() -> None:

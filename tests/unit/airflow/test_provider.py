@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 
 import jsonschema
 from airflow.providers_manager import ProvidersManager
+from airflow.sdk import BaseOperatorLink
 from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
 from compactor.airflow.assets import convert_asset_to_openlineage, create_asset, sanitize_uri
@@ -35,6 +36,9 @@ def test_every_module_and_class_that_it_names_is_there() -> None:
     for decorator in info["task-decorators"]:
         module, _, name = decorator["class-name"].rpartition(".")
         assert callable(getattr(importlib.import_module(module), name))
+    for path in info["extra-links"]:
+        module, _, name = path.rpartition(".")
+        assert issubclass(getattr(importlib.import_module(module), name), BaseOperatorLink)
     (connection,) = info["connection-types"]
     module, _, name = connection["hook-class-name"].rpartition(".")
     assert getattr(importlib.import_module(module), name).conn_type == connection["connection-type"] == "hive_compactor"
@@ -53,6 +57,7 @@ def test_airflow_takes_connection_type_form_section_and_uris() -> None:
     assert at_work.asset_uri_handlers["hive"] is sanitize_uri
     assert at_work.asset_factories["hive"] is create_asset
     assert at_work.asset_to_openlineage_converters["hive"] is convert_asset_to_openlineage
+    assert set(found.extra_links_class_names) >= set(provider_info()["extra-links"])
     assert "compactor.airflow.triggers" in {name for trigger in found.trigger for name in trigger}
 
 

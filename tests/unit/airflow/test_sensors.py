@@ -56,13 +56,20 @@ def test_started_on_a_worker_it_defers_to_a_trigger_that_comes_back() -> None:
     assert sensor.execute_complete({}, "m2") == "m2"
 
 
-def test_the_wait_for_requests_ends_well_when_all_are_done() -> None:
+def test_the_wait_for_requests_ends_well_when_all_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "states", lambda metastore, ids: {3: "working", 4: "succeeded"})
     sensor = RequestsSensor(task_id="done", metastore="m", ids=[3, 4], poll_seconds=1.0, timeout=60)
     with pytest.raises(TaskDeferred) as deferred:
         sensor.execute({"params": {"wait": True}})
     assert deferred.value.trigger.serialize()[1]["ids"] == [3, 4]
     event = {"3": "ready for cleaning", "4": "succeeded"}
     assert sensor.execute_complete({}, event) == event
+
+
+def test_what_is_done_already_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "states", lambda metastore, ids: dict.fromkeys(ids, "succeeded"))
+    sensor = RequestsSensor(task_id="done", metastore="m", ids=["3"], poll_seconds=1.0, timeout=60)
+    assert sensor.execute({"params": {"wait": True}}) == {"3": "succeeded"}
 
 
 def test_waiting_can_be_skipped() -> None:

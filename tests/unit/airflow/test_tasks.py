@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,9 @@ from compactor.airflow import tasks
 from compactor.airflow.tasks import under_way, went_well
 from compactor.compaction.states import State
 from compactor.errors import NotFound, Refused
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
@@ -51,6 +55,32 @@ def test_patterns_stand_for_tables_and_each_table_comes_once(site: Site) -> None
         tasks.tables_of("default", ["default.g", "other.*"])
     with pytest.raises(NotFound, match=r"default\.h"):
         tasks.tables_of("default", ["default.h"])
+
+
+def test_what_compactions_read_and_wrote_is_told_by_table(site: Site) -> None:
+    ids = [
+        one.entry_id for name in ("fa", "g") for one in request_compaction(site, table=f"default.{name}", type="major")
+    ]
+    assert tasks.run_figures("default", ids) == {}
+    run_entries(site, claimable(site), InProcessRunner())
+    found = tasks.run_figures("default", ids)
+    assert list(found) == ["default.fa", "default.g"]
+    counted = {"rows_in": 2, "rows_out": 2, "files_in": 2, "files_out": 2}
+    assert {key: found["default.fa"][key] for key in counted} == counted
+    assert found["default.fa"]["bytes_in"] > 0 < found["default.fa"]["bytes_out"]
+    assert tasks.tracking_url("default", ids) is None
+
+
+def test_commits_are_told_in_plain_values_from_the_first_look_on(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    seen, news = tasks.commits("default", "default.g", None)
+    assert news is None
+    insert(site, site.metastore.catalog.table("default", "g"), [3])
+    now, news = tasks.commits("default", "default.g", json.loads(json.dumps(seen)))
+    wanted = {"table": "default.g", "commits": 1, "first_write_id": 3, "last_write_id": 3, "partitions": []}
+    assert (json.loads(json.dumps(news)), now == seen) == (wanted, False)
+    for unknown in ({"of": "another release"}, {"table": None, "write_ids": "a:b"}, "text"):
+        assert tasks.commits("default", "default.g", unknown) == (now, None)  # type: ignore[arg-type]
+    assert caplog.text.count("watched from now on") == 3
 
 
 def test_a_dry_run_queues_nothing(site: Site, caplog: pytest.LogCaptureFixture) -> None:

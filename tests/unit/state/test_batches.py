@@ -100,6 +100,18 @@ def test_newest_first_by_state_and_metastore(fresh: OwnState) -> None:
     assert [batch.id for batch in fresh.batches.find("m", limit=1)] == [second]
 
 
+def test_an_entry_knows_where_its_newest_application_is_shown(fresh: OwnState) -> None:
+    assert fresh.batches.tracking_url("m", [1, 2]) is None
+    for number in (1, 2):
+        batch = plan(fresh, 1, number + 10)
+        fresh.batches.register(batch, "a", 60_000)
+        fresh.batches.describe(batch, "a", application_id=None, tracking_url=f"http://{number}", log_url=None)
+        fresh.batches.done(batch, "a")
+    assert fresh.batches.tracking_url("m", [1]) == "http://2"
+    assert fresh.batches.tracking_url("m", [11]) == "http://1"
+    assert fresh.batches.tracking_url("other", [1]) is None
+
+
 def test_what_is_not_there_is_named(fresh: OwnState) -> None:
     for call in (lambda: fresh.batches.get(7), lambda: fresh.batches.set_application(7, "a", 1)):
         with pytest.raises(NotFound, match="batch 7"):

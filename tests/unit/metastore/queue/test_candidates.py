@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from compactor.compaction.entry import Entity
+from compactor.ids import WriteId
 from compactor.metastore.store import Metastore
 from tests.support.aborted import aborted_of
 
 T = Entity(database="d", table="t")
+
+
+def test_the_partitions_of_some_write_ids(metastore: Metastore) -> None:
+    for number, name in enumerate(("p=2", "p=1", "p=1", None), 1):
+        [txn] = metastore.transactions.open("u", "h")
+        part = Entity(database="d", table="t", partition=name)
+        assert metastore.write_ids.allocate(txn, "d", "t") == number
+        metastore.write_ids.add_component(txn, part, "i", WriteId(number))
+        metastore.transactions.commit(txn)
+    found = [metastore.candidates.partitions("d", "t", list(map(WriteId, ids))) for ids in ((), (1, 3), (2, 3), (4,))]
+    assert found == [[], ["p=1", "p=2"], ["p=1"], []]
 
 
 def test_aborted_writers_are_counted(metastore: Metastore) -> None:

@@ -34,6 +34,14 @@ def test_what_a_snapshot_sees(metastore: Metastore) -> None:
     assert (set(valid.open), set(valid.aborted)) == ({3}, {2})
 
 
+def test_a_rebalance_has_a_number_that_is_no_writers(metastore: Metastore) -> None:
+    [writer] = metastore.transactions.open("u", "h")
+    [rebalance] = metastore.transactions.open("u", "h", type=TxnType.REBALANCE_COMPACTION)
+    for txn in (writer, rebalance):
+        metastore.write_ids.allocate(txn, "d", "t")
+    assert metastore.write_ids.of_compactions("D", "T") == {2}
+
+
 def test_a_transaction_that_cannot_write_gets_no_number(metastore: Metastore) -> None:
     [reader] = metastore.transactions.open("u", "h", type=TxnType.READ_ONLY)
     with pytest.raises(Refused, match="read-only"):

@@ -1,0 +1,83 @@
+"""An asset with an event for each look at which a Hive table has new commits: Airflow's event-driven scheduling.
+
+Imported to parse DAGs, so that what reads a metastore is imported when the trigger runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.sdk import Asset, AssetWatcher
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from compactor.airflow.assets import committed
+from compactor.airflow.configuration import seconds
+from compactor.errors import CompactorError
+
+log = logging.getLogger(__name__)
+#: Seconds before a table that could not be looked at is looked at again.
+TROUBLE_PAUSE = 30.0
+_KEY = "seen"  #: of the asset's state
+
+
+def watched(table: str, *, metastore: str = "default", poll_seconds: float | None = None) -> Asset:
+    """Returns the asset of commits to ``table`` (``DATABASE.TABLE``), watched every ``poll_seconds``.
+
+    Raises:
+        ValueError: ``table`` is no such name.
+    """
+    trigger = CommitTrigger(table=table, metastore=metastore, poll_seconds=poll_seconds or seconds("poll_seconds"))
+    asset = committed(table, metastore)
+    return Asset(name=asset.name, uri=asset.uri, watchers=[AssetWatcher(name="commits", trigger=trigger)])
+
+
+class CommitTrigger(BaseEventTrigger):
+    """Fires whenever writers have committed to a table since the last look; begins with the first one.
+
+    An event has ``table``, ``commits`` (their number), ``first_write_id``, ``last_write_id`` and ``partitions``. What was
+    seen last is kept with the asset, so commits while no triggerer ran are told by the next. Compactions are no commits.
+    """
+
+    def __init__(self, *, table: str, metastore: str = "default", poll_seconds: float = 5.0) -> None:
+        super().__init__()
+        self.table = table
+        self.metastore = metastore
+        self.poll_seconds = poll_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return (
+            f"{__name__}.{type(self).__name__}",
+            {"table": self.table, "metastore": self.metastore, "poll_seconds": self.poll_seconds},
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        seen = await self._remembered()
+        while True:
+            try:
+                now, commits = await asyncio.to_thread(_look, self.metastore, self.table, seen)
+            except CompactorError as trouble:
+                log.warning("commits to %s cannot be seen, tried again in %s s: %s", self.table, TROUBLE_PAUSE, trouble)
+                await asyncio.sleep(TROUBLE_PAUSE)
+                continue
+            if commits is not None:
+                yield TriggerEvent(commits)
+            if now != seen:  # after the event: one that is told twice is better than one that is lost
+                seen = now
+                await self._remember(now)
+            await asyncio.sleep(self.poll_seconds)
+
+    async def _remembered(self) -> Any:
+        return None if self.asset_state_store is None else await self.asset_state_store.aget(_KEY)
+
+    async def _remember(self, seen: Any) -> None:
+        if self.asset_state_store is not None:
+            await self.asset_state_store.aset(_KEY, seen)
+
+
+def _look(metastore: str, table: str, seen: Any) -> tuple[dict[str, object], dict[str, object] | None]:
+    from compactor.airflow import tasks
+
+    return tasks.commits(metastore, table, seen)

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import socket
+import sqlite3
+import threading
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from compactor import __version__
+from compactor.cli import metrics_server
+from compactor.cli.metrics_server import MOST_CONNECTIONS, serving
+from compactor.deployment import configure, open_site
+from compactor.service.answers.metrics import MetastoreCollector, registry_of
+from compactor.service.site import Site
+from tests.support.patience import PATIENCE, until
+
+UP, DOWN = (f'compactor_up{{metastore="default",version="{__version__}"}} {value}' for value in ("1.0", "0.0"))
+
+
+class Opened:
+    """Opens a metastore as the command does, and counts how often."""
+
+    def __init__(self, url: str, warehouse: Path) -> None:
+        self._configuration = configure(environment={}, flags={"url": url, "warehouse": str(warehouse)})
+        self.times = 0
+        self.held = threading.Event()
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+
+    def __call__(self) -> AbstractContextManager[Site]:
+        self.times += 1
+        self.held.set()
+        assert self.goes_on.wait(PATIENCE)
+        return open_site(self._configuration, read_only=True)
+
+
+@pytest.fixture
+def opened(deployment: Site, metastore_url: str, warehouse: Path) -> Opened:
+    return Opened(metastore_url, warehouse)
+
+
+@contextmanager
+def endpoint(opened: Opened, patience: float = PATIENCE) -> Iterator[int]:
+    collector = MetastoreCollector("default", opened, patience=patience)
+    with serving("127.0.0.1", 0, registry_of(collector)) as port:
+        try:
+            yield port
+        finally:
+            opened.goes_on.set()
+
+
+def scrape(port: int) -> list[str]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
+        assert answer.status == 200
+        return list(answer.read().decode().splitlines())
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+
+
+def ended(client: socket.socket) -> bool:
+    """Waits until the server has closed the connection."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_many_clients_at_once_cost_two_readings(opened: Opened) -> None:
+    """The first one's, and one that began after all the others had asked."""
+    opened.goes_on.clear()
+    with endpoint(opened) as port, ThreadPoolExecutor(MOST_CONNECTIONS) as pool:
+        first = pool.submit(scrape, port)
+        assert opened.held.wait(PATIENCE)
+        with ExitStack() as stack:
+            clients = [stack.enter_context(closing(connected(port))) for _ in range(MOST_CONNECTIONS - 2)]
+            for client in clients:
+                client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            until("their threads", lambda: threading.active_count() > MOST_CONNECTIONS)
+            opened.goes_on.set()
+            for client in clients:
+                with client.makefile("rb") as answer:
+                    assert UP in answer.read().decode()
+        assert UP in first.result()
+    assert opened.times <= 3
+
+
+def test_a_reading_that_takes_long_is_alone_and_tells_others_so(opened: Opened) -> None:
+    opened.goes_on.clear()
+    with endpoint(opened, patience=0.05) as port, ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(scrape, port)
+        assert opened.held.wait(PATIENCE)
+        found = scrape(port)
+        opened.goes_on.set()
+        assert [line for line in found if not line.startswith("#")] == [DOWN]
+        assert UP in slow.result()
+        assert UP in scrape(port)
+    assert opened.times == 2
+
+
+def test_clients_that_say_nothing_are_let_go(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.05)
+    with endpoint(opened) as port, ExitStack() as stack:
+        clients = [stack.enter_context(closing(connected(port))) for _ in range(MOST_CONNECTIONS)]
+        clients[0].sendall(b"GET /metr")
+        assert all(ended(client) for client in clients)
+        assert UP in until("a free connection", lambda: scrape(port))
+
+
+def test_more_connections_than_are_allowed_are_closed_at_once(opened: Opened) -> None:
+    with endpoint(opened) as port, ExitStack() as stack:
+        clients = [stack.enter_context(closing(connected(port))) for _ in range(MOST_CONNECTIONS)]
+        until("their threads", lambda: threading.active_count() > MOST_CONNECTIONS)
+        assert ended(stack.enter_context(closing(connected(port))))
+        clients.pop().close()
+        assert until("a free connection", lambda: _answered(port))
+
+
+def _answered(port: int) -> bool:
+    try:
+        return UP in scrape(port)
+    except OSError:
+        return False
+
+
+def test_a_client_that_goes_away_does_no_harm(opened: Opened, capfd: pytest.CaptureFixture[str]) -> None:
+    opened.goes_on.clear()
+    with endpoint(opened) as port:
+        with closing(connected(port)) as client:
+            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert opened.held.wait(PATIENCE)
+        opened.goes_on.set()
+        assert UP in scrape(port)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_what_is_no_request_is_refused(opened: Opened) -> None:
+    with endpoint(opened) as port:
+        for words, code in ((b"\x16\x03\x01\x02\r\n\r\n", b"400"), (b"GET /" + b"a" * 65_532, b"414")):
+            with closing(connected(port)) as client, client.makefile("rb") as answer:
+                client.sendall(words)
+                assert code in answer.read()
+        assert UP in scrape(port)
+    assert opened.times == 1
+
+
+@pytest.mark.parametrize("broken", ["missing", "garbage", "table"])
+def test_a_broken_metastore_is_down_until_it_is_mended(
+    broken: str, opened: Opened, deployment: Site, metastore_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = Path(metastore_url.removeprefix("sqlite:///"))
+    with endpoint(opened) as port:
+        assert UP in scrape(port)
+        deployment.metastore.database.close()
+        with _damaged(file, broken):
+            found = scrape(port)
+        assert [line for line in found if not line.startswith("#")] == [DOWN]
+        assert "cannot be read" in caplog.text
+        assert UP in scrape(port)
+
+
+@contextmanager
+def _damaged(file: Path, how: str) -> Iterator[None]:
+    whole = file.read_bytes()
+    match how:
+        case "table":
+            _rename(file, "COMPACTION_QUEUE", "AWAY")
+            yield
+            _rename(file, "AWAY", "COMPACTION_QUEUE")
+        case "missing":
+            file.unlink()
+            yield
+            file.write_bytes(whole)
+        case _:
+            file.write_bytes(b"garbage" * 1000)
+            yield
+            file.write_bytes(whole)
+
+
+def _rename(file: Path, old: str, new: str) -> None:
+    with closing(sqlite3.connect(file)) as database:
+        database.execute(f"ALTER TABLE {old} RENAME TO {new}")
+        database.commit()
+
+
+def test_an_address_of_the_newer_kind_is_listened_on(opened: Opened) -> None:
+    collector = registry_of(MetastoreCollector("default", opened))
+    with (
+        serving("::1", 0, collector) as port,
+        urllib.request.urlopen(f"http://[::1]:{port}/metrics", timeout=PATIENCE) as answer,
+    ):
+        assert UP in answer.read().decode()
