@@ -10,7 +10,7 @@ export UV_SYSTEM_CERTS ?= true
 # What tests need from Debian; `make test` and `make test-all` install what is missing.
 DEBIAN_PACKAGES := postgresql maven zookeeper docker-compose chromium libatomic1 xfsprogs
 FURTHER_PACKAGES := mariadb-server gcc libc6-dev
-FURTHER_PACKAGES += libkrb5-dev krb5-kdc krb5-admin-server krb5-user faketime curl
+FURTHER_PACKAGES += prometheus libkrb5-dev krb5-kdc krb5-admin-server krb5-user faketime curl
 
 .PHONY: help
 help: ## list the targets
