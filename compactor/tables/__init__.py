@@ -5,7 +5,24 @@
 
 from __future__ import annotations
 
-from compactor.tables.store import Store, open_metastore
-from compactor.tables.table import Table
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from compactor.tables.store import Store, open_metastore
+    from compactor.tables.table import Table
 
 __all__ = ["Store", "Table", "open_metastore"]
+
+_HOMES = {
+    "Store": "compactor.tables.store",
+    "Table": "compactor.tables.table",
+    "open_metastore": "compactor.tables.store",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what is asked for: executors of Spark import rooms of this package, and no SQL with them."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

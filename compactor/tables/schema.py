@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from compactor.errors import BadSetting, NotFound, NotLossless, NotSupported
-from compactor.metastore.catalog.values import Column, Table
 from compactor.orc.codecs.arrow_types import ArrowType, arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
+
+if TYPE_CHECKING:
+    from compactor.metastore.catalog.values import Column, Table
 
 ROW_ID = "row__id"  #: the column of Hive's ROW__ID
 ROW_ID_TYPE = pa.struct(

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from compactor.deployment import open_deployment
 from compactor.errors import Refused
+from compactor.metastore.catalog import values
 from compactor.service.site import Site
 from compactor.tables.definitions import Definition, create_database, create_table, drop_table
 from compactor.tables.table import Table
@@ -139,9 +140,14 @@ def open_metastore(
         yield Store(site)
 
 
-def _load(site: Site, name: str, txn: Transaction | None) -> Table:
+def named_table(site: Site, name: str) -> values.Table:
+    """Returns the table ``<database>.<table>`` as the metastore describes it; see ``Store.load_table``."""
     database, table = _names(name)
-    return Table(site, site.metastore.catalog.table(database, table), txn)
+    return site.metastore.catalog.table(database, table)
+
+
+def _load(site: Site, name: str, txn: Transaction | None) -> Table:
+    return Table(site, named_table(site, name), txn)
 
 
 def _names(name: str) -> tuple[str, str]:

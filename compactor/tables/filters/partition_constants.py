@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from compactor.acid.partition_names import DEFAULT_PARTITION
 from compactor.errors import BadName
-from compactor.metastore.catalog.values import Partition, Table
 from compactor.tables.filters.conditions import Column, Condition, Kind, Value
 from compactor.tables.filters.outcomes import Facts, may_match, single
 from compactor.tables.schema import PARTS
+
+if TYPE_CHECKING:
+    from compactor.metastore.catalog.values import Partition, Table
 
 
 def constants(table: Table, partition: Partition, types: pa.Schema) -> dict[str, pa.Scalar]:

@@ -73,8 +73,12 @@ class FileReader:
         """Yields for each stripe with rows to show a function that reads them: visible ones, not deleted, that meet the
         condition."""
         for stripe, found in enumerate(self.file.tail.stripes):
-            if found.rows and (job := self._job(stripe, events)) is not None:
+            if found.rows and self._is_within(found.offset) and (job := self._job(stripe, events)) is not None:
                 yield job
+
+    def _is_within(self, offset: int) -> bool:
+        span = self.task.span
+        return span is None or span[0] <= offset < span[1]
 
     def _job(self, stripe: int, events: Deletes) -> Job[pa.RecordBatch] | None:
         condition, ranges = self.plan.condition, None

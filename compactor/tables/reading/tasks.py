@@ -18,7 +18,8 @@ class ScanTask:
     """The files of one file number in one table or partition; delete events of one number apply to its rows only.
 
     ``number`` need not be the bucket in the rows' ROW__IDs: deletes of these rows go by it. ``constants`` are the values of
-    the partition columns, by name.
+    the partition columns, by name. With a ``span`` there is one file in ``inserts``, and the stripes that begin within these
+    bytes of it are read.
     """
 
     location: str
@@ -27,11 +28,13 @@ class ScanTask:
     deletes: tuple[Input, ...]
     partition: str | None = None
     constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    span: tuple[int, int] | None = None
 
     @property
     def length(self) -> int:
-        """Bytes of all files."""
-        return sum(file.length for file in (*self.inserts, *self.deletes))
+        """Bytes of all files, or of the span and the files with delete events."""
+        rows = sum(file.length for file in self.inserts) if self.span is None else self.span[1] - self.span[0]
+        return rows + sum(file.length for file in self.deletes)
 
     @property
     def paths(self) -> tuple[str, ...]:

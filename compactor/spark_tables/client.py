@@ -1,0 +1,108 @@
+"""Asks the keeper of this application, and starts it for the first request."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+from compactor.errors import CompactorError, SnapshotExpired, StorageError
+from compactor.rewrite.run.failure import Failure, error_of
+from compactor.spark_tables.application import Process, driver
+from compactor.spark_tables.folder import Folder
+from compactor.spark_tables.messages import CheckSnapshot, Release, Request
+from compactor.spark_tables.wire import connect
+
+_ENTRY = "compactor.spark_tables.keeper"
+_STARTED: list[subprocess.Popen[bytes]] = []  #: keepers outlive whoever started them, so nobody waits for their end
+_ATTEMPTS = 3  #: a keeper that has nothing to hold ends, perhaps just now
+
+
+class Keeper:
+    """The keeper of one application, which need not run yet."""
+
+    def __init__(self, application: Process | None = None, folder: Folder | None = None) -> None:
+        self._application = application or driver()
+        self._folder = folder or Folder(self._application)
+
+    def ask(self, request: Request) -> Any:
+        """Returns the keeper's answer, after starting it if it does not run and the request needs no earlier one.
+
+        Raises:
+            CompactorError: the one that it answered with.
+            SnapshotExpired: a snapshot is asked for that it does not hold, since it was killed.
+            StorageError: it cannot be started; its log says why.
+        """
+        if isinstance(request, CheckSnapshot):
+            return self._ask_running(request, SnapshotExpired(f"{_held_by(request.txn)}; read the table anew"))
+        if isinstance(request, Release):
+            return self._ask_running(request, None)
+        for _ in range(_ATTEMPTS):
+            try:
+                return _answer(self._connected(), request)
+            except (EOFError, OSError):  # it ended before it looked at the request
+                continue
+        raise StorageError(f"the keeper ends whenever it is asked; see {self._folder.log}")
+
+    def _ask_running(self, request: Request, otherwise: CompactorError | None) -> Any:
+        """Asks a keeper that has to run already; without one, raises ``otherwise`` or returns 0."""
+        try:
+            return _answer(connect(self._folder.socket), request)
+        except (EOFError, OSError) as error:
+            if otherwise is None:
+                return 0
+            raise otherwise from error
+
+    def _connected(self) -> Connection:
+        try:
+            return connect(self._folder.socket)
+        except OSError:
+            self._folder.make()
+        with self._folder.locked():
+            try:
+                return connect(self._folder.socket)  # another process has started it meanwhile
+            except OSError:
+                self._start()
+            return connect(self._folder.socket)
+
+    def _start(self) -> None:
+        """Starts the keeper in a session of its own, so that no signal to Spark's Python ends it, and waits until it
+        listens."""
+        reading, writing = os.pipe()
+        arguments = [str(self._application.pid), str(self._folder.path.parent), str(writing)]
+        with open(self._folder.log, "ab") as log:
+            started = subprocess.Popen(
+                [sys.executable, "-m", _ENTRY, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(),
+                pass_fds=[writing],
+                start_new_session=True,
+            )
+        _STARTED.append(started)
+        os.close(writing)
+        with open(reading, "rb") as said:
+            if said.read(1) != b"1":
+                raise StorageError(f"the keeper of this Spark application could not be started; see {self._folder.log}")
+
+
+def _answer(connection: Connection, request: Request) -> Any:
+    with connection:
+        connection.send(request)
+        answer = connection.recv()
+    if isinstance(answer, Failure):
+        raise error_of(answer)
+    return answer
+
+
+def _environment() -> Mapping[str, str]:
+    """Returns this process's environment, with the folders that it imports from: some are known to it alone."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def _held_by(txn: int) -> str:
+    return f"transaction {txn}: the keeper that held it is gone, and what it saw is no longer protected"

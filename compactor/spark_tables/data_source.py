@@ -1,0 +1,45 @@
+"""The data source ``hive_acid``. Its instance is pickled after ``schema``, so what that has planned travels with it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from compactor.errors import Refused
+from compactor.spark_tables.client import Keeper
+from compactor.spark_tables.messages import PlannedScan
+from compactor.spark_tables.options import read_options
+from compactor.spark_tables.reader import Reader
+from compactor.spark_tables.spark_types import spark_schema
+
+
+class HiveAcid(DataSource):
+    """Rows of a Hive ACID table, all of one snapshot."""
+
+    application: ClassVar[str] = ""  #: the name under which transactions are held; ``register`` sets it
+    _scan: PlannedScan | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "hive_acid"
+
+    def schema(self) -> StructType:
+        """Plans the scan, which fixes its snapshot, and returns the schema of its rows."""
+        asked = read_options(self.options, self.application)
+        self._scan = Keeper().ask(asked.request)
+        assert self._scan is not None
+        return spark_schema(self._scan.plan.schema)
+
+    def reader(self, schema: StructType) -> Reader:
+        """Returns the reader of what ``schema`` has planned.
+
+        Raises:
+            Refused: Spark was given a schema instead.
+        """
+        if self._scan is None:
+            raise Refused(
+                "hive_acid: a table has its own schema; leave out .schema(…), the option columns selects columns"
+            )
+        return Reader(self._scan, schema, read_options(self.options, self.application).split_bytes)

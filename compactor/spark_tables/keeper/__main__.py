@@ -1,0 +1,33 @@
+"""``python -m compactor.spark_tables.keeper <pid of the driver> <folder> <descriptor>``: started by ``client``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from compactor.spark_tables.application import process
+from compactor.spark_tables.folder import Folder
+from compactor.spark_tables.keeper.desk import Desk
+from compactor.spark_tables.keeper.server import Server
+from compactor.spark_tables.wire import listen
+
+log = logging.getLogger("compactor.spark_tables.keeper")
+
+
+def main(pid: int, root: Path, descriptor: int) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    application = process(pid)
+    folder = Folder(application, root)
+    folder.remove_old()
+    with Desk() as desk, listen(folder.socket) as listening:
+        os.write(descriptor, b"1")
+        os.close(descriptor)
+        log.info("keeper %d of the application in process %d is ready", os.getpid(), pid)
+        reason = Server(listening, desk, folder, application).serve()
+        log.info("the keeper ends: %s", reason)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,123 @@
+"""Answers the requests to a keeper."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from compactor.deployment import open_deployment
+from compactor.errors import CompactorError, SnapshotExpired
+from compactor.service.site import Site
+from compactor.spark_tables.keeper.held import Held
+from compactor.spark_tables.keeper.scans import planned
+from compactor.spark_tables.messages import CheckSnapshot, OpenSnapshot, Place, PlanScan, Release, Request
+
+log = logging.getLogger(__name__)
+_ROLE = 32  #: characters of an application's name that fit TXN_AGENT_INFO beside host and process
+
+
+class Desk:
+    """The transactions of one application, on any number of metastores. Its end lets go of all of them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._stack = ExitStack()
+        self._sites: dict[tuple[str, str | None], Site] = {}
+        self._readers: dict[str, Held] = {}  # by the name of the snapshot
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release(None)
+        self._stack.close()
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is held."""
+        return not self._readers
+
+    def answer(self, request: Request) -> Any:
+        """Returns the answer to a request.
+
+        Raises:
+            CompactorError: it cannot be granted.
+        """
+        match request:
+            case OpenSnapshot(place=place):
+                return self._open(place)[0]
+            case PlanScan():
+                return self._plan(request)
+            case CheckSnapshot(txn=txn):
+                return self._check(txn)
+            case Release(snapshot=snapshot):
+                return self.release(snapshot)
+
+    def release(self, snapshot: str | None) -> int:
+        """Lets go of one snapshot, or of all; returns how many there were."""
+        with self._lock:
+            names = list(self._readers) if snapshot is None else [snapshot]
+            released = [held for name in names if (held := self._readers.pop(name, None)) is not None]
+        for held in released:
+            log.info("transaction %d is let go", held.txn.id)
+            held.end()
+        return len(released)
+
+    def let_go_of_lost(self) -> None:
+        """Lets go of snapshots that are no longer protected: too old, or timed out."""
+        for name, held in list(self._readers.items()):
+            try:
+                held.check()
+            except CompactorError as error:
+                log.warning("%s", error)
+                self.release(name)
+
+    def _open(self, place: Place) -> tuple[str, Held]:
+        held = Held(self._site(place), _role(place))
+        name = uuid.uuid4().hex
+        with self._lock:
+            self._readers[name] = held
+        log.info("transaction %d is held for %s", held.txn.id, place.application)
+        return name, held
+
+    def _plan(self, request: PlanScan) -> Any:
+        if request.snapshot is not None:
+            held = self._readers.get(request.snapshot)
+            if held is None:
+                raise SnapshotExpired(
+                    f"snapshot {request.snapshot!r} is not held: it was released or lost; open another"
+                )
+            with held.lock:
+                held.check()
+                return planned(held, request)
+        name, held = self._open(request.place)
+        try:
+            with held.lock:
+                return planned(held, request)
+        except BaseException:
+            self.release(name)
+            raise
+
+    def _check(self, txn: int) -> None:
+        held = next((one for one in list(self._readers.values()) if one.txn.id == txn), None)
+        if held is None:
+            raise SnapshotExpired(f"transaction {txn} is no longer held: it was released or lost; read the table anew")
+        held.check()
+
+    def _site(self, place: Place) -> Site:
+        key = (place.metastore, place.config)
+        with self._lock:
+            if key not in self._sites:
+                opened = open_deployment(place.metastore, config_path=place.config)
+                self._sites[key] = self._stack.enter_context(opened)
+            return self._sites[key]
+
+
+def _role(place: Place) -> str:
+    return place.application[:_ROLE] or "spark"

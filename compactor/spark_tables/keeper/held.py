@@ -1,0 +1,56 @@
+"""A transaction that outlives the request it began with."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack, suppress
+
+from compactor.errors import CompactorError, SnapshotExpired
+from compactor.service.site import Site
+from compactor.storage.executor_tokens import ExecutorTokens
+from compactor.tables.transactions.transaction import Transaction, transaction
+
+
+class _GivenUp(Exception):
+    pass
+
+
+class Held:
+    """An open transaction. ``lock`` is for whoever uses it: requests come side by side."""
+
+    def __init__(self, site: Site, role: str) -> None:
+        self._stack = ExitStack()
+        self.lock = threading.RLock()
+        self.tokens = self._stack.enter_context(ExecutorTokens())
+        self.txn: Transaction = self._stack.enter_context(transaction(site, role=role))
+
+    def check(self) -> None:
+        """Checks that it is still open and protected.
+
+        Raises:
+            SnapshotExpired: it is not.
+        """
+        try:
+            self.txn.check()
+        except SnapshotExpired:
+            raise
+        except CompactorError as error:
+            raise SnapshotExpired(f"transaction {self.txn.id}: {error}; read the table anew") from error
+
+    def end(self) -> None:
+        """Ends it after reading; one that is lost already has ended."""
+        with suppress(CompactorError):
+            self.commit()
+
+    def commit(self) -> None:
+        """Ends it with everything that is staged named and committed; see ``transaction`` for the errors."""
+        with self.lock:
+            self._stack.close()
+
+    def abort(self) -> None:
+        """Ends it without a trace, whatever has become of it."""
+        try:
+            with self.lock, self._stack:
+                raise _GivenUp
+        except _GivenUp:
+            pass

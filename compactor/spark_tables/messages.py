@@ -1,0 +1,63 @@
+"""The requests to a keeper, and its answers: plain values between processes of one user on one host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from compactor.storage.options import StoreOptions
+from compactor.tables.reading.tasks import ScanPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The metastore that is meant, as ``open_metastore`` takes it, and the name of the application that asks."""
+
+    metastore: str = "default"
+    config: str | None = None
+    application: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanScan:
+    """Asks for the plan of a scan; under the ``snapshot`` that ``OpenSnapshot`` named, else under one of its own."""
+
+    place: Place
+    table: str
+    columns: tuple[str, ...] | None = None
+    row_filter: str | None = None
+    row_ids: bool = False
+    snapshot: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedScan:
+    """A plan, and what executors need besides. ``padded`` are the columns whose trailing blanks do not count in filters."""
+
+    plan: ScanPlan
+    stores: StoreOptions = field(repr=False)
+    padded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSnapshot:
+    """Asks for an error if the snapshot of a transaction is no longer protected."""
+
+    txn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSnapshot:
+    """Asks for a snapshot that several scans may see; answered by its name."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Asks that a snapshot that has a name, or with None each that is held, is let go; answered by their number."""
+
+    snapshot: str | None = None
+
+
+Request: TypeAlias = PlanScan | CheckSnapshot | OpenSnapshot | Release

@@ -1,0 +1,77 @@
+"""The options of ``hive_acid``, from Spark's texts to values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from compactor.errors import BadSetting
+from compactor.spark_tables.messages import Place, PlanScan
+
+_PLACE = ("table", "metastore", "config")
+_READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes")
+_SPLIT_BYTES = 32 * 1024 * 1024
+_SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """The options of a read, as the request that they are; ``split_bytes`` is about what one task reads."""
+
+    request: PlanScan
+    split_bytes: int
+
+
+def read_options(options: Mapping[str, str], application: str) -> ReadOptions:
+    """Returns the options of a read.
+
+    Raises:
+        BadSetting: one is missing, unknown or no value of its kind.
+    """
+    given = _known(options, _READING)
+    columns = given.get("columns")
+    return ReadOptions(
+        request=PlanScan(
+            place=place_of(given, application),
+            table=_table(given),
+            columns=None if columns is None else tuple(filter(None, map(str.strip, columns.split(",")))),
+            row_filter=given.get("filter"),
+            row_ids=_boolean(given, "row_ids"),
+            snapshot=given.get("snapshot"),
+        ),
+        split_bytes=_bytes(given, "split_bytes", _SPLIT_BYTES),
+    )
+
+
+def place_of(given: Mapping[str, str], application: str) -> Place:
+    return Place(metastore=given.get("metastore", "default"), config=given.get("config"), application=application)
+
+
+def _known(options: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """Returns the options by their names in lower case; Spark gives those of ``CREATE TABLE`` a second time."""
+    given = {key.lower(): value for key, value in options.items() if not key.lower().startswith("option.")}
+    if unknown := sorted(set(given).difference(known)):
+        raise BadSetting(f"hive_acid has no option {unknown[0]!r} here; it has {', '.join(known)}")
+    return given
+
+
+def _table(given: Mapping[str, str]) -> str:
+    if "table" not in given:
+        raise BadSetting('hive_acid: no table is named; wanted .option("table", "<database>.<table>")')
+    return given["table"]
+
+
+def _boolean(given: Mapping[str, str], key: str) -> bool:
+    text = given.get(key, "false").lower()
+    if text not in ("true", "false"):
+        raise BadSetting(f"hive_acid: {key} is {text!r}; wanted true or false")
+    return text == "true"
+
+
+def _bytes(given: Mapping[str, str], key: str, default: int) -> int:
+    text = given.get(key, str(default)).strip().lower()
+    match = re.fullmatch(r"([1-9]\d*)([kmg]?)b?", text)
+    if match is None:
+        raise BadSetting(f"hive_acid: {key} is {text!r}; wanted a number of bytes, such as 32m")
+    return int(match[1]) * _SUFFIXES[match[2]]

@@ -1,0 +1,108 @@
+"""Reads a planned scan: partitions on the driver's host, rows on executors. Imports no SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from compactor.spark_tables.client import Keeper
+from compactor.spark_tables.messages import CheckSnapshot, PlannedScan
+from compactor.spark_tables.pushdown import filter_texts
+from compactor.spark_tables.spark_types import as_spark_expects
+from compactor.storage.stores import opened
+from compactor.tables.filters.binding import bind
+from compactor.tables.filters.conditions import All, Condition, columns_of
+from compactor.tables.filters.partition_constants import may_have
+from compactor.tables.reading.splits import portions
+from compactor.tables.reading.task_reader import read_task
+from compactor.tables.reading.tasks import ScanPlan, ScanTask
+
+
+class Portion(InputPartition):
+    """What one task of Spark reads."""
+
+    def __init__(self, tasks: tuple[ScanTask, ...]) -> None:
+        super().__init__(None)
+        self.tasks = tasks
+
+
+class Reader(DataSourceReader):
+    """The rows of one scan. It travels to executors, without the files of others: those are in the portions."""
+
+    def __init__(self, scan: PlannedScan, schema: StructType, portion_bytes: int) -> None:
+        self._tasks = scan.plan.tasks
+        self._scan = replace(scan, plan=replace(scan.plan, tasks=()))
+        self._schema, self._portion_bytes = schema, portion_bytes
+
+    @property
+    def pushFilters(self) -> Pushed:  # noqa: N802 - Spark's name
+        return Pushed(self)
+
+    def push(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Leaves out what cannot meet the filters; returns all of them, since Spark is to evaluate them again."""
+        plan = self._scan.plan
+        asked = filter_texts(filters, self._compared_alike())
+        conditions = [bind(text, plan.comparable) for text in asked]
+        if conditions:
+            whole = All(parts=(*conditions, *([] if plan.condition is None else [plan.condition])))
+            self._scan = replace(self._scan, plan=replace(plan, condition=whole))
+        return filters
+
+    def partitions(self) -> list[Portion]:
+        """Returns what each task reads, once it is sure that the snapshot is still protected.
+
+        Raises:
+            SnapshotExpired: it is not.
+        """
+        plan = self._scan.plan
+        Keeper().ask(CheckSnapshot(txn=plan.txn))
+        kept = self._tasks if plan.condition is None else _meeting(plan.condition, self._tasks)
+        return [Portion(tasks) for tasks in portions(kept, self._portion_bytes)] or [Portion(())]
+
+    def read(self, partition: Portion) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of a portion.
+
+        Raises:
+            SnapshotExpired: a file is gone.
+        """
+        yield from as_spark_expects(_rows(self._scan, partition.tasks), self._schema)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_tasks": ()}
+
+    def _compared_alike(self) -> frozenset[str]:
+        plan = self._scan.plan
+        known = [field.name for field in plan.comparable if not pa.types.is_floating(field.type)]
+        return frozenset(name for name in known if name not in self._scan.padded and name in plan.schema.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """``Reader.push`` for a Spark that pushes filters. One that does not refuses every reader that overrides
+    ``pushFilters``, which it finds out by the function of the method; so it finds its own here."""
+
+    reader: Reader
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self.reader.push(filters)
+
+
+def _rows(scan: PlannedScan, tasks: Iterable[ScanTask]) -> Iterator[pa.RecordBatch]:
+    storage = opened(scan.stores)
+    for task in tasks:
+        yield from read_task(scan.plan, task, storage)
+
+
+def _meeting(condition: Condition, tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:
+    """Yields the tasks in whose partition a row may meet ``condition``."""
+    deciding = columns_of(condition)
+    return (task for task in tasks if not task.constants or may_have(condition, task.constants, deciding))
+
+
+__all__ = ["Portion", "Reader", "ScanPlan"]

@@ -1,0 +1,45 @@
+"""What a program asks of its session: to know ``hive_acid``, and to read several tables under one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from compactor.spark_tables.data_source import HiveAcid
+from compactor.spark_tables.snapshots import HiveAcidSnapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> None:
+    """Makes ``hive_acid`` known to the session, classic or Connect. Its transactions have the application's ID in their
+    names, as ``compactor show transactions`` lists them."""
+    application = spark.conf.get("spark.app.id", "spark")
+    for source in (HiveAcid, HiveAcidSnapshot):
+        # a class without a home travels by value, with the ID in it
+        spark.dataSource.register(
+            type(source.__name__, (source,), {"application": application, "__module__": "__main__"})
+        )
+
+
+@contextmanager
+def snapshot(spark: SparkSession, *, metastore: str = "default", config: str | None = None) -> Iterator[str]:
+    """Yields the name of a snapshot, for the option ``snapshot`` of any number of reads; its end lets go of it, and cleaners
+    no longer wait for it. ``register`` comes first.
+
+    Raises:
+        Exception: what Spark makes of an error of the keeper, with its text.
+    """
+    options = {"metastore": metastore, **({} if config is None else {"config": config})}
+    name = _asked(spark, {**options, "action": "open"})
+    try:
+        yield name
+    finally:
+        _asked(spark, {"action": "release", "snapshot": name})
+
+
+def _asked(spark: SparkSession, options: dict[str, str]) -> str:
+    [row] = spark.read.format(HiveAcidSnapshot.name()).options(**options).load().collect()
+    return str(row[0])

@@ -1,0 +1,41 @@
+"""Every example of docs/spark-tables.md, run in the order of the page in one session."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from compactor.service.site import Site
+from compactor.tables import Store
+from tests.support.spark_sessions import ROOT, local_session
+
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+PAGE = ROOT / "docs" / "spark-tables.md"
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def test_the_examples_run(
+    deployment: Site, warehouse: Path, metastore_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(deployment)
+    store.create_database("sales", str(warehouse))
+    made = {"id": "bigint", "amount": "decimal(10,2)", "status": "string", "day": "date"}
+    orders = store.create_table("sales.orders", made, partitioned_by=["day"])
+    day = datetime.date(2026, 11, 1)
+    orders.append(
+        pa.table({"id": [1, 5], "amount": [Decimal("7"), Decimal("12")], "status": ["new", "new"], "day": [day, day]})
+    )
+    store.create_table("sales.customers", {"id": "bigint", "name": "string"}).append(
+        pa.table({"id": [5], "name": ["E"]})
+    )
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
+    with local_session(tmp_path) as session:
+        names: dict[str, object] = {"spark": session}
+        for example in EXAMPLES:
+            exec(compile(example, str(PAGE), "exec"), names)
+    assert len(EXAMPLES) >= 3

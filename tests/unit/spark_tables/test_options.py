@@ -1,0 +1,50 @@
+"""Options of a read are checked by name and value."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.errors import BadSetting
+from compactor.spark_tables.messages import Place, PlanScan
+from compactor.spark_tables.options import read_options
+
+
+def test_options_become_a_request() -> None:
+    given = {
+        "Table": "db.t",
+        "columns": " a, b ",
+        "FILTER": "a > 1",
+        "row_ids": "TRUE",
+        "metastore": "m",
+        "config": "/c",
+        "snapshot": "s",
+        "split_bytes": "2m",
+    }
+    found = read_options(given, "app")
+    assert found.split_bytes == 2 << 20
+    assert found.request == PlanScan(
+        place=Place(metastore="m", config="/c", application="app"),
+        table="db.t",
+        columns=("a", "b"),
+        row_filter="a > 1",
+        row_ids=True,
+        snapshot="s",
+    )
+
+
+def test_without_columns_all_are_meant() -> None:
+    assert read_options({"table": "db.t", "option.table": "db.t"}, "").request.columns is None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "no table is named"),
+        ({"table": "db.t", "path": "/x"}, "no option 'path'"),
+        ({"table": "db.t", "row_ids": "yes"}, "wanted true or false"),
+        ({"table": "db.t", "split_bytes": "0"}, "wanted a number of bytes"),
+    ],
+)
+def test_what_is_wrong_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(BadSetting, match=message):
+        read_options(given, "")

@@ -1,0 +1,92 @@
+"""What executors read, and what they import for it."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import datasource as ds
+
+from compactor.service.site import Site
+from compactor.spark_tables.client import Keeper
+from compactor.spark_tables.messages import PlannedScan
+from compactor.spark_tables.reader import Portion, Reader
+from compactor.spark_tables.spark_types import spark_schema
+from compactor.tables import Store
+from compactor.tables.reading.planning import plan_scan
+from compactor.tables.reading.wanted import Wanted
+from compactor.tables.store import named_table
+from compactor.tables.transactions.transaction import transaction
+
+
+@pytest.fixture
+def scan(deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> PlannedScan:
+    """A scan of rows in two partitions, whose snapshot nobody asks for."""
+    monkeypatch.setattr(Keeper, "__init__", lambda self: None)
+    monkeypatch.setattr(Keeper, "ask", lambda self, request: None)
+    store = Store(deployment)
+    store.create_database("db", str(warehouse))
+    made = {"i": "bigint", "x": "double", "c": "char(3)", "p": "int"}
+    table = store.create_table("db.t", made, partitioned_by=["p"])
+    table.append(pa.table({"i": [1, 2, 3], "x": [1.5, None, 2.5], "c": ["a", "b", "c"], "p": [1, 1, 2]}))
+    with transaction(deployment) as txn:
+        plan = plan_scan(txn, named_table(deployment, "db.t"), Wanted(row_filter="i <> 2", timestamps="us"))
+    return PlannedScan(plan=plan, stores=deployment.storage.options, padded=("c",))
+
+
+def reader_of(scan: PlannedScan) -> Reader:
+    return Reader(scan, spark_schema(scan.plan.schema), 1 << 20)
+
+
+def rows_of(reader: Reader, portions: list[Portion]) -> list[int]:
+    travelled = pickle.loads(pickle.dumps(reader))
+    batches = [batch for one in portions for batch in travelled.read(pickle.loads(pickle.dumps(one)))]
+    return [row["i"] for batch in batches for row in batch.to_pylist()]
+
+
+def test_the_rows_of_a_scan_are_read_where_they_travelled_to(scan: PlannedScan) -> None:
+    reader = reader_of(scan)
+    assert rows_of(reader, reader.partitions()) == [1, 3]
+
+
+def test_filters_leave_out_partitions_and_rows_and_are_all_left_to_spark(scan: PlannedScan) -> None:
+    reader = reader_of(scan)
+    filters = [ds.EqualTo(("p",), 1), ds.LessThan(("i",), 10), ds.EqualTo(("c",), "a"), ds.GreaterThan(("x",), 9.5)]
+    assert list(reader.pushFilters(filters)) == filters
+    portions = reader.partitions()
+    assert [task.partition for one in portions for task in one.tasks] == ["p=1"]
+    assert rows_of(reader, portions) == [1]
+
+
+def test_a_decimal_on_an_integer_is_compared_exactly(scan: PlannedScan) -> None:
+    reader = reader_of(scan)
+    reader.pushFilters([ds.GreaterThan(("i",), Decimal("1.5"))])
+    assert rows_of(reader, reader.partitions()) == [3]
+
+
+def test_no_partition_is_one_empty_portion(scan: PlannedScan) -> None:
+    reader = reader_of(scan)
+    reader.pushFilters([ds.EqualTo(("p",), 7)])
+    portions = reader.partitions()
+    assert len(portions) == 1
+    assert rows_of(reader, portions) == []
+
+
+def test_a_spark_that_pushes_no_filters_does_not_mind(scan: PlannedScan) -> None:
+    found = getattr(reader_of(scan).pushFilters, "__func__", None)
+    assert found is ds.DataSourceReader.pushFilters
+
+
+def test_executors_import_no_sql() -> None:
+    code = (
+        "import sys, compactor.spark_tables, compactor.spark_tables.reader\n"
+        "sql = ('compactor.metastore', 'compactor.state', 'compactor.database', 'compactor.service', 'sqlalchemy')\n"
+        "print([name for name in sys.modules if name.startswith(sql)])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
