@@ -137,13 +137,13 @@ def test_several_tables_are_read_under_one_snapshot(
 @pytest.mark.usefixtures("store")
 def test_a_large_file_is_read_by_several_tasks(read: Callable[..., DataFrame], store: Store) -> None:
     table = store.create_table(
-        "db.many", {"i": "bigint"}, properties={"orc.stripe.size": "4096", "orc.compress": "NONE"}
+        "db.many", {"i": "bigint"}, properties={"orc.stripe.size": "1048576", "orc.compress": "NONE"}
     )
-    values = [at * 2_654_435_761 % 2**40 for at in range(300_000)]
+    values = [at * 2_654_435_761 % 2**40 for at in range(700_000)]
     table.append(pa.table({"i": values}))
     frame = read("db.many", split_bytes="256k")
     assert frame.rdd.getNumPartitions() > 3
-    assert frame.selectExpr("sum(i)", "count(*)").collect() == [(sum(values), 300_000)]
+    assert frame.selectExpr("sum(i)", "count(*)").collect() == [(sum(values), 700_000)]
 
 
 @pytest.mark.usefixtures("store")
