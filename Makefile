@@ -58,6 +58,10 @@ torture: DEBIAN_PACKAGES += $(FURTHER_PACKAGES)
 torture: setup packages ## all of test-all again with many more generated examples and TORTURE_SECONDS at each metastore (slow)
 	@. tools/environment; exec env WHOLE=1 HYPOTHESIS_PROFILE=search TORTURE_MUTATIONS=$${TORTURE_MUTATIONS:-10000} TORTURE_SECONDS=$${TORTURE_SECONDS:-120} python -m pytest
 
+.PHONY: docs
+docs: setup ## the documents as a site in build/site, every link of it checked
+	@. tools/environment; exec env NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+
 .PHONY: clean
 clean: ## remove what demo, tests and tools left (not .venv and .tools)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log

@@ -435,13 +435,13 @@ component, as Hive's do: they write no file that could come back.
 
 
 def document() -> str:
-    """docs/hive-rows.md; ``python -m tests.contract.test_hive_trace`` prints it."""
+    """docs/internals/hive-rows.md; ``python -m tests.contract.test_hive_trace`` prints it."""
     rows = (f"| {difference.statement} | {difference.because} |" for difference in DIFFERENCES)
     return _DOCUMENT.format(differences="\n".join(rows))
 
 
 def test_the_document_lists_every_difference() -> None:
-    assert (RECORD.parents[3] / "docs" / "hive-rows.md").read_text() == document()
+    assert (RECORD.parents[3] / "docs" / "internals" / "hive-rows.md").read_text() == document()
 
 
 if __name__ == "__main__":

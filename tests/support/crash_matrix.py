@@ -1,7 +1,7 @@
 """The table of which kind of work survives a crash at which step, and the page rendered from it.
 
-``python -m tests.support.crash_matrix`` writes docs/crash-matrix.md. Tests are taken from their own parameters, so a step
-that loses its case is noticed here; a step without a case must give a reason.
+``python -m tests.support.crash_matrix`` writes docs/internals/crash-matrix.md. Tests are taken from their own parameters,
+so a step that loses its case is noticed here; a step without a case must give a reason.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.contract import test_restored
 from tests.crash import test_hive2, test_quarantine, test_steps, test_writers
 from tests.storage import test_crash
 
-PAGE = Path(__file__).parents[2] / "docs/crash-matrix.md"
+PAGE = Path(__file__).parents[2] / "docs/internals/crash-matrix.md"
 
 ALIKE = "does there what it does in a minor or major"
 REQUESTED = "is asked for by a person"

@@ -1,6 +1,6 @@
 """The table that maps each test of Hive to the test of ours that shows the same behaviour, and the page made from it.
 
-``python -m tests.support.hive_tests`` writes docs/hive-tests.md from tests/conformance/hive_tests.toml.
+``python -m tests.support.hive_tests`` writes docs/internals/hive-tests.md from tests/conformance/hive_tests.toml.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "tests/conformance/hive_tests.toml"
-PAGE = ROOT / "docs/hive-tests.md"
+PAGE = ROOT / "docs/internals/hive-tests.md"
 _REASON = "-"  #: prefix of a value that is not a test of ours but a key of ``reasons``
 
 

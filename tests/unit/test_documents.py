@@ -24,6 +24,20 @@ def test_links_between_documents_lead_somewhere(path: Path) -> None:
     assert [link for link in local if not (path.parent / link).exists()] == []
 
 
+def _anchors(path: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text("utf-8"), re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_into_documents_lead_to_a_heading(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]*)#([^)]*)\)", path.read_text("utf-8"))
+    there = [(path.parent / target if target else path, anchor) for target, anchor in links]
+    assert [(str(target), anchor) for target, anchor in there if anchor not in _anchors(target)] == []
+
+
 def test_contributing_has_a_line_for_every_package() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     packages = [path.name for path in (ROOT / "compactor").iterdir() if (path / "__init__.py").is_file()]
@@ -65,6 +79,7 @@ def test_make_alone_lists_its_targets() -> None:
         "dist-spark",
         "bench",
         "torture",
+        "docs",
         "clean",
     ]
 
@@ -143,7 +158,7 @@ def _rows(section: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-PROVEN = {number: _rows(text) for number, text in _sections("docs/protocol-tests.md").items()}
+PROVEN = {number: _rows(text) for number, text in _sections("docs/internals/protocol-tests.md").items()}
 
 
 @pytest.mark.parametrize("section", _sections("docs/protocol.md"))
