@@ -49,11 +49,21 @@ def _lines(found: Fleet) -> Iterator[str]:
     expected = (
         "" if found.expected_seconds is None else f", about {duration(round(found.expected_seconds * 1000))} of work"
     )
-    yield f"waiting: {counted(found.waiting, 'compaction')}{expected}; ready for cleaning: {found.ready}"
+    now = found.readings
+    yield f"waiting: {counted(now.initiated, 'compaction')}{expected}; ready for cleaning: {now.ready_for_cleaning}"
     for entry in found.running:
         yield f"running: compaction {entry.id} of {entry.entity}"
+    yield from _more(now.working, len(found.running), "running")
     for entry in found.failures:
         yield f"failed: compaction {entry.id} of {entry.entity}: {entry.error or 'the reason is not known'}"
+    yield from _more(now.failed_lately, len(found.failures), "failed in 7 days")
+    for alarm in found.alarms:
+        yield f"alarm ({alarm.level.value}) {alarm.name}: {alarm.message}; {alarm.fix}"
+
+
+def _more(there: int, shown: int, what: str) -> Iterator[str]:
+    if there > shown:
+        yield f"{what}: {there - shown} more"
 
 
 def _returned(one: Returns) -> str:

@@ -224,10 +224,11 @@ def blockers(context: CliContext) -> None:
 @with_context
 def alarms(context: CliContext) -> None:
     """Conditions that need attention (ages, counts, failures), and what to do about them."""
-    from compactor.service.doctor import alarms as service
+    from compactor.service.doctor.alarms import raised_alarms
+    from compactor.service.doctor.readings import take_readings
 
     with context.site(read_only=True) as site:
-        found = service.raised_alarms(service.take_readings(site), site.settings)
+        found = raised_alarms(take_readings(site), site.settings)
     _print(context, found, ("level", "name", "value", "limit", "message", "fix"), "nothing is amiss")
 
 

@@ -9,7 +9,8 @@ import re
 
 from compactor.compaction.entry import Entry
 
-_FORM = re.compile(r"lost worker ([0-9]{1,6}): ")
+LOST = "lost worker "  #: how such a message begins
+_FORM = re.compile(rf"{LOST}([0-9]{{1,6}}): ")
 
 
 def lost_workers(entry: Entry) -> int:
@@ -20,7 +21,7 @@ def lost_workers(entry: Entry) -> int:
 
 def loss_message(number: int, because: str) -> str:
     """Returns the error message of a request that has just lost its ``number``-th worker."""
-    return f"lost worker {number}: {because}"
+    return f"{LOST}{number}: {because}"
 
 
 def last_message(number: int, because: str) -> str:

@@ -24,6 +24,7 @@ from compactor.metastore.queue.commits import Commits
 from compactor.metastore.queue.ended import EndedEntries
 from compactor.metastore.queue.endings import Endings
 from compactor.metastore.queue.entries import Entries
+from compactor.metastore.queue.figures import QueueFigures
 from compactor.metastore.queue.pages import CompactionLists
 from compactor.metastore.queue.requests import Requests
 from compactor.metastore.queue.table import QueueTable
@@ -68,6 +69,7 @@ class Metastore:
         self.cleaning = Cleaning(self.queue)
         self.entries = Entries(self.queue)
         self.ended = EndedEntries(self.queue, dialect)
+        self.figures = QueueFigures(self.queue)
         self.candidates = Candidates(database, dialect)
         self.compaction_lists = CompactionLists(database, self.queue.rows)
         self.housekeeping = Housekeeping(database, dialect)

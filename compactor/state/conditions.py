@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -100,6 +99,16 @@ class Wanted:
     outcomes: tuple[str, ...] = ()
 
 
+class Share(NamedTuple):
+    """The tables and partitions of a database that had one outcome and are in one step of health: 0 is below 20, 4 is 80
+    and more, None unknown."""
+
+    database: str
+    outcome: str
+    step: int | None
+    rows: int
+
+
 class WorstTable(NamedTuple):
     """A table with the least health of its partitions, and the sums of their deltas and bytes."""
 
@@ -180,16 +189,15 @@ class Conditions:
         with self._database.read() as conn:
             return {row.OUTCOME: int(row.n) for row in conn.execute(query)}
 
-    def histogram(self, metastore: str) -> dict[str, Counter[int | None]]:
-        """Returns the number of rows of each database by health: 0 is below 20, 4 is 80 and more, None unknown."""
+    def spread(self, metastore: str) -> list[Share]:
+        """Returns the numbers of rows by database, outcome and step of health, by database."""
         step = case((_C.HEALTH >= 80, 4), (_C.HEALTH >= 60, 3), (_C.HEALTH >= 40, 2), (_C.HEALTH >= 20, 1), else_=0)
         step = case((_C.HEALTH.is_(None), None), else_=step)
-        query = select(_C.DB_NAME, step.label("step"), func.count().label("n")).where(_C.METASTORE == metastore)
-        found: dict[str, Counter[int | None]] = {}
+        query = select(_C.DB_NAME, _C.OUTCOME, step.label("step"), func.count().label("n"))
+        query = query.where(_C.METASTORE == metastore).group_by(_C.DB_NAME, _C.OUTCOME, step)
         with self._database.read() as conn:
-            for row in conn.execute(query.group_by(_C.DB_NAME, step).order_by(_C.DB_NAME)):
-                found.setdefault(row.DB_NAME, Counter())[row.step] = int(row.n)
-        return found
+            rows = conn.execute(query.order_by(_C.DB_NAME)).all()
+        return [Share(database, outcome, step, int(n)) for database, outcome, step, n in rows]
 
     def worst_tables(self, metastore: str, limit: int) -> list[WorstTable]:
         """Returns tables with their least healthy partition and the sums of all, the worst first."""

@@ -135,8 +135,11 @@ class Runs:
 
     def latest(self, metastore: str, limit: int = 100, *, entity: Entity | None = None) -> list[Run]:
         """Returns the newest runs, newest first; of one entity, or of all."""
-        query = select(RUNS).where(_R.METASTORE == metastore).order_by(_R.RUN_ID.desc()).limit(limit)
-        if entity is not None:
+        query = select(RUNS).where(_R.METASTORE == metastore).limit(limit)
+        if entity is None:
+            query = query.order_by(_R.ENDED_AT.desc(), _R.RUN_ID.desc())  # as the index has them
+        else:
+            query = query.order_by(_R.RUN_ID.desc())
             part = _R.PART_NAME.is_not_distinct_from(entity.partition)
             query = query.where(_R.DB_NAME == entity.database, _R.TABLE_NAME == entity.table, part)
         with self._database.read() as conn:

@@ -103,6 +103,8 @@ RUNS = Table(
     Column("OPENING_AFTER", Double),
     Column("BYTES_TAKEN_OVER", BigInteger),
     Index("COMPACTOR_RUNS_ENTRY_IDX", "METASTORE", "ENTRY_ID"),
+    Index("COMPACTOR_RUNS_TIME_IDX", "METASTORE", "ENDED_AT"),
+    Index("COMPACTOR_RUNS_TABLE_IDX", "METASTORE", "DB_NAME", "TABLE_NAME"),
     sqlite_autoincrement=True,
 )
 
@@ -166,7 +168,11 @@ CONDITIONS = Table(
     Column("DIGEST", String(64)),
     Column("OPEN_DIGEST", String(64)),
     Column("NEWEST_TXN_ID", BigInteger),
-    Index("COMPACTOR_CONDITIONS_TABLE_IDX", "METASTORE", "DB_NAME", "TABLE_NAME"),
+    # the overview's figures are read from the index alone
+    Index(
+        "COMPACTOR_CONDITIONS_TABLE_IDX",
+        *("METASTORE", "DB_NAME", "TABLE_NAME", "OUTCOME", "HEALTH", "DELTAS", "BASE_BYTES", "DELTA_BYTES"),
+    ),
 )
 
 OVERRIDES = Table(

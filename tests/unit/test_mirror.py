@@ -31,6 +31,7 @@ ELSEWHERE: dict[str, str] = {
     "metastore/queue/cleaning.py": "contract/test_queue.py",
     "metastore/queue/commits.py": "contract/test_fences.py",
     "metastore/queue/ended.py": "contract/test_kept_decisions.py",
+    "metastore/queue/figures.py": "contract/test_figures.py",
     "metastore/queue/entries.py": "contract/test_queue.py",
     "metastore/queue/table.py": "contract/test_fences.py",
     "metastore/locks/manager.py": "integration/locks/test_zookeeper.py",

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, ColumnElement, Label, cast, func, select
+from sqlalchemy import BigInteger, ColumnElement, Label, Select, cast, func, select
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.standing import Writes
@@ -31,6 +31,14 @@ class Aborted:
     count: int
     oldest_start: int  #: epoch ms at which the oldest of them was opened
     total: int = 0  #: the sum of their ids: another one if others of them were forgotten than came
+
+
+class AbortFigures(NamedTuple):
+    """The aborted transactions that are not yet forgotten, counted once for each entity that they wrote into."""
+
+    total: int = 0
+    most: int = 0  #: of one entity
+    oldest_start: int | None = None  #: epoch ms
 
 
 class Candidates:
@@ -83,19 +91,8 @@ class Candidates:
 
     def aborts(self) -> dict[Entity, Aborted]:
         """Returns every entity with aborted transactions, in one statement."""
-        columns = TXN_COMPONENTS.c
-        names = [self._dialect.exactly(name) for name in (columns.TC_DATABASE, columns.TC_TABLE, columns.TC_PARTITION)]
-        query = (
-            select(
-                *_named(names),
-                func.count(TXNS.c.TXN_ID.distinct()).label("transactions"),
-                func.min(TXNS.c.TXN_STARTED).label("oldest"),
-                cast(func.sum(TXNS.c.TXN_ID.distinct()), BigInteger).label("total"),
-            )
-            .select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == columns.TC_TXNID))
-            .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, columns.TC_TABLE.is_not(None))
-            .group_by(*names)
-        )
+        query, names = self._aborted()
+        query = query.add_columns(*_named(names), cast(func.sum(TXNS.c.TXN_ID.distinct()), BigInteger).label("total"))
         with self._database.read() as conn:
             return {
                 Entity(database=row.name0, table=row.name1, partition=row.name2): Aborted(
@@ -103,6 +100,30 @@ class Candidates:
                 )
                 for row in conn.execute(query)
             }
+
+    def abort_figures(self) -> AbortFigures:
+        """Returns the sums of ``aborts``, as the database counts them."""
+        found = self._aborted()[0].subquery()
+        query = select(func.sum(found.c.transactions), func.max(found.c.transactions), func.min(found.c.oldest))
+        with self._database.read() as conn:
+            total, most, oldest = conn.execute(query).one()
+        return AbortFigures(int(total or 0), int(most or 0), oldest)
+
+    def _aborted(self) -> tuple[Select[Any], list[ColumnElement[str]]]:
+        """Returns the query for the aborted transactions of each entity, and the names that it groups them by."""
+        columns = TXN_COMPONENTS.c
+        names = [self._dialect.exactly(name) for name in (columns.TC_DATABASE, columns.TC_TABLE, columns.TC_PARTITION)]
+        figures: list[ColumnElement[Any]] = [
+            func.count(TXNS.c.TXN_ID.distinct()).label("transactions"),
+            func.min(TXNS.c.TXN_STARTED).label("oldest"),
+        ]
+        query = (
+            select(*figures)
+            .select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == columns.TC_TXNID))
+            .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, columns.TC_TABLE.is_not(None))
+            .group_by(*names)
+        )
+        return query, names
 
 
 def _named(names: list[ColumnElement[str]]) -> list[Label[str]]:

@@ -32,13 +32,6 @@ class CompactionLists:
         self._database = database
         self._rows = rows
 
-    def states(self) -> dict[State, int]:
-        """Returns the number of rows of the queue in each state."""
-        state = COMPACTION_QUEUE.c.CQ_STATE
-        query = select(state, func.count().label("n")).where(COMPACTION_QUEUE.c.CQ_TYPE.in_(_TYPES)).group_by(state)
-        with self._database.read() as conn:
-            return {State(row.CQ_STATE): int(row.n) for row in conn.execute(query)}
-
     def queue(
         self, *, find: str = "", states: Collection[State] | None = None, limit: int, offset: int = 0
     ) -> EntryPage:

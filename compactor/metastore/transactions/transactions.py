@@ -371,6 +371,13 @@ class Transactions:
         """Returns every open transaction, oldest first."""
         return self._in_state(OPEN)
 
+    def open_figures(self) -> tuple[int, int | None]:
+        """Returns the number of open transactions, and when the oldest of them was opened (epoch ms)."""
+        query = select(func.count(), func.min(TXNS.c.TXN_STARTED)).where(TXNS.c.TXN_STATE == OPEN)
+        with self._database.read() as conn:
+            number, oldest = conn.execute(query).one()
+        return int(number), oldest
+
     def unfinished(self) -> list[OpenTransaction]:
         """Returns open transactions, and aborted ones that are not yet forgotten, oldest first."""
         return self._in_state(OPEN, ABORTED)

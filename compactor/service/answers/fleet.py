@@ -1,4 +1,5 @@
-"""The health of all tables in one answer: from our own state and the queue, in a fixed number of statements."""
+"""The health of all tables in one answer: from our own state and the queue, in a fixed number of statements in which the
+databases count."""
 
 from __future__ import annotations
 
@@ -9,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.service.answers.survey import DUE
+from compactor.service.doctor.alarms import Alarm, raised_alarms
+from compactor.service.doctor.readings import Readings, readings_of
 from compactor.service.site import Site
-from compactor.state.conditions import WorstTable
+from compactor.state.conditions import Share, WorstTable
 from compactor.state.decisions import PASS
 from compactor.state.runs import DAY_MS, DayOfRuns, Run
 from compactor.state.store import OwnState
@@ -18,7 +21,7 @@ from compactor.state.store import OwnState
 STEPS = ("below 20", "20 to 39", "40 to 59", "60 to 79", "80 and more")  #: of health
 WEEK, MONTH = 7, 30  #: days of which the returns are told
 _SAMPLE = 50  #: newest runs whose mean duration is expected of the next ones
-_FEW = 10  #: failures that are shown
+_FEW = 10  #: running and failed compactions that are shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +49,20 @@ class Returns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """All tables of a metastore. ``outcomes`` counts tables and partitions by the decision of the last look; ``waiting``
-    and ``running`` are compactions, and ``expected_seconds`` what the waiting ones take one after the other, if they take as
-    long as the newest runs (None: there was none)."""
+    """All tables of a metastore.
+
+    ``outcomes`` counts tables and partitions by the decision of the last look. ``running`` and ``failures`` are the first
+    few that are worked on, and that failed within ``LATELY_DAYS`` days. ``expected_seconds`` is
+    what the waiting ones take one after the other, if they take as long as the newest runs (None: there was none).
+    """
 
     health: Mapping[str, Counter[int | None]] = field(default_factory=dict)
     worst: tuple[WorstTable, ...] = ()
     outcomes: Mapping[str, int] = field(default_factory=dict)
     looked_at: int | None = None
-    waiting: int = 0
+    readings: Readings = field(default_factory=Readings)
+    alarms: tuple[Alarm, ...] = ()
     running: tuple[Entry, ...] = ()
-    ready: int = 0
     expected_seconds: float | None = None
     failures: tuple[Entry, ...] = ()
     returns: tuple[Returns, ...] = ()
@@ -82,10 +88,14 @@ class Fleet:
             "outcomes": dict(self.outcomes),
             "due": self.due,
             "looked_at": self.looked_at,
-            "waiting": self.waiting,
+            "alarms": [one.to_json() for one in self.alarms],
+            "readings": self.readings.to_json(),
+            "waiting": self.readings.initiated,
             "expected_seconds": self.expected_seconds,
+            "working": self.readings.working,
             "running": [_row(entry) for entry in self.running],
-            "ready_for_cleaning": self.ready,
+            "ready_for_cleaning": self.readings.ready_for_cleaning,
+            "failed": self.readings.failed_lately,
             "failures": [_row(entry) for entry in self.failures],
             "returns": [one.to_json() for one in self.returns],
             "days": [one._asdict() for one in self.days],
@@ -95,14 +105,17 @@ class Fleet:
 def fleet(site: Site, worst: int = 10) -> Fleet:
     """Returns the overview of a metastore, with its ``worst`` tables; only the queue's part without a state."""
     lists, now = site.metastore.compaction_lists, site.metastore.now_ms()
-    states = lists.states()
-    running = lists.queue(states=(State.WORKING,), limit=_FEW).entries
-    failed = lists.history(states=(State.FAILED,), limit=_FEW).entries
+    spread = [] if site.state is None else site.state.conditions.spread(site.name)
+    outcomes = _outcomes(spread)
+    readings = readings_of(site, outcomes)
+    failed = readings.failed_lately
     found = Fleet(
-        waiting=states.get(State.INITIATED, 0),
-        ready=states.get(State.READY_FOR_CLEANING, 0),
-        running=tuple(running),
-        failures=tuple(entry for entry in failed if (entry.end or 0) >= now - WEEK * DAY_MS),
+        health=_health(spread),
+        outcomes=outcomes,
+        readings=readings,
+        alarms=raised_alarms(readings, site.settings),
+        running=lists.queue(states=(State.WORKING,), limit=_FEW).entries if readings.working else (),
+        failures=lists.history(states=(State.FAILED,), limit=min(failed, _FEW)).entries if failed else (),
     )
     return found if site.state is None else _with_state(site, site.state, found, now=now, worst=worst)
 
@@ -113,14 +126,26 @@ def _with_state(site: Site, state: OwnState, found: Fleet, *, now: int, worst: i
     days = state.runs.days(site.name, since[MONTH])
     return replace(
         found,
-        health=state.conditions.histogram(site.name),
         worst=tuple(state.conditions.worst_tables(site.name, worst)),
-        outcomes=state.conditions.outcomes(site.name),
         looked_at=state.decisions.newest(site.name, PASS),
-        expected_seconds=_expected(found.waiting, state.runs.latest(site.name, _SAMPLE)),
+        expected_seconds=_expected(found.readings.initiated, state.runs.latest(site.name, _SAMPLE)),
         returns=tuple(Returns.of(number, begin, days) for number, begin in since.items()),
         days=tuple(days),
     )
+
+
+def _health(spread: Sequence[Share]) -> dict[str, Counter[int | None]]:
+    found: dict[str, Counter[int | None]] = {}
+    for one in spread:
+        found.setdefault(one.database, Counter())[one.step] += one.rows
+    return found
+
+
+def _outcomes(spread: Sequence[Share]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for one in spread:
+        found[one.outcome] += one.rows
+    return found
 
 
 def _expected(waiting: int, newest: Sequence[Run]) -> float | None:

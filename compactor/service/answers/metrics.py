@@ -19,7 +19,8 @@ from prometheus_client.registry import Collector
 from compactor import __version__
 from compactor.errors import CompactorError
 from compactor.service.answers.fleet import STEPS, Fleet, Returns, fleet
-from compactor.service.doctor.alarms import Alarm, Readings, raised_alarms, take_readings
+from compactor.service.doctor.alarms import Alarm
+from compactor.service.doctor.readings import Readings
 from compactor.service.site import Site
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ _READINGS: Mapping[str, str] = {
     "overdue": "Compactions worked on for longer than hive.compactor.worker.timeout",
     "lost_out": "Tables and partitions whose last compaction lost worker after worker",
     "failed": "Failed compactions in the history",
+    "failed_lately": "Compactions that failed within 7 days",
     "succeeded": "Successful compactions in the history",
     "open_transactions": "Open transactions",
     "aborted_transactions": "Aborted transactions whose writes are not cleaned",
@@ -62,10 +64,10 @@ _RETURNS: Mapping[str, tuple[str, str]] = {
 
 def metrics(site: Site) -> Iterator[GaugeMetricFamily]:
     """Reads the metastore as it is now, in a fixed number of statements, and yields its metrics."""
-    found = take_readings(site)
-    yield from _of_readings(site.name, found)
-    yield _of_alarms(site.name, raised_alarms(found, site.settings))
-    yield from _of_fleet(site.name, fleet(site))
+    found = fleet(site)
+    yield from _of_readings(site.name, found.readings)
+    yield _of_alarms(site.name, found.alarms)
+    yield from _of_fleet(site.name, found)
 
 
 class Read(Collector):

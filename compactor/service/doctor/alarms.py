@@ -1,66 +1,18 @@
-"""Alarms: a reading of the metastore, the limit it exceeds, and what to do (as in Hive's AcidMetricService).
+"""Alarms: a reading of the metastore, the limit it exceeds, and what to do (as in Hive's AcidMetricService). Pure.
 
-``take_readings`` queries the metastore once; ``raised_alarms`` is pure. Metrics, notifiers and people get the same.
+Metrics, notifiers, the overview and people get the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from compactor.compaction.entry import Entry
-from compactor.compaction.lost_count import lost_workers
-from compactor.compaction.states import State
-from compactor.errors import StorageError
 from compactor.service.doctor.finding import Level
-from compactor.service.lost_workers import WORKER_TIMEOUT
-from compactor.service.memory import doubt_of
-from compactor.service.roles.scan import DISAGREEMENT
-from compactor.service.site import Site
+from compactor.service.doctor.readings import Readings
 from compactor.settings.precedence import Settings
 
 _MANY_ABORTS = 1_500  #: aborted transactions of one table (Hive's tables-with-x-aborted-transactions)
-_RECENTLY_MS = 24 * 3_600_000  #: more than one worker version within this time raises an alarm
 _HOUR_MS = 3_600_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readings:
-    """The readings that alarms are based on. Ages in milliseconds, 0 if there is nothing of the kind."""
-
-    oldest_initiated_ms: int = 0
-    oldest_working_ms: int = 0
-    oldest_ready_for_cleaning_ms: int = 0
-    oldest_open_txn_ms: int = 0
-    oldest_aborted_txn_ms: int = 0
-    initiated: int = 0
-    working: int = 0
-    ready_for_cleaning: int = 0
-    overdue: int = 0  #: worked on for longer than ``hive.compactor.worker.timeout``
-    lost_out: int = 0  #: tables and partitions whose last compaction lost worker after worker
-    failed: int = 0  #: in the history, including those that could not be initiated
-    succeeded: int = 0  #: in the history
-    open_transactions: int = 0
-    aborted_transactions: int = 0
-    most_aborted: int = 0  #: of one table or partition
-    completed_txn_components: int = 0
-    txn_to_write_id: int = 0
-    worker_versions: int = 0  #: number of different ones, recently
-    disagreements: int = 0  #: tables and partitions whose files and metastore contradict each other
-    contradictions: int = 0  #: between the database and what is remembered of it outside
-    memory_away: int = 0  #: 1 if that cannot be read
-
-    @property
-    def ended(self) -> int:
-        return self.failed + self.succeeded
-
-    @property
-    def failed_ratio(self) -> float:
-        """The share of failures among the compactions in the history."""
-        return round(self.failed / self.ended, 4) if self.ended else 0.0
-
-    def to_json(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,65 +192,3 @@ def _limit(rule: _Rule, wanted: str | int, settings: Settings) -> float:
     if rule.reading.endswith("_ratio"):
         return settings.ratio(wanted)
     return settings.milliseconds(wanted) if rule.reading.endswith("_ms") else settings.integer(wanted)
-
-
-def take_readings(site: Site) -> Readings:
-    """Reads the metastore as it is now, in a fixed number of statements."""
-    now = site.metastore.now_ms()
-    queue, history = site.metastore.entries.queue(), site.metastore.entries.history()
-    opened = site.metastore.transactions.open_transactions()
-    aborts = site.metastore.candidates.aborts().values()
-    counts = site.metastore.housekeeping.counts()
-    contradictions, memory_away = _memory(site)
-    by_state = {state: [e for e in queue if e.state is state] for state in State}
-    recent = {e.worker_version for e in (*queue, *history) if e.worker_version and (e.start or 0) > now - _RECENTLY_MS}
-    return Readings(
-        oldest_initiated_ms=_oldest(now, (e.enqueue_time for e in by_state[State.INITIATED])),
-        oldest_working_ms=_oldest(now, (e.start for e in by_state[State.WORKING])),
-        oldest_ready_for_cleaning_ms=_oldest(now, map(_ready_since, by_state[State.READY_FOR_CLEANING])),
-        oldest_open_txn_ms=_oldest(now, (t.started for t in opened)),
-        oldest_aborted_txn_ms=_oldest(now, (a.oldest_start for a in aborts)),
-        initiated=len(by_state[State.INITIATED]),
-        working=len(by_state[State.WORKING]),
-        ready_for_cleaning=len(by_state[State.READY_FOR_CLEANING]),
-        overdue=_overdue(now, site.settings.milliseconds(WORKER_TIMEOUT), by_state[State.WORKING]),
-        lost_out=_lost_out((*history, *by_state[State.READY_FOR_CLEANING])),
-        failed=sum(e.state in (State.FAILED, State.DID_NOT_INITIATE) for e in history),
-        succeeded=sum(e.state is State.SUCCEEDED for e in history),
-        open_transactions=len(opened),
-        aborted_transactions=sum(a.count for a in aborts),
-        most_aborted=max((a.count for a in aborts), default=0),
-        completed_txn_components=counts.completed_txn_components,
-        txn_to_write_id=counts.txn_to_write_id,
-        worker_versions=len(recent),
-        disagreements=0 if site.state is None else site.state.conditions.outcomes(site.name).get(DISAGREEMENT, 0),
-        contradictions=contradictions,
-        memory_away=memory_away,
-    )
-
-
-def _memory(site: Site) -> tuple[int, int]:
-    """Returns the contradictions, and 1 if the memory is away."""
-    try:
-        found = doubt_of(site)
-    except StorageError:
-        return 0, 1
-    return (0 if found is None else len(found.contradictions)), 0
-
-
-def _lost_out(ended: Iterable[Entry]) -> int:
-    newest = {entry.entity: entry for entry in sorted(ended, key=lambda entry: entry.end or _ready_since(entry) or 0)}
-    return sum(entry.state is State.FAILED and lost_workers(entry) > 0 for entry in newest.values())
-
-
-def _overdue(now: int, timeout_ms: int, working: Iterable[Entry]) -> int:
-    return sum(entry.start is not None and 0 < timeout_ms < now - entry.start for entry in working)
-
-
-def _ready_since(entry: Entry) -> int | None:
-    return entry.commit_time or entry.start
-
-
-def _oldest(now: int, times: Iterable[int | None]) -> int:
-    known = [time for time in times if time is not None]
-    return max(0, now - min(known)) if known else 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from click.testing import Result
 
+from compactor.compaction.states import State
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
@@ -32,3 +33,16 @@ def test_the_overview_of_a_metastore(compactor: Compactor, deployment: Site, war
     found = json.loads(compactor("overview", "--json").stdout)
     assert [one["table"] for one in found["worst"]] == ["t"]
     assert found["returns"][1]["days"] == 30
+
+
+def test_alarms_are_told_with_what_to_do(compactor: Compactor, deployment: Site, warehouse: Path) -> None:
+    make_table(deployment, warehouse)
+    for _ in range(11):
+        (asked,) = request_compaction(deployment, table="default.t", type="major")
+        entry = deployment.metastore.claims.claim("compactor-w", "1", pool_timeout_ms=0, ids=[asked.entry_id or 0])
+        assert entry is not None
+        deployment.metastore.endings.finish(entry, State.FAILED, "no space")
+    told = compactor("overview").stdout
+    assert "alarm (warn) failed_compaction_ratio: 11 of the 11 compactions in the history failed" in told
+    assert "; compactor show history shows why" in told
+    assert "failed in 7 days: 1 more" in told

@@ -20,7 +20,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service import leftovers, lost_workers
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.batches.driver import run_entries
-from compactor.service.doctor.alarms import raised_alarms, take_readings
+from compactor.service.doctor.alarms import raised_alarms
+from compactor.service.doctor.readings import take_readings
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean

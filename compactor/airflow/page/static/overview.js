@@ -15,9 +15,9 @@ export async function show(given) {
   parts ??= { cards: h("div", { class: "cards" }), plots: h("div", { class: "plots" }), rest: h("div", {}) };
   if (!shell.place.contains(parts.cards)) fill(shell.place, parts.cards, parts.plots, parts.rest);
   fill(parts.cards, cards(found));
-  fill(parts.rest, [h("h2", {}, "What compaction brought"), returns(found), h("h2", {}, "Health by database"), health(found),
-    h("h2", {}, "Worst tables"), worst(found), found.running.length ? [h("h2", {}, "Running now"), running(found)] : null,
-    found.failures.length ? [h("h2", {}, "Failed in the last 7 days"), failures(found)] : null]);
+  fill(parts.rest, [found.alarms.length ? [h("h2", {}, "Alarms"), alarms(found)] : null, h("h2", {}, "What compaction brought"), returns(found), h("h2", {}, "Health by database"), health(found),
+    h("h2", {}, "Worst tables"), worst(found), found.running.length ? [h("h2", {}, "Running now"), running(found), more(found.working, found.running.length)] : null,
+    found.failures.length ? [h("h2", {}, "Failed in the last 7 days"), failures(found), more(found.failed, found.failures.length)] : null]);
   drawDays(parts.plots, found.days);
   redraw();
 }
@@ -26,9 +26,16 @@ function cards(found) {
   const card = (label, value, kind, href) => h("a", { class: `button card ${kind}`, href }, h("strong", {}, value), h("span", {}, label));
   const waits = found.expected_seconds ? `waiting, about ${duration(found.expected_seconds * 1000)} of work` : "waiting";
   return [card("due for compaction", count(found.due), found.due ? "warn" : "good", "tables?outcome=due"), card(waits, count(found.waiting), "", "queue?state=initiated"),
-    card("running", count(found.running.length), "", "queue?state=working"), card("ready for cleaning", count(found.ready_for_cleaning), "", "queue?state=ready+for+cleaning"),
-    card("failed in 7 days", count(found.failures.length), found.failures.length ? "bad" : "", "history?state=failed"),
+    card("running", count(found.working), "", "queue?state=working"), card("ready for cleaning", count(found.ready_for_cleaning), "", "queue?state=ready+for+cleaning"),
+    card("failed in 7 days", count(found.failed), found.failed ? "bad" : "", "history?state=failed"),
     h("p", { class: "muted looked" }, found.looked_at ? ["The initiator's last pass was ", ago(found.looked_at, shell.overview.now, duration), "."] : "The initiator has not made a pass yet.")];
+}
+
+function alarms(found) {
+  return table({ caption: "Alarms", rows: found.alarms, empty: "", columns: [
+    { label: "Level", cell: (row) => h("span", { class: `chip ${row.level === "fail" ? "bad" : "warn"}` }, row.level === "fail" ? "error" : "warning") },
+    { label: "Alarm", wrap: true, cell: (row) => row.message }, { label: "What to do", wide: true, cell: (row) => row.fix },
+  ] });
 }
 
 function returns(found) {
@@ -64,4 +71,8 @@ function running(found) {
 function failures(found) {
   return table({ caption: "Failed in the last 7 days", rows: found.failures, empty: "", columns: [{ label: "Table", wrap: true, cell: (row) => row.table }, { label: "ID", align: "right", cell: (row) => String(row.compaction) },
     { label: "Ended", cell: (row) => ago(row.ended, shell.overview.now, duration) }, { label: "Error", wide: true, cell: (row) => row.error || "the reason is not known" }] });
+}
+
+function more(there, shown) {
+  return there > shown ? h("p", { class: "muted" }, `and ${count(there - shown)} more`) : null;
 }

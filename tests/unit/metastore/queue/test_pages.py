@@ -18,10 +18,6 @@ def ids(metastore: Metastore) -> list[int]:
     return found
 
 
-def test_states_are_counted(metastore: Metastore, ids: list[int]) -> None:
-    assert metastore.compaction_lists.states() == {State.WORKING: 1, State.INITIATED: 4}
-
-
 def test_the_queue_a_page_at_a_time(metastore: Metastore, ids: list[int]) -> None:
     lists = metastore.compaction_lists
     part = lists.queue(limit=2, offset=2)

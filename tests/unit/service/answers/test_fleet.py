@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
 
+from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.fleet import MONTH, WEEK, fleet
@@ -38,7 +39,7 @@ def test_the_health_of_all_tables_and_the_worst_first(site: Site, warehouse: Pat
     assert sum(found.health["default"].values()) == 2
     assert [one.table for one in found.worst] == ["bad", "good"]
     assert (found.worst[0].partitions, found.worst[0].deltas) == (1, 6)
-    assert (found.due, found.waiting, found.running) == (1, 0, ())
+    assert (found.due, found.readings.initiated, found.running) == (1, 0, ())
     assert [one.table for one in fleet(site, worst=1).worst] == ["bad"]
 
 
@@ -58,7 +59,7 @@ def test_what_was_brought_is_what_sql_says(site: Site, warehouse: Path) -> None:
     for one, days in zip(found.returns, (WEEK, MONTH), strict=True):
         assert (one.days, one.runs, one.directories) == (days, 2, directories)
         assert one.seconds == pytest.approx(seconds)
-    assert (found.waiting, found.ready) == (1, 2)
+    assert (found.readings.initiated, found.readings.ready_for_cleaning) == (1, 2)
     assert found.expected_seconds == pytest.approx(seconds / 2)
     assert sum(day.runs for day in found.days) == 2
 
@@ -72,4 +73,43 @@ def test_without_a_state_the_queue_is_told(site: Site, warehouse: Path) -> None:
     written(site, warehouse, "a", 4)
     request_compaction(site, table="default.a", type="major")
     found = fleet(replace(site, state=None))
-    assert (found.waiting, found.worst, found.returns) == (1, (), ())
+    assert (found.readings.initiated, found.worst, found.returns) == (1, (), ())
+
+
+def test_alarms_and_failures_are_told(site: Site, warehouse: Path) -> None:
+    """All failures of a week are counted, and the first ones are shown."""
+    written(site, warehouse, "a", 4)
+    for _ in range(12):
+        (asked,) = request_compaction(site, table="default.a", type="major")
+        entry = site.metastore.claims.claim("compactor-w", "1", pool_timeout_ms=0, ids=[asked.entry_id or 0])
+        assert entry is not None
+        site.metastore.endings.finish(entry, State.FAILED, "no space")
+    found = fleet(site)
+    assert [one.name for one in found.alarms] == ["failed_compaction_ratio"]
+    assert (found.readings.failed_lately, len(found.failures)) == (12, 10)
+    told = found.to_json()
+    assert told["failed"] == 12
+    assert "12 of the 12 compactions" in str(told["alarms"])
+
+
+def test_as_many_statements_however_many_rows_there_are(site: Site, warehouse: Path) -> None:
+    def statements() -> int:
+        seen: list[str] = []
+        engine = site.metastore.database.engine
+        event.listen(engine, "before_cursor_execute", lambda *given: seen.append(given[2]))
+        fleet(site)
+        return len(seen)
+
+    def grow(names: str) -> None:
+        for name in names:
+            written(site, warehouse, name, 4)
+            request_compaction(site, table=f"default.{name}", type="major")
+
+    grow("a")
+    run_entries(site, claimable(site), InProcessRunner())
+    grow("b")
+    few = statements()
+    grow("cde")
+    run_entries(site, claimable(site)[:2], InProcessRunner())
+    grow("fg")
+    assert statements() <= few + 1

@@ -19,7 +19,7 @@ from compactor.service.answers.fleet import fleet
 from compactor.service.answers.metrics import MetastoreCollector, read_now, registry_of
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.doctor.alarms import take_readings
+from compactor.service.doctor.readings import take_readings
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site

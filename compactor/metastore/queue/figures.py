@@ -1,0 +1,152 @@
+"""The queue and the history in figures: the database counts, and no more rows are read however many there are.
+
+A schema that lacks columns (Hive 3.1's and older ones) has its rows of the last day and its failures read, since what they
+would be counted by is kept beside them.
+"""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, case, func, literal_column, select
+
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.lost_count import LOST, lost_workers
+from compactor.compaction.states import State
+from compactor.metastore.queue.rows import CC, CQ, KNOWN_ENDED, KNOWN_QUEUED
+from compactor.metastore.queue.table import QueueTable
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
+
+_STATES = tuple(state.value for state in State)
+#: Since when a row of the queue is in its state.
+_SINCE: Mapping[State, ColumnElement[Any]] = {
+    State.INITIATED: case((CQ.CQ_ENQUEUE_TIME > 0, CQ.CQ_ENQUEUE_TIME)),
+    State.WORKING: case((CQ.CQ_START > 0, CQ.CQ_START)),
+    State.READY_FOR_CLEANING: case((CQ.CQ_COMMIT_TIME > 0, CQ.CQ_COMMIT_TIME), else_=CQ.CQ_START),
+}
+
+
+class EndedFigures(NamedTuple):
+    """The history in numbers of rows."""
+
+    states: Mapping[State, int]
+    failed_lately: int
+    worker_versions: frozenset[str]  #: lately
+    lost_out: int  #: tables and partitions of which the last compaction failed since it lost its workers
+
+
+class QueueFigures:
+    """Counts the rows of COMPACTION_QUEUE and COMPLETED_COMPACTIONS."""
+
+    def __init__(self, table: QueueTable) -> None:
+        self._table = table
+
+    def queued(self) -> dict[State, int]:
+        """Returns the number of rows of the queue in each state."""
+        state = CQ.CQ_STATE
+        query = select(state, func.count()).where(KNOWN_QUEUED, state.in_(_STATES)).group_by(state)
+        with self._table.database.read() as conn:
+            return {State(code): int(n) for code, n in conn.execute(query).all()}
+
+    def ended(self, failed_from: int = 0, began_from: int = 0) -> EndedFigures:
+        """Returns the figures of the history, which is gone through once.
+
+        Args:
+            failed_from: ``failed_lately`` counts what ended then or later, epoch ms.
+            began_from: ``worker_versions`` are of what began then or later.
+        """
+        failed = CC.CC_STATE == State.FAILED.value
+        version = func.coalesce(
+            CC.CC_WORKER_VERSION, literal_column("''")
+        )  # a schema without it has no column to group by
+        query = select(
+            CC.CC_STATE,
+            version,
+            func.count(),
+            func.max(CC.CC_START),
+            func.sum(case((failed & (CC.CC_END >= failed_from), 1), else_=0)),
+            func.sum(case((failed & CC.CC_ERROR_MESSAGE.startswith(LOST), 1), else_=0)),
+        )
+        query = query.where(KNOWN_ENDED, CC.CC_STATE.in_(_STATES)).group_by(CC.CC_STATE, version)
+        states: Counter[State] = Counter()
+        versions, lately, lost = set(), 0, 0
+        with self._table.database.read() as conn:
+            for code, worked, rows, newest, recent, losing in conn.execute(query).all():
+                states[State(code)] += int(rows)
+                lately, lost = lately + int(recent), lost + int(losing)
+                if worked and (newest or 0) >= began_from:
+                    versions.add(worked)
+        if not self._table.rows.is_whole:
+            states, versions = self._really(states), self._versions_of_ended(began_from)
+            lost = states[State.FAILED]  # their messages are kept beside the rows
+        return EndedFigures(states, lately, frozenset(versions), self._lost_out() if lost else 0)
+
+    def _really(self, states: Counter[State]) -> Counter[State]:
+        """Returns ``states`` with those apart that share a code in this schema."""
+        shared = {State(code) for code in self._table.dialect.substitutes.values()} & states.keys()
+        read = self._ended(KNOWN_ENDED, CC.CC_STATE.in_([state.value for state in shared])) if shared else []
+        return Counter({state: n for state, n in states.items() if state not in shared}) + Counter(
+            entry.state for entry in read
+        )
+
+    def _versions_of_ended(self, since: int) -> set[str]:
+        read = self._ended(KNOWN_ENDED, CC.CC_START >= since)
+        return {entry.worker_version for entry in read if entry.worker_version}
+
+    def oldest(self, state: State) -> Entry | None:
+        """Returns the row of the queue that has been in ``state`` for the longest time: initiated, working or ready for
+        cleaning. Rows without the time come by their id."""
+        since = _SINCE[state]
+        query = select(COMPACTION_QUEUE).where(KNOWN_QUEUED, CQ.CQ_STATE == state.value)
+        query = query.order_by(since.is_(None), since, CQ.CQ_ID).limit(1)
+        with self._table.database.read() as conn:
+            found = self._table.rows.readable_queued(conn.execute(query).mappings())
+        return found[0] if found else None
+
+    def working_since(self, before: int) -> int:
+        """Returns the number of rows that workers have worked on since before ``before`` (epoch ms)."""
+        query = select(func.count()).where(KNOWN_QUEUED, CQ.CQ_STATE == State.WORKING.value, CQ.CQ_START < before)
+        with self._table.database.read() as conn:
+            return int(conn.execute(query).scalar_one())
+
+    def worker_versions(self, since: int) -> set[str]:
+        """Returns the versions of the workers of rows of the queue that began on them at ``since`` (epoch ms) or later."""
+        lately = (KNOWN_QUEUED, CQ.CQ_START >= since)
+        if not self._table.rows.is_whole:
+            return {entry.worker_version for entry in self._queued(*lately) if entry.worker_version}
+        query = select(CQ.CQ_WORKER_VERSION).where(*lately).distinct()
+        with self._table.database.read() as conn:
+            return {version for version in conn.execute(query).scalars() if version}
+
+    def _lost_out(self) -> int:
+        failed: list[ColumnElement[bool]] = [KNOWN_ENDED, CC.CC_STATE == State.FAILED.value]
+        if self._table.rows.is_whole:
+            failed.append(CC.CC_ERROR_MESSAGE.startswith(LOST))
+        lost = {entry.entity: entry.id for entry in reversed(self._ended(*failed)) if lost_workers(entry)}
+        return len(lost.keys() - self._tried_again(lost)) if lost else 0
+
+    def _tried_again(self, lost: Mapping[Entity, int]) -> set[Entity]:
+        """Returns those of which something later than the row given has been compacted, or has ended otherwise."""
+        tables, first = {entity.table for entity in lost}, min(lost.values())
+        ready = (KNOWN_QUEUED, CQ.CQ_STATE == State.READY_FOR_CLEANING.value, CQ.CQ_TABLE.in_(tables))
+        queries: tuple[Select[Any], ...] = (
+            select(CQ.CQ_ID, CQ.CQ_DATABASE, CQ.CQ_TABLE, CQ.CQ_PARTITION).where(*ready),
+            select(CC.CC_ID, CC.CC_DATABASE, CC.CC_TABLE, CC.CC_PARTITION).where(KNOWN_ENDED, CC.CC_TABLE.in_(tables)),
+        )
+        with self._table.database.read() as conn:
+            rows = [row for query in queries for row in conn.execute(query.where(query.selected_columns[0] > first))]
+        there = ((Entity(database=database, table=table, partition=part), n) for n, database, table, part in rows)
+        return {entity for entity, number in there if number > lost.get(entity, number)}
+
+    def _queued(self, *conditions: ColumnElement[bool]) -> list[Entry]:
+        with self._table.database.read() as conn:
+            rows = conn.execute(select(COMPACTION_QUEUE).where(*conditions)).mappings()
+            return self._table.rows.readable_queued(rows)
+
+    def _ended(self, *conditions: ColumnElement[bool]) -> list[Entry]:
+        query = select(COMPLETED_COMPACTIONS).where(*conditions).order_by(CC.CC_ID.desc())
+        with self._table.database.read() as conn:
+            return self._table.rows.readable_ended(conn.execute(query).mappings())
