@@ -234,6 +234,16 @@ def test_each_row_of_the_security_model_has_a_test() -> None:
     assert [test for test in named if "::test_" not in test or not _is_there("tests", test)] == []
 
 
+def test_each_bug_of_hives_compactor_has_a_test_that_we_have_none() -> None:
+    rows = _rows((ROOT / "docs/hives-bugs.md").read_text("utf-8"))
+    assert len(rows) > 10
+    for bug, *_, shown in rows:
+        named = re.findall(r"`([^`]+)`", shown)
+        assert re.fullmatch(r"HIVE-\d+(?:, HIVE-\d+)*", bug), bug
+        assert named, bug
+        assert [test for test in named if "::test_" not in test or not _is_there("tests", test)] == [], bug
+
+
 WAS = ("*live*", "*fixtures*", "*emulator*", "*expected*", "*refused*")
 COMPATIBILITY = [
     [cell.strip() for cell in line.strip("|").split("|")]

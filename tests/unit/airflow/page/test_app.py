@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.routing import APIRoute
 
+from compactor.airflow.page import actions, queries
 from tests.unit.airflow.page.conftest import STATIC, VIEWS, Caller
 
 
@@ -87,3 +90,18 @@ def test_a_database_that_is_away_is_told(client: Caller, monkeypatch: pytest.Mon
     answer = client("viewer").get("/compactor/default/api/overview")
     assert answer.status_code == 400
     assert "/nowhere.toml: cannot be read" in answer.json()["detail"]
+
+
+def test_the_document_has_each_path_of_the_interface() -> None:
+    text = (Path(__file__).parents[4] / "docs" / "http-api.md").read_text("utf-8")
+    reads, acts = text.partition("## Act")[::2]
+    documented = (
+        set(re.findall(r"^\| `(\w+)` \|", reads, re.MULTILINE)),
+        set(re.findall(r"`([a-z]+(?:/\{\w+\}/[a-z]+)?)`", acts)),
+    )
+    assert documented == (_paths("GET"), _paths("POST"))
+
+
+def _paths(method: str) -> set[str]:
+    found = (route for router in (queries.router, actions.router) for route in router.routes)
+    return {route.path[1:] for route in found if isinstance(route, APIRoute) and method in route.methods}
