@@ -38,6 +38,7 @@ ELSEWHERE: dict[str, str] = {
     "database/savepoint.py": "contract/test_statistics.py",
     "metastore/notifications/events.py": "contract/test_notifications.py",
     "metastore/notifications/log.py": "contract/test_notifications.py",
+    "metastore/notifications/objects.py": "unit/metastore/notifications/test_thrift_json.py",
     "metastore/notifications/tables.py": "contract/test_notifications.py",
     "metastore/statistics/refresh.py": "contract/test_statistics.py",
     "metastore/statistics/subjects.py": "contract/test_statistics.py",
