@@ -20,7 +20,7 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.service.ground import Ground
 from compactor.service.site import Site, path_of
 from compactor.tables.hive_columns import hive_columns
-from compactor.tables.transactions.transaction import transaction
+from compactor.tables.transactions.running import transaction
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
 _PROPERTIES = {"transactional": "true", "transactional_properties": "default", "bucketing_version": "2"}

@@ -13,7 +13,8 @@ from compactor.metastore.catalog import values
 from compactor.service.site import Site
 from compactor.tables.definitions import Definition, create_database, create_table, drop_table
 from compactor.tables.table import Table
-from compactor.tables.transactions.transaction import Transaction, transaction
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import Transaction
 
 
 class Store:

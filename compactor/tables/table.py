@@ -14,7 +14,8 @@ from compactor.tables.compacting import Compaction, compact
 from compactor.tables.reading.scan import Scan
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import NANOSECONDS, arrow_schema
-from compactor.tables.transactions.transaction import Transaction, transaction
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.writing.append import How, Rows, append, overwrite
 from compactor.tables.writing.changes import delete, update
 from compactor.tables.writing.upsert import Upserted, upsert

@@ -11,39 +11,18 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import Refused
-from compactor.metastore.catalog.embedded import NewTable
-from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
-from compactor.service.site import Site
-from compactor.settings.precedence import Settings
 from compactor.state.store import OwnState
-from compactor.storage.local import LocalStorage
 from compactor.tables.store import Store
 from tests.support.patience import PATIENCE
-from tests.support.tables import with_settings
+from tests.support.programs import two_tables
 
 
 @pytest.fixture
 def programs(metastore: Metastore, state: OwnState, tmp_path: Path) -> Store:
     """A table ``t(a int, b string)`` partitioned by ``p int``, and ``u`` without partitions, both empty."""
-    made = Site.here("default", metastore, state, LocalStorage(), Settings.of())
-    site = with_settings(made, hive_txn_opentxn_timeout="1ms", compactor_mode="clean")
-    for name, keys in (("t", [Column(name="p", type="int")]), ("u", [])):
-        (tmp_path / name).mkdir()
-        metastore.embedded_catalog.create_table(
-            NewTable(
-                "default",
-                name,
-                str(tmp_path / name),
-                [Column(name="a", type="int"), Column(name="b", type="string")],
-                partition_keys=keys,
-                parameters={"transactional": "true", "bucketing_version": "2"},
-                buckets=2 if keys else -1,
-                bucket_columns=["a"] if keys else [],
-            )
-        )
-    return Store(site)
+    return two_tables(metastore, state, tmp_path)
 
 
 def rows(store: Store, name: str) -> list[dict[str, Any]]:

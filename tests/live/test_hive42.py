@@ -8,18 +8,27 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from decimal import Decimal
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import select
 
 from compactor.compaction.states import State
+from compactor.errors import CompactorError
 from compactor.metastore.notifications.tables import NOTIFICATION_LOG
+from compactor.metastore.schema.tables import TXN_WRITE_NOTIFICATION_LOG
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
+from compactor.tables.store import Store
+from compactor.tables.table import Table
 from tests.live import test_cleaning, test_locks, test_rebalance, test_requests, test_rows
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, side_by_side
 from tests.support.hive4 import HIVE_4_1
@@ -99,6 +108,145 @@ def test_the_notification_log_tells_of_our_compaction_as_of_hives(beside: Beside
     beside.hive.sql(f"create table {name}_after (a int)")
     numbers = [event["EVENT_ID"] for event in events(beside)]
     assert numbers == list(range(1, len(numbers) + 1)), "one of both has overwritten or left out a number"
+
+
+#: What Hive writes for statistics, which it keeps as it writes rows: who follows the log passes over changes of parameters.
+STATISTICS = ("ALTER_TABLE", "ALTER_PARTITIONS")
+
+
+def test_the_notification_log_tells_of_our_writes_as_of_hives(beside: Beside) -> None:
+    """Each of ours after the same of Hive's, in tables of one kind: the same events with the same fields, and the same rows
+    of TXN_WRITE_NOTIFICATION_LOG, whose objects differ in nothing but names, times, write IDs and statistics."""
+    beside.hive.set("hive.metastore.dml.events", "true", session="teller")
+    store = Store(beside.site)
+    for name in ("of_hive", "of_us"):
+        for statement in NOTED_TABLES:
+            beside.hive.sql(statement.format(name=name), "teller")
+    changes: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("insert into plain_{} values (1, 'x'), (2, 'y')", lambda: plain().append(PLAIN)),
+        ("update plain_{} set b = 'z' where a = 1", lambda: plain().update({"b": "'z'"}, where="a = 1")),
+        ("delete from plain_{} where a = 1", lambda: plain().delete("a = 1")),
+        ("insert overwrite table plain_{} values (1, 'x'), (2, 'y')", lambda: plain().overwrite(PLAIN)),
+        (
+            "insert into parts_{} partition (d, e) values (1, 2.5, 'ü:/%', 3), (2, 3.5, 'b', 4)",
+            lambda: parts().append(PARTS),
+        ),
+        ("insert into parts_{} partition (d, e) values (1, 2.5, 'b', 4)", lambda: parts().append(PARTS.slice(1))),
+        ("delete from parts_{} where a = 2", lambda: parts().delete("a = 2")),
+    )
+
+    def plain() -> Table:
+        return store.load_table("default.plain_of_us")
+
+    def parts() -> Table:
+        return store.load_table("default.parts_of_us")
+
+    for statement, ours in changes:
+        noted = []
+        for change in (partial(beside.hive.sql, statement.format("of_hive"), "teller"), ours):
+            before, rows_before = len(events(beside)), len(noted_writes(beside))
+            change()
+            noted.append((events(beside)[before:], noted_writes(beside)[rows_before:]))
+        (hives, hives_rows), (own, own_rows) = noted
+        assert [comparable(event) for event in own] == [
+            comparable(event) for event in hives if event["EVENT_TYPE"] not in STATISTICS
+        ], statement
+        assert len(own_rows) == len(hives_rows), statement
+        for row, of_hive in zip(map(comparable_row, own_rows), map(comparable_row, hives_rows), strict=True):
+            assert {name: (row[name], of_hive[name]) for name in row if row[name] != of_hive[name]} == {}, statement
+    numbers = [event["EVENT_ID"] for event in events(beside)]
+    assert numbers == list(range(1, len(numbers) + 1)), "one of both has overwritten or left out a number"
+
+
+def test_a_follower_of_the_notification_log_sees_our_writes(beside: Beside) -> None:
+    """Hive's metastore serves our events, and its own classes read them, as Impala's catalog does."""
+    beside.hive.set("hive.metastore.dml.events", "true", session="teller")
+    beside.hive.sql(f"create table follow_plain (a int, b string) {TRANSACTIONAL}", "teller")
+    beside.hive.sql(f"create table follow_parts (a int) partitioned by (d string) {TRANSACTIONAL}", "teller")
+    beside.hive.sql("insert into follow_plain values (0, 'w')", "teller")  # so that the log of writes is kept
+    after, store = len(events(beside)), Store(beside.site)
+    with store.transaction() as txn:
+        txn.load_table("default.follow_plain").append(PLAIN)
+        txn.load_table("default.follow_parts").append(pa.table({"a": [1], "d": ["ü:1"]}))
+    with suppress(CompactorError), store.transaction() as lost:
+        lost.load_table("default.follow_plain").append(PLAIN)
+        raise CompactorError("no")
+    warehouse = f"file:{beside.directory('follow_plain').parent}"
+    part, write = f"{warehouse}/follow_parts/d=ü%3A1", "delta_{0:07d}_{0:07d}_0000"
+    told = [line.split("\t") for line in beside.hive.do("told", after=after)]
+    pair = "[TxnToWriteId(txnId:{}, writeId:{})]"
+    first, second = sorted({int(line[1]) for line in told if line[0] in ("COMMIT_TXN", "ABORT_TXN")})
+    assert told == [
+        ["OPEN_TXN", f"[{first}]"],
+        ["ALLOC_WRITE_ID_EVENT", "default.follow_plain", pair.format(first, 2)],
+        ["ALLOC_WRITE_ID_EVENT", "default.follow_parts", pair.format(first, 1)],
+        ["ADD_PARTITION", "default.follow_parts", f"[ü:1] {part}"],
+        [
+            "COMMIT_TXN",
+            str(first),
+            f"follow_parts[ü:1] {part}/{write.format(1)}/bucket_00000###{write.format(1)}",
+            f"follow_plain {warehouse}/follow_plain/{write.format(2)}/bucket_00000###{write.format(2)}",
+        ],
+        ["OPEN_TXN", f"[{second}]"],
+        ["ALLOC_WRITE_ID_EVENT", "default.follow_plain", pair.format(second, 3)],
+        ["ABORT_TXN", str(second)],
+    ]
+
+
+NOTED_TABLES = (
+    "create table plain_{name} (a int, b string) clustered by (a) into 1 buckets " + TRANSACTIONAL,
+    "create table parts_{name} (a int comment 'hm, \"quoted\" Größe', c decimal(10,2)) comment 'Ünï' "
+    "partitioned by (d string comment 'der Tag', e int) stored as orc "
+    "tblproperties ('transactional'='true', 'note'='say \"hi\" ü 漢')",
+)
+PLAIN = pa.table({"a": pa.array([1, 2], pa.int32()), "b": ["x", "y"]})
+PARTS = pa.table({"a": [1, 2], "c": [Decimal("2.50"), Decimal("3.50")], "d": ["ü:/%", "b"], "e": [3, 4]})
+
+
+def comparable(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an event without what differs between a table and another one of the same kind, and their transactions."""
+    fields = decoded(event)
+    for name in ("tableObjJson", "partitionListJson"):
+        if name in fields:
+            texts = [fields[name]] if isinstance(fields[name], str) else fields[name]
+            fields[name] = sorted((comparable_object(text) for text in texts), key=repr)
+    for name in ("partitions", "partitionFiles"):
+        fields[name] = sorted(fields.get(name) or (), key=repr)
+    own = ("timestamp", "txnid", "fromTxnId", "toTxnId", "txnIdList")
+    named = {name: event[name] for name in ("EVENT_TYPE", "CAT_NAME", "DB_NAME", "TBL_NAME", "MESSAGE_FORMAT")}
+    whole = named | {name: value for name, value in fields.items() if name not in own}
+    return {name: _renamed(value) for name, value in whole.items()} | {name: name in fields for name in own}
+
+
+def comparable_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    objects = {name: row[name] and comparable_object(row[name]) for name in ("WNL_TABLE_OBJ", "WNL_PARTITION_OBJ")}
+    files = sorted(re.sub(r"bucket_(\d+)(_0)?#", "bucket#", _renamed(file)) for file in row["WNL_FILES"].split("]"))
+    same = {name: _renamed(row[name]) for name in ("WNL_WRITEID", "WNL_DATABASE", "WNL_TABLE", "WNL_PARTITION")}
+    return objects | same | {"WNL_FILES": [re.sub(r"_\d{4}(?=[/#]|$)", "", file) for file in files]}
+
+
+def comparable_object(text: str) -> Any:
+    """Returns a Thrift object without its times, ids, write IDs and parameters, of which Hive's have its statistics."""
+    fields = json.loads(_renamed(text))
+    is_table = "12" in fields
+    for number in ("4", "9" if is_table else "7", "19" if is_table else "10", "25" if is_table else "4"):
+        assert fields.pop(number, None) is not None or number == "4", (number, text)
+    serde = fields["7" if is_table else "6"]["rec"]["7"]["rec"]["3"]["map"]
+    serde[3].pop("serialization.format", None)  # a default, which Hive takes away with its first statistics
+    serde[2] = len(serde[3])
+    return fields
+
+
+def _renamed(value: Any) -> Any:
+    return value.replace("of_hive", "of_us") if isinstance(value, str) else value
+
+
+def noted_writes(beside: Beside) -> list[dict[str, Any]]:
+    """Returns TXN_WRITE_NOTIFICATION_LOG, by partition within a transaction."""
+    table = TXN_WRITE_NOTIFICATION_LOG
+    with beside.engine.connect() as conn:
+        found = conn.execute(select(table).order_by(table.c.WNL_TXNID, table.c.WNL_TABLE, table.c.WNL_PARTITION))
+        return [dict(row) for row in found.mappings()]
 
 
 def events(beside: Beside) -> list[dict[str, Any]]:

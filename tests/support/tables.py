@@ -20,7 +20,8 @@ from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
-from compactor.tables.transactions.transaction import Transaction, WriteOperation, transaction
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.writing.writer import write_deletes, write_rows
 
 NUMBERS = (0, 1)  #: every insert writes both files

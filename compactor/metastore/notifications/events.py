@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.compaction.entry import Entry
-from compactor.ids import TxnId
+from compactor.ids import TxnId, WriteId
+from compactor.metastore.notifications import thrift_json
+from compactor.metastore.notifications.objects import PartitionObject, TableObject
 
 MESSAGE_FORMAT = "gzip(json-2.0)"  #: of Hive 4's ``GzipJSONMessageEncoder``, the default
 
@@ -25,8 +27,8 @@ class Event:
     """
 
     type: str
-    database: str | None
-    table: str | None
+    database: str | None = None
+    table: str | None = None
     body: Mapping[str, Any] = field(default_factory=dict)
 
     def message(self, seconds: int) -> str:
@@ -35,6 +37,53 @@ class Event:
             {"server": "", "servicePrincipal": "", **self.body, "timestamp": seconds}, separators=(",", ":")
         )
         return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
+
+
+def txn_opened(txn: TxnId) -> Event:
+    """Returns the event of a transaction that begins: replication opens one of its own for it."""
+    return Event(type="OPEN_TXN", body={"txnIds": None, "fromTxnId": txn, "toTxnId": txn})
+
+
+def write_id_allocated(txn: TxnId, database: str, table: str, write_id: WriteId) -> Event:
+    """Returns the event by which others know whose write ID it is, and how the table's write IDs run on."""
+    return Event(
+        type="ALLOC_WRITE_ID_EVENT",
+        database=database,
+        table=table,
+        body={"dbName": database, "tableName": table, "txnIdList": [txn], "writeIdList": [write_id]},
+    )
+
+
+def txn_committed(txn: TxnId, databases: Sequence[str], write_ids: Sequence[WriteId]) -> Event:
+    """Returns the event of a commit; what was written, its reader asks for in TXN_WRITE_NOTIFICATION_LOG."""
+    unused = dict.fromkeys(("tables", "partitions", "tableObjs", "partitionObjs", "files"))
+    return Event(
+        type="COMMIT_TXN", body={"txnid": txn, "writeIds": list(write_ids), "databases": list(databases), **unused}
+    )
+
+
+def txn_aborted(txn: TxnId, databases: Sequence[str], write_ids: Sequence[WriteId]) -> Event:
+    """Returns the event of an abort, by which others know that they will never see these write IDs."""
+    return Event(type="ABORT_TXN", body={"txnid": txn, "dbsUpdated": list(databases), "writeIds": list(write_ids)})
+
+
+def partitions_added(table: TableObject, partitions: Sequence[PartitionObject]) -> Event:
+    """Returns the event of partitions that come into the catalog, with the objects that a client of Hive's gets."""
+    keys = [key.name for key in table.partition_keys]
+    return Event(
+        type="ADD_PARTITION",
+        database=table.database,
+        table=table.name,
+        body={
+            "db": table.database,
+            "table": table.name,
+            "tableType": table.type,
+            "tableObjJson": thrift_json.table_text(table),
+            "partitions": [dict(zip(keys, part.values, strict=True)) for part in partitions],
+            "partitionListJson": [thrift_json.partition_text(part) for part in partitions],
+            "partitionFiles": [{"partitionName": part.name, "files": []} for part in partitions],
+        },
+    )
 
 
 def compaction_committed(entry: Entry, txn: TxnId) -> Event:

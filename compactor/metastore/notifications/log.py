@@ -6,7 +6,8 @@ Only where Hive itself writes them: its first event advances ``NOTIFICATION_SEQU
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from sqlalchemy import Connection, insert, inspect, select, update
 
@@ -14,11 +15,13 @@ from compactor.database.clock import now_ms
 from compactor.database.savepoint import apart
 from compactor.metastore.notifications.events import MESSAGE_FORMAT, Event
 from compactor.metastore.notifications.tables import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
+from compactor.metastore.notifications.writes import Told, Write, read_told
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.sequences import draw
 from compactor.metastore.schema.tables import CATALOG
 
 _log = logging.getLogger(__name__)
+Making: TypeAlias = Callable[[Connection], Sequence[Event]]  #: makes events of what a database transaction has written
 _NEXT = select(NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID)
 
 
@@ -36,17 +39,31 @@ class Notifications:
             self._has_tables = inspect(conn).has_table(NOTIFICATION_SEQUENCE.name)
         return self._has_tables and (conn.execute(_NEXT).scalar() or 0) > 1
 
-    def write(self, conn: Connection, events: Sequence[Event]) -> None:
-        """Writes ``events`` in their order, if Hive writes such events here; they are visible once ``conn`` commits.
+    def write(self, conn: Connection, making: Making) -> None:
+        """Writes the events that ``making`` returns, in their order, if Hive writes such events here; they are visible once
+        ``conn`` commits.
 
         Last in a transaction: as in Hive, numbers are drawn under the lock of the sequence's only row, which is then
         held until the commit. An error leaves the log as it is, is logged once, and keeps nothing from being committed.
         """
-        if not events or not self._dialect.announces:
+        if self._is_known_to_be_unwritten:
             return
         with apart(conn, "compactor_notifications", self._say):
-            if self.is_written(conn):
+            if self.is_written(conn) and (events := making(conn)):
                 self._write(conn, events)
+
+    def read(self, conn: Connection, writes: Sequence[Write]) -> Told | None:
+        """Returns what a commit tells of ``writes``; None if nothing is told here, or an error keeps it from being read."""
+        if self._is_known_to_be_unwritten or not writes:
+            return None
+        with apart(conn, "compactor_notifications", self._say):
+            if self.is_written(conn):
+                return read_told(conn, writes)
+        return None
+
+    @property
+    def _is_known_to_be_unwritten(self) -> bool:
+        return not self._dialect.announces or self._has_tables is False
 
     def _write(self, conn: Connection, events: Sequence[Event]) -> None:
         number = conn.execute(self._dialect.for_update(_NEXT)).scalar_one()

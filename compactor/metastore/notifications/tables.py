@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, Text
 
-from compactor.metastore.schema.tables import SEQUENCE_TABLE
+from compactor.metastore.schema.tables import SEQUENCE_TABLE, TXN_WRITE_NOTIFICATION_LOG
 
 metadata = MetaData()
 
@@ -32,5 +32,16 @@ NOTIFICATION_SEQUENCE = Table(
     Column("NEXT_EVENT_ID", BigInteger, nullable=False),
 )
 
+SD_PARAMS = Table(
+    "SD_PARAMS",
+    metadata,
+    Column("SD_ID", BigInteger, primary_key=True, autoincrement=False),
+    Column("PARAM_KEY", String(256), primary_key=True),
+    Column("PARAM_VALUE", Text),
+)
+
 #: What writing an event takes, as pairs of tables and verbs.
-WRITTEN = (((NOTIFICATION_LOG,), ("INSERT",)), ((NOTIFICATION_SEQUENCE, SEQUENCE_TABLE), ("UPDATE",)))
+WRITTEN = (
+    ((NOTIFICATION_LOG, TXN_WRITE_NOTIFICATION_LOG), ("INSERT",)),
+    ((NOTIFICATION_SEQUENCE, SEQUENCE_TABLE), ("UPDATE",)),
+)

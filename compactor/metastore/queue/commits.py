@@ -24,8 +24,8 @@ from compactor.database.prepared import send_all
 from compactor.errors import DatabaseUnavailable, LostClaim
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.locations import places_by_id, same_place
-from compactor.metastore.notifications.events import compaction_committed
 from compactor.metastore.notifications.log import Notifications
+from compactor.metastore.notifications.transactions import compactions_committed
 from compactor.metastore.queue.entries import Entries
 from compactor.metastore.queue.rows import CQ
 from compactor.metastore.queue.table import QueueTable, must_be_open, must_be_ours
@@ -113,9 +113,11 @@ class Commits:
             self._table.dialect.lock_transactions(conn, exclusive=True)
             refresh.write()
             newest = self._table.dialect.newest(conn)
-            for one in held.values():
-                if txns[one.txn].type is txn_rows.TxnType.REBALANCE_COMPACTION:
-                    txn_rows.write_set(conn, one.txn, newest)
+            rebalances = {
+                one.txn for one in held.values() if txns[one.txn].type is txn_rows.TxnType.REBALANCE_COMPACTION
+            }
+            for txn in sorted(rebalances):
+                txn_rows.write_set(conn, txn, newest)
             txn_rows.mark_committed(conn, self._table.dialect, [one.txn for one in held.values()])
             values = {
                 "CQ_STATE": State.READY_FOR_CLEANING.value,
@@ -128,7 +130,8 @@ class Commits:
                 states.check(number, rows[number].state, State.READY_FOR_CLEANING)
             ready = [rows[number] for number in held]
             self._ready_to_clean(conn, ready, values)
-            self._notifications.write(conn, [compaction_committed(one, held[one.id].txn) for one in ready])
+            told = [(one, held[one.id].txn) for one in ready]
+            self._notifications.write(conn, compactions_committed(told, known=rebalances))
         if not self._table.rows.is_whole:
             # Only once the commit is certain: if the row goes back to ``i``, these values would be taken for those of
             # its next compaction.

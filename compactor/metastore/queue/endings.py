@@ -17,6 +17,8 @@ from compactor.compaction.states import State
 from compactor.database.retry import retried
 from compactor.errors import NotFound, Refused, TryAgain
 from compactor.ids import TxnId
+from compactor.metastore.notifications.log import Notifications
+from compactor.metastore.notifications.transactions import aborted
 from compactor.metastore.queue.claims import WORKER_PREFIX
 from compactor.metastore.queue.table import QueueTable
 from compactor.metastore.schema.tables import (
@@ -31,8 +33,9 @@ ABORT_MESSAGE = "Compaction Aborted by Abort Comapction request."
 class Endings:
     """Ends entries, and requeues those of lost workers."""
 
-    def __init__(self, table: QueueTable) -> None:
+    def __init__(self, table: QueueTable, notifications: Notifications) -> None:
         self._table = table
+        self._notifications = notifications
 
     @retried
     def abort_request(self, entry_id: int) -> None:
@@ -89,6 +92,8 @@ class Endings:
                 if first is not None:
                     first(txn, self._table.dialect.newest(conn))
                 txn_rows.mark_aborted(conn, self._table.dialect, txn, ABORT_MESSAGE)
+            if open_ones:
+                self._notifications.write(conn, aborted(open_ones))
             if entry.txn_id is None:
                 self._table.end(conn, entry, State.ABORTED, ABORT_MESSAGE)
                 return State.ABORTED

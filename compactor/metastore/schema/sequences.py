@@ -22,3 +22,9 @@ def draw(conn: Connection, dialect: Dialect, model: str, count: int = 1) -> int:
         return int(found)
     first = insert(SEQUENCE_TABLE).values(SEQUENCE_NAME=name, NEXT_VAL=1 + count)
     return 1 if inserted(conn, first) else draw(conn, dialect, model, count)
+
+
+def has_drawn(conn: Connection, model: str) -> bool:
+    """Returns true if an id of a model class has been drawn, by anybody: its first rows have 1 as the next one."""
+    here = SEQUENCE_TABLE.c.SEQUENCE_NAME == _MODEL + model
+    return (conn.execute(select(SEQUENCE_TABLE.c.NEXT_VAL).where(here)).scalar() or 1) > 1

@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, case, delete, func, insert, select, update
 
 from compactor.acid.write_ids import ValidTxnList
-from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.errors import NotFound, Refused, TryAgain
-from compactor.ids import TxnId, WriteId
+from compactor.ids import TxnId
+from compactor.metastore.notifications import transactions as told
+from compactor.metastore.notifications.log import Notifications
+from compactor.metastore.notifications.writes import Told, Write
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import HIVE_LOCKS, MIN_HISTORY_LEVEL, TXNS
 from compactor.metastore.transactions import commits
@@ -48,12 +50,14 @@ class Transactions:
         dialect: Dialect,
         limits: TxnLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
+        notifications: Notifications | None = None,
     ) -> None:
         self._database = database
         self._dialect = dialect
         self._limits = limits or TxnLimits()
         self._room = OpenLimit(self._limits, clock)
         self._clock = clock
+        self._notifications = notifications or Notifications(dialect)
 
     @retried
     def open(
@@ -157,7 +161,7 @@ class Transactions:
     def committing(
         self,
         txn: TxnId,
-        written: Mapping[Entity, WriteId] | None = None,
+        written: Sequence[Write] = (),
         first: Sequence[commits.InTransaction] = (),
         *,
         agent: str | None = None,
@@ -168,7 +172,7 @@ class Transactions:
         paused before can name nothing (PROTOCOL 14.1). The body must not touch a database.
 
         Args:
-            written: the tables and partitions that it wrote into, with the write IDs: their statistics are no longer exact.
+            written: what it wrote: statistics are no longer exact there, and Hive's notification log tells of it.
             first: done in the same database transaction before anything is named.
             agent: the process that opened it, to be compared.
 
@@ -178,18 +182,20 @@ class Transactions:
             Disagreement: it is another process's, or has not written that by what the database says.
             CommitUnknown: the answer to the commit was lost.
         """
+        write_ids = {one.entity: one.write_id for one in written}
         with self._database.write() as conn:
             row = must_be_open(conn, self._dialect, txn, agent)
             for work in first:
                 work(conn)
-            commits.must_have_written(conn, txn, written or {})
+            commits.must_have_written(conn, txn, write_ids)
             winner = commits.conflict(conn, self._dialect, txn)
             if winner is None:
-                commits.take_marks_away(conn, self._dialect, written or {})
+                commits.take_marks_away(conn, self._dialect, write_ids)
+                found = self._notifications.read(conn, written)
                 yield
-                winner = self._commit_unless_lost(conn, txn, row.type)
+                winner = self._commit_unless_lost(conn, txn, row.type, found)
             else:
-                txn_rows.mark_aborted(conn, self._dialect, txn, "write conflicts")
+                self._mark_aborted(conn, [txn], "write conflicts")
         if winner is not None:
             raise commits.lost(txn, winner)
 
@@ -213,7 +219,7 @@ class Transactions:
             must_be_of(row, txn, agent)
             if first is not None and row is not None and row.is_open:
                 first(self._dialect.newest(conn))
-            return txn_rows.mark_aborted(conn, self._dialect, txn, reason)
+            return bool(self._mark_aborted(conn, [txn], reason))
 
     def not_compactions(self) -> frozenset[TxnId]:
         """Returns the transactions with a row in TXNS that are known to be no compactions."""
@@ -237,7 +243,7 @@ class Transactions:
                 yield None
                 return
             yield self._dialect.newest(conn)
-            txn_rows.mark_aborted(conn, self._dialect, txn, TIMED_OUT)
+            self._mark_aborted(conn, [txn], TIMED_OUT)
 
     @contextmanager
     def holding(self, txn: TxnId) -> Iterator[None]:
@@ -430,20 +436,30 @@ class Transactions:
             expired = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == OPEN, TXNS.c.TXN_LAST_HEARTBEAT < deadline)
             ids = conn.execute(self._dialect.for_update(expired.order_by(TXNS.c.TXN_ID))).scalars().all()
             silent = [TxnId(txn) for txn in ids if txn not in spared and (among is None or txn in among)]
-            return [txn for txn in silent if txn_rows.mark_aborted(conn, self._dialect, txn, TIMED_OUT)]
+            return self._mark_aborted(conn, silent, TIMED_OUT)
 
-    def _commit_unless_lost(self, conn: Connection, txn: TxnId, type: TxnType) -> TxnId | None:
+    def _mark_aborted(self, conn: Connection, txns: Sequence[TxnId], reason: str) -> list[TxnId]:
+        """Aborts ``txns``, tells of it, and returns those that were open."""
+        aborted = [txn for txn in txns if txn_rows.mark_aborted(conn, self._dialect, txn, reason)]
+        if aborted:
+            self._notifications.write(conn, told.aborted(aborted))
+        return aborted
+
+    def _commit_unless_lost(
+        self, conn: Connection, txn: TxnId, type: TxnType, written: Told | None = None
+    ) -> TxnId | None:
         """Commits ``txn``, or aborts it and returns the transaction that it loses to."""
         self._dialect.lock_transactions(conn, exclusive=True)
         commit_id = self._dialect.newest(conn)
         winner = commits.conflict(conn, self._dialect, txn)
         if winner is not None:
-            txn_rows.mark_aborted(conn, self._dialect, txn, "write conflicts")
+            self._mark_aborted(conn, [txn], "write conflicts")
             return winner
         # Without MIN_HISTORY_LEVEL Hive uses WRITE_SET to find every transaction that wrote.
         by_write_ids = self._limits.min_history_write_id is True
         everything = by_write_ids or not self._limits.min_history_level
         commits.complete(conn, self._dialect, txn, type, commit_id, everything=everything)
+        self._notifications.write(conn, told.committed(txn, self._dialect, written))
         return None
 
     def _must_exist(self, conn: Connection, txn: TxnId) -> TxnRow:

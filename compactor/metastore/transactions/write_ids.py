@@ -15,6 +15,8 @@ from compactor.database.prepared import send, send_all
 from compactor.database.retry import retried
 from compactor.errors import Refused
 from compactor.ids import TxnId, WriteId
+from compactor.metastore.notifications.log import Notifications
+from compactor.metastore.notifications.transactions import allocated
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import (
@@ -34,9 +36,10 @@ _AT_ONCE = 500  #: transactions in one statement
 class WriteIds:
     """Reads and writes NEXT_WRITE_ID, TXN_TO_WRITE_ID and the components of transactions."""
 
-    def __init__(self, database: Database, dialect: Dialect) -> None:
+    def __init__(self, database: Database, dialect: Dialect, notifications: Notifications | None = None) -> None:
         self._database = database
         self._dialect = dialect
+        self._notifications = notifications or Notifications(dialect)
         self._counter = dialect.for_update(select(_NWI.NWI_NEXT).where(_HERE))
 
     @retried
@@ -58,6 +61,7 @@ class WriteIds:
             drawn = self._draw(conn, database, table)
             mapping = {"T2W_TXNID": txn, "T2W_DATABASE": database, "T2W_TABLE": table, "T2W_WRITEID": drawn}
             send(conn, _MAPPING, mapping)
+            self._notifications.write(conn, allocated(txn, database, table, drawn))
             return drawn
 
     def next(self, database: str, table: str) -> WriteId:
@@ -235,7 +239,8 @@ class WriteIds:
             return {WriteId(row.T2W_WRITEID): TxnId(row.T2W_TXNID) for row in rows}
 
     def give(self, conn: Connection, txns: Sequence[TxnId], database: str, table: str) -> dict[TxnId, WriteId]:
-        """Gives each of ``txns``, open ones that have none in this table yet, a write ID within the caller's transaction."""
+        """Gives each of ``txns``, open ones that have none in this table yet, a write ID within the caller's transaction,
+        which tells of them at its end."""
         first = self._draw(conn, database, table, len(txns))
         given = {txn: WriteId(first + number) for number, txn in enumerate(txns)}
         here = {"T2W_DATABASE": database, "T2W_TABLE": table}

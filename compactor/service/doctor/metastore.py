@@ -88,7 +88,7 @@ def _rights_on_statistics(site: Site) -> Iterator[Finding]:
 
 
 def _rights_on_notifications(site: Site) -> Iterator[Finding]:
-    """Yields a finding if Hive keeps a notification log here and compactions could not write into it."""
+    """Yields a finding if Hive keeps a notification log here and nothing could be written into it."""
     database = site.metastore.database
     with database.read() as conn:
         if not site.metastore.notifications.is_written(conn):
@@ -99,7 +99,7 @@ def _rights_on_notifications(site: Site) -> Iterator[Finding]:
             level=Level.WARN,
             subject="notification log",
             found=f"this user lacks {', '.join(lacking)}",
-            wanted="the right to write events, by which Impala's catalog learns of compactions",
+            wanted="the right to write events, by which Impala's catalog learns of compactions and of what programs write",
             fix="grant it (docs/production.md), or REFRESH tables in Impala before the cleaner's grace period ends",
         )
 

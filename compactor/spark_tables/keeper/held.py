@@ -8,7 +8,8 @@ from contextlib import ExitStack, suppress
 from compactor.errors import CompactorError, SnapshotExpired
 from compactor.service.site import Site
 from compactor.storage.executor_tokens import ExecutorTokens
-from compactor.tables.transactions.transaction import Transaction, transaction
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import Transaction
 
 
 class _GivenUp(Exception):

@@ -16,7 +16,8 @@ from compactor.tables.reading.planning import plan_scan
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.reading.tasks import ScanPlan, ScanTask
 from compactor.tables.reading.wanted import Wanted
-from compactor.tables.transactions.transaction import Transaction, transaction
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
     import duckdb

@@ -1,8 +1,7 @@
 """A transaction of Hive over any number of tables: one snapshot, its locks, a heartbeat, and its statements.
 
-``with transaction(site) as txn:`` commits when the block ends and aborts when it raises. The snapshot is taken once, after
-the first locks, and stays the same until the end. A component is written before any file of it can exist, so that an
-aborted transaction stays known as long as its files exist (PROTOCOL 8).
+The snapshot is taken once, after the first locks, and stays the same until the end. A component is written before any file
+of it can exist, so that an aborted transaction stays known as long as its files exist (PROTOCOL 8).
 """
 
 from __future__ import annotations
@@ -19,23 +18,18 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.compaction.forgetting_aborts import reaching
 from compactor.errors import (
-    CommitUnknown,
     CompactorError,
-    LockLost,
     LostClaim,
     Refused,
     SnapshotExpired,
     StorageError,
-    TransactionAborted,
     WriteConflict,
-    failing_alone,
 )
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.statement_locks import locking_is_on
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Partition, Table
-from compactor.metastore.transactions.rows import OPEN
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, must_have_its_own_ground, path_of
@@ -45,6 +39,7 @@ from compactor.tables.transactions.held_locks import HeldLocks
 from compactor.tables.transactions.lock_kinds import excluding, lock_of
 from compactor.tables.transactions.pending import Pending
 from compactor.tables.transactions.watch import Watch
+from compactor.tables.transactions.written import Written
 
 log = logging.getLogger(__name__)
 _BEGINNINGS = 10  #: times that a transaction begins again, in favour of others, before it gives up
@@ -79,7 +74,8 @@ class WriteStatement:
 
 
 class Transaction:
-    """An open transaction. Made by ``transaction``; after its block has ended, nothing of its snapshot can be read."""
+    """An open transaction. Made by ``running.transaction``; after its block has ended, nothing of its snapshot can be
+    read."""
 
     def __init__(self, site: Site, txn: TxnId, opening: NewTransaction, heart: Heartbeat, watch: Watch) -> None:
         self._opening = opening
@@ -89,7 +85,6 @@ class Transaction:
         self._components: set[tuple[Entity, WriteOperation]] = set()
         self._locks = HeldLocks(site, txn, opening.user)
         self._provisional: list[WriteStatement] = []  # dynamic ones, whose partitions are not recorded yet
-        self._written: dict[Entity, WriteId] = {}
         self._entered: set[str] = set()  # locations that held nothing of this transaction's write IDs
         self._txns: ValidTxnList | None = None
         self._write_ids: dict[tuple[str, str], ValidWriteIdList] = {}
@@ -98,16 +93,12 @@ class Transaction:
         self.id = txn
         self.pending = Pending(site.storage, txn)
         self.added = AddedPartitions(site)
+        self.written = Written()
 
     @property
     def agent(self) -> str | None:
         """The process that opened it, unique to this transaction and those in which it begins again."""
         return self._opening.agent
-
-    @property
-    def written(self) -> Mapping[Entity, WriteId]:
-        """The tables and partitions that it has written into, with its write ID in each."""
-        return self._written
 
     @property
     def txns(self) -> ValidTxnList:
@@ -185,7 +176,7 @@ class Transaction:
         if (entity, operation) not in self._components:
             self.site.metastore.write_ids.add_component(self.id, entity, operation.value, made.write_id)
             self._components.add((entity, operation))
-        self._written[entity] = made.write_id
+        self.written.note(entity, made.write_id, target.location)
         reach(WriteStep.WRITE_BEGUN)
         return made
 
@@ -319,7 +310,8 @@ class Transaction:
             for name in new:
                 self.site.metastore.write_ids.add_component(self.id, entities[name], operation.value, write_id)
         self._components.update((entities[name], operation) for name in new)
-        self._written |= dict.fromkeys(entities.values(), write_id)
+        for name, location in partitions.items():
+            self.written.note(entities[name], write_id, location)
         self._provisional.remove(statement)
 
     def _lock_for_writing(
@@ -380,78 +372,3 @@ class Transaction:
 
 def _entity(table: Table, partition: str | None = None) -> Entity:
     return Entity(database=table.database, table=table.name, partition=partition)
-
-
-@contextmanager
-def transaction(site: Site, user: str | None = None, *, role: str = "writer") -> Iterator[Transaction]:
-    """Opens a transaction that commits at the end of the block, or aborts when the block raises.
-
-    Args:
-        role: names the holder, as ``compactor show blockers`` lists it.
-
-    Raises:
-        TransactionAborted: it timed out, or another writer of the same rows won.
-        CommitUnknown: the answer to the commit was lost; nothing was aborted.
-        Disagreement: the metastore was put back to an older copy meanwhile; nothing was named.
-    """
-    transactions, agent = site.metastore.transactions, site.identity(role)
-    opening = NewTransaction(user=user or site.user, host=site.host, agent=agent)
-    (txn,) = transactions.open_all([opening])
-    watch = Watch(site.metastore, txn, agent, site.settings.milliseconds("compactor.read.max.age"))
-    period = min(site.settings.milliseconds("hive.txn.timeout") // 2, watch.longest_ms)
-    opened: Transaction | None = None
-    try:
-        with Heartbeat(transactions, [txn], period, also=watch.check) as heart:
-            opened = Transaction(site, txn, opening, heart, watch)
-            yield opened
-            if watch.found is not None:
-                raise watch.found
-            if opened.pending:
-                opened.added.make_durable()
-                opened.pending.make_durable()
-                _must_hold_its_locks(site, opened.id, watch)
-                heart.let_go(opened.id)
-        _commit(site, opened)
-    except (CommitUnknown, TransactionAborted):
-        raise
-    except BaseException:
-        with suppress(CompactorError):  # the original error says more; a transaction that cannot be aborted times out
-            transactions.abort(txn if opened is None else opened.id, f"the {role} failed", agent=agent)
-        raise
-    finally:
-        if opened is not None:
-            opened.end()
-            _tidy(opened)
-
-
-def _must_hold_its_locks(site: Site, txn: TxnId, watch: Watch) -> None:
-    """Refuses to commit what is no longer protected; a transaction that has ended says so at its commit."""
-    try:
-        watch.check()
-    except LockLost:
-        if site.metastore.transactions.state(txn) == OPEN:
-            raise
-
-
-def _commit(site: Site, opened: Transaction) -> None:
-    """Commits; what is staged gets its names in the same critical section."""
-    if not opened.pending:
-        site.metastore.transactions.commit(opened.id, agent=opened.agent)
-        return
-    limit = site.settings.milliseconds("hive.txn.timeout") / 2000
-    first = opened.added.at_commit(opened.id)
-    with site.metastore.transactions.committing(opened.id, opened.written, first, agent=opened.agent):
-        if first:
-            reach(WriteStep.WRITE_PARTITIONS_ADDED)
-        reach(WriteStep.WRITE_COMMITTING)
-        opened.pending.name(limit)
-    reach(WriteStep.WRITE_COMMITTED)
-
-
-def _tidy(ended: Transaction) -> None:
-    """Removes the staging directories; the roles sweep those that stay, as they sweep a compaction's."""
-    try:
-        with failing_alone(f"transaction {ended.id}"):
-            ended.pending.remove_staging()
-    except CompactorError as error:
-        log.warning("transaction %d: what it staged stays until the next compaction or cleaning: %s", ended.id, error)

@@ -32,7 +32,8 @@ from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.storage.local import LocalStorage
-from compactor.tables.transactions.transaction import WriteOperation, transaction
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.writing.writer import write_rows
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, with_settings

@@ -22,7 +22,8 @@ from compactor.orc.reencode import encode_acid
 from compactor.rows.output_metadata import OutputMetadata
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
-from compactor.tables.transactions.transaction import WriteOperation, transaction
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.writing.writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact, rows_without_visibility
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings

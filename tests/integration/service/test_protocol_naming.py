@@ -40,7 +40,8 @@ from compactor.service.worker import publication
 from compactor.service.worker.outcome import Result
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.local import LocalStorage
-from compactor.tables.transactions.transaction import WriteOperation, transaction
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import WriteOperation
 from tests.support.committing import watched_sections
 from tests.support.passes import Renames, age, clean_all, compact, rows_without_visibility, with_storage
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings

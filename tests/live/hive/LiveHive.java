@@ -180,6 +180,8 @@ public class LiveHive {
         case "close":
           batch.close(request.get("lost").getAsBoolean());
           return List.of();
+        case "told":
+          return Release.told(client, number(request, "after"));
         case "drop":
           client.dropTable(text(request, "database"), text(request, "table"));
           return List.of();

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from compactor.tables import Store
-from compactor.tables.transactions.transaction import WriteOperation, transaction
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.writing.writer import write_rows
 from tests.support.beside import TRANSACTIONAL, Beside, entity
 from tests.support.trino import Trino

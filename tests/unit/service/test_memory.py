@@ -34,7 +34,7 @@ from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.steps import Step
 from compactor.storage.local import LocalStorage
-from compactor.tables.transactions.transaction import transaction
+from compactor.tables.transactions.running import transaction
 from tests.support.backups import Backup, hours_pass
 from tests.support.passes import ROLES, clean_all, compact, every_role
 from tests.support.tables import insert, insert_within, make_table, rows_of, with_settings

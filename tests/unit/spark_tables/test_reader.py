@@ -21,7 +21,7 @@ from compactor.tables import Store
 from compactor.tables.reading.planning import plan_scan
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.store import named_table
-from compactor.tables.transactions.transaction import transaction
+from compactor.tables.transactions.running import transaction
 
 
 @pytest.fixture

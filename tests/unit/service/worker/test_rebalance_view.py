@@ -32,7 +32,8 @@ from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.rebalance_view import allocate_write_id, must_be_possible
 from compactor.service.worker.work import work
-from compactor.tables.transactions.transaction import WriteOperation, transaction
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.writing.writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact, rows_without_visibility, settle
 from tests.support.tables import entity_of, insert, make_table, rows_of, story, with_settings

@@ -24,7 +24,8 @@ from compactor.tables.reading.tasks import ScanPlan
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.store import Store
 from compactor.tables.table import Table
-from compactor.tables.transactions.transaction import Transaction, WriteOperation, transaction
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.writing.writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact
 from tests.support.patience import until

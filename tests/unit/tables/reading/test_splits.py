@@ -17,7 +17,7 @@ from compactor.tables.reading.task_reader import read_task
 from compactor.tables.reading.tasks import ScanTask
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.store import named_table
-from compactor.tables.transactions.transaction import transaction
+from compactor.tables.transactions.running import transaction
 
 MB = 1 << 20
 

@@ -16,7 +16,8 @@ from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, HIVE_LOCKS, TXN_COMPONENTS
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
-from compactor.tables.transactions.transaction import WriteOperation, transaction
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import WriteOperation
 
 T = Entity(database="default", table="t")
 U = Entity(database="default", table="u")

@@ -1,0 +1,117 @@
+"""What a program's transaction wrote, as its commit tells it: partitions that are new, and rows of
+TXN_WRITE_NOTIFICATION_LOG, by which Impala's catalog reloads what has new files and Hive's replication copies them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, insert
+
+from compactor.compaction.entry import Entity
+from compactor.database.clock import now_ms
+from compactor.ids import TxnId, WriteId
+from compactor.metastore.notifications.catalog_rows import read_partitions, read_table
+from compactor.metastore.notifications.events import Event, partitions_added
+from compactor.metastore.notifications.objects import PartitionObject, TableObject
+from compactor.metastore.notifications.thrift_json import partition_text, table_text
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.sequences import draw, has_drawn
+from compactor.metastore.schema.tables import TXN_WRITE_NOTIFICATION_LOG
+
+_SEQUENCE = "MTxnWriteNotificationLog"
+_BETWEEN_FILES = "]"  #: Hive's ``ReplChangeManager.TXN_WRITE_EVENT_FILE_SEPARATOR``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """What a transaction wrote into a table without partitions, or into a partition."""
+
+    entity: Entity
+    write_id: WriteId
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)  #: their names, by base or delta
+    is_new: bool = False  #: the partition comes into the catalog with this transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRow:
+    """A row of TXN_WRITE_NOTIFICATION_LOG that has no id yet."""
+
+    write: Write
+    table: str
+    partition: str | None
+    files: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the commit of a transaction tells besides the commit itself."""
+
+    events: tuple[Event, ...] = ()
+    rows: tuple[WriteRow, ...] = ()
+
+
+def read_told(conn: Connection, writes: Sequence[Write]) -> Told:
+    """Returns what is told of ``writes``. A table or partition that is gone by now has nothing to be told of.
+
+    Read before the commit takes TXN_LOCK_TBL; the locks of whoever writes keep the objects as they are.
+    """
+    by_table: defaultdict[tuple[str, str], list[Write]] = defaultdict(list)
+    for write in writes:
+        by_table[write.entity.database, write.entity.table].append(write)
+    events: list[Event] = []
+    rows: list[WriteRow] = []
+    for (database, name), of_table in sorted(by_table.items()):
+        table = read_table(conn, database, name)
+        if table is not None:
+            parts = read_partitions(conn, table, [one.entity.partition for one in of_table if one.entity.partition])
+            new = [parts[p] for one in of_table if one.is_new and (p := one.entity.partition) in parts]
+            events += [partitions_added(table, new)] if new else []
+            rows += _rows(table, parts, of_table)
+    return Told(events=tuple(events), rows=tuple(rows))
+
+
+def _rows(table: TableObject, parts: Mapping[str, PartitionObject], writes: Sequence[Write]) -> Iterator[WriteRow]:
+    text = table_text(table)
+    for write in writes:
+        part = parts.get(write.entity.partition or "")
+        if write.files and (part is not None) == (write.entity.partition is not None):
+            location = (table if part is None else part).storage.location or ""
+            yield WriteRow(
+                write=write,
+                table=text,
+                partition=None if part is None else partition_text(part),
+                files=_BETWEEN_FILES.join(
+                    _encoded(location, directory, name) for directory, names in write.files.items() for name in names
+                ),
+            )
+
+
+def _encoded(location: str, directory: str, name: str) -> str:
+    """Returns a file as Hive's ``ReplChangeManager`` encodes it: URI, checksum, place of a copy, and the directory that it
+    belongs into; nothing is known of the second and third."""
+    return f"{location.rstrip('/')}/{directory}/{name}###{directory}"
+
+
+def log_writes(conn: Connection, dialect: Dialect, txn: TxnId, rows: Sequence[WriteRow]) -> None:
+    """Writes ``rows`` into TXN_WRITE_NOTIFICATION_LOG, if Hive itself writes such rows here (hive.metastore.dml.events)."""
+    if not rows or not has_drawn(conn, _SEQUENCE):
+        return
+    first, seconds = draw(conn, dialect, _SEQUENCE, len(rows)), now_ms(conn) // 1000
+    values = [
+        {
+            "WNL_ID": first + at,
+            "WNL_TXNID": txn,
+            "WNL_WRITEID": row.write.write_id,
+            "WNL_DATABASE": row.write.entity.database,
+            "WNL_TABLE": row.write.entity.table,
+            "WNL_PARTITION": row.write.entity.partition or "",
+            "WNL_TABLE_OBJ": row.table,
+            "WNL_PARTITION_OBJ": row.partition,
+            "WNL_FILES": row.files,
+            "WNL_EVENT_TIME": seconds,
+        }
+        for at, row in enumerate(rows)
+    ]
+    conn.execute(insert(TXN_WRITE_NOTIFICATION_LOG), values)

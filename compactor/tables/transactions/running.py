@@ -1,0 +1,95 @@
+"""Opens a transaction and ends it: ``with transaction(site) as txn:`` commits when the block ends, aborts when it raises."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from compactor.errors import CommitUnknown, CompactorError, LockLost, TransactionAborted, failing_alone
+from compactor.ids import TxnId
+from compactor.metastore.transactions.rows import OPEN
+from compactor.metastore.transactions.values import NewTransaction
+from compactor.service.heartbeat import Heartbeat
+from compactor.service.site import Site
+from compactor.steps import WriteStep, reach
+from compactor.tables.transactions.transaction import Transaction
+from compactor.tables.transactions.watch import Watch
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def transaction(site: Site, user: str | None = None, *, role: str = "writer") -> Iterator[Transaction]:
+    """Opens a transaction that commits at the end of the block, or aborts when the block raises.
+
+    Args:
+        role: names the holder, as ``compactor show blockers`` lists it.
+
+    Raises:
+        TransactionAborted: it timed out, or another writer of the same rows won.
+        CommitUnknown: the answer to the commit was lost; nothing was aborted.
+        Disagreement: the metastore was put back to an older copy meanwhile; nothing was named.
+    """
+    transactions, agent = site.metastore.transactions, site.identity(role)
+    opening = NewTransaction(user=user or site.user, host=site.host, agent=agent)
+    (txn,) = transactions.open_all([opening])
+    watch = Watch(site.metastore, txn, agent, site.settings.milliseconds("compactor.read.max.age"))
+    period = min(site.settings.milliseconds("hive.txn.timeout") // 2, watch.longest_ms)
+    opened: Transaction | None = None
+    try:
+        with Heartbeat(transactions, [txn], period, also=watch.check) as heart:
+            opened = Transaction(site, txn, opening, heart, watch)
+            yield opened
+            if watch.found is not None:
+                raise watch.found
+            if opened.pending:
+                opened.added.make_durable()
+                opened.pending.make_durable()
+                _must_hold_its_locks(site, opened.id, watch)
+                heart.let_go(opened.id)
+        _commit(site, opened)
+    except (CommitUnknown, TransactionAborted):
+        raise
+    except BaseException:
+        with suppress(CompactorError):  # the original error says more; a transaction that cannot be aborted times out
+            transactions.abort(txn if opened is None else opened.id, f"the {role} failed", agent=agent)
+        raise
+    finally:
+        if opened is not None:
+            opened.end()
+            _tidy(opened)
+
+
+def _must_hold_its_locks(site: Site, txn: TxnId, watch: Watch) -> None:
+    """Refuses to commit what is no longer protected; a transaction that has ended says so at its commit."""
+    try:
+        watch.check()
+    except LockLost:
+        if site.metastore.transactions.state(txn) == OPEN:
+            raise
+
+
+def _commit(site: Site, opened: Transaction) -> None:
+    """Commits; what is staged gets its names in the same critical section."""
+    if not opened.pending:
+        site.metastore.transactions.commit(opened.id, agent=opened.agent)
+        return
+    limit = site.settings.milliseconds("hive.txn.timeout") / 2000
+    first = opened.added.at_commit(opened.id)
+    written = opened.written.writes(opened.pending.directories, opened.added.partitions)
+    with site.metastore.transactions.committing(opened.id, written, first, agent=opened.agent):
+        if first:
+            reach(WriteStep.WRITE_PARTITIONS_ADDED)
+        reach(WriteStep.WRITE_COMMITTING)
+        opened.pending.name(limit)
+    reach(WriteStep.WRITE_COMMITTED)
+
+
+def _tidy(ended: Transaction) -> None:
+    """Removes the staging directories; the roles sweep those that stay, as they sweep a compaction's."""
+    try:
+        with failing_alone(f"transaction {ended.id}"):
+            ended.pending.remove_staging()
+    except CompactorError as error:
+        log.warning("transaction %d: what it staged stays until the next compaction or cleaning: %s", ended.id, error)

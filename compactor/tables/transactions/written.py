@@ -1,0 +1,33 @@
+"""The tables and partitions that a transaction has written into, as its commit records and tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from compactor.compaction.entry import Entity
+from compactor.ids import WriteId
+from compactor.metastore.notifications.writes import Write
+from compactor.tables.transactions.pending import PendingDirectory
+
+
+class Written:
+    """What one transaction has written into."""
+
+    def __init__(self) -> None:
+        self._places: dict[Entity, tuple[WriteId, str]] = {}
+
+    def note(self, entity: Entity, write_id: WriteId, location: str) -> None:
+        """Takes note of a table without partitions, or of a partition, whose component is recorded."""
+        self._places[entity] = write_id, location
+
+    def writes(self, staged: Mapping[str, Sequence[PendingDirectory]], added: Collection[Entity]) -> list[Write]:
+        """Returns all of it, with the files among ``staged``, by location, and with those of ``added`` as new ones."""
+        return [
+            Write(
+                entity=entity,
+                write_id=write_id,
+                files={one.acid.name: [file.name for file in one.staged.files] for one in staged.get(location, ())},
+                is_new=entity in added,
+            )
+            for entity, (write_id, location) in self._places.items()
+        ]
