@@ -20,7 +20,8 @@ from compactor.service.answers.commits import Seen, commits_since
 from compactor.service.answers.preview import Preview, preview
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.mode import Mode, may_somewhere
-from compactor.service.requests.request import RebalanceOptions, RequestWords, request_compaction
+from compactor.service.requests.no_op import must_do_something
+from compactor.service.requests.request import RebalanceOptions, RequestWords, request_as
 from compactor.service.requests.request_once import request_once as request_once_of
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.due import due_in_database, due_in_table
@@ -173,11 +174,18 @@ def _summary(one: Preview) -> str:
         f"reads {one.input_bytes} bytes of {', '.join(one.inputs)}, writes {', '.join(one.outputs)}; copies "
         f"{one.cost.bytes_copied} bytes, re-encodes {one.cost.bytes_reencoded}"
     )
-    return "; ".join((does, *one.summary.sentences))
+    expected = one.expected
+    takes = (
+        "takes a time unknown yet: too few runs like it have ended"
+        if expected is None
+        else f"takes about {expected.seconds:.3g} s ({expected.low:.3g} to {expected.high:.3g}, by {expected.runs} runs)"
+    )
+    return "; ".join((does, takes, *one.summary.sentences))
 
 
 def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any]) -> list[int]:
-    """Queues a request for each table or partition and returns the entries' ids; logs those already queued.
+    """Queues a request for each table or partition and returns the entries' ids; logs those already queued, and those that
+    would do nothing.
 
     Raises:
         CompactorError: nothing was queued; the message says why.
@@ -189,7 +197,9 @@ def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
     with CompactorHook(metastore).get_conn() as site:
         for table in tables:
             try:
-                enqueued = request_compaction(site, table=table, rebalance=rebalance, **others)
+                words = RequestWords(table=table, rebalance=rebalance, **others)
+                must_do_something(site, words)
+                enqueued = request_as(site, words)
             except Refused as error:
                 log.warning("%s", error)
                 refused.append(str(error))

@@ -50,6 +50,8 @@ def _lines(found: Fleet) -> Iterator[str]:
         "" if found.expected_seconds is None else f", about {duration(round(found.expected_seconds * 1000))} of work"
     )
     now = found.readings
+    if found.estimate_error is not None:
+        yield f"estimates: {found.estimate_error:.0%} off in the median of the newest runs"
     yield f"waiting: {counted(now.initiated, 'compaction')}{expected}; ready for cleaning: {now.ready_for_cleaning}"
     for entry in found.running:
         yield f"running: compaction {entry.id} of {entry.entity}"
@@ -69,5 +71,6 @@ def _more(there: int, shown: int, what: str) -> Iterator[str]:
 def _returned(one: Returns) -> str:
     opening = f", {one.opening:.3g} s less to open what was measured" if one.opening else ""
     removed = f"{counted(one.directories, 'directory', 'directories')} and {counted(one.files, 'file')}"
-    moved = f"{size(one.bytes_moved)} in {duration(round(one.seconds * 1000))}"
+    cores = f" ({duration(round(one.core_seconds * 1000))} of processor time)" if one.core_seconds else ""
+    moved = f"{size(one.bytes_moved)} in {duration(round(one.seconds * 1000))}{cores}"
     return f"last {one.days} days: {counted(one.runs, 'run')} removed {removed}, moved {moved}{opening}"

@@ -10,7 +10,7 @@ import click
 
 from compactor.cli.compact import parse_properties
 from compactor.cli.context import FAILED, CliContext, with_context
-from compactor.cli.output import print_json, say, size
+from compactor.cli.output import counted, duration, print_json, say, size
 
 if TYPE_CHECKING:
     from compactor.service.answers.preview import Preview
@@ -38,6 +38,18 @@ def plan(context: CliContext, table: str, partition: str | None, kind: str | Non
         sys.exit(FAILED)
 
 
+def _expected(preview: Preview) -> str:
+    found = preview.expected
+    if found is None:
+        return "expected: unknown, too few compactions like it have ended"
+    low, high = (duration(round(seconds * 1000)) for seconds in (found.low, found.high))
+    cores = "" if found.core_seconds is None else f", {found.core_seconds:.3g} core-seconds"
+    return (
+        f"expected: about {duration(round(found.seconds * 1000))} ({low} to {high}, by {counted(found.runs, 'run')})"
+        f"{cores}, about {size(found.bytes_written)} written"
+    )
+
+
 def _print(table: str, previews: Sequence[Preview]) -> None:
     for p in previews:
         if p.error is not None:
@@ -57,5 +69,6 @@ def _print(table: str, previews: Sequence[Preview]) -> None:
             f"({size(c.bytes_reencoded)}), {c.stripes_dropped} dropped ({size(c.bytes_dropped)})"
         )
         say(f"  rows: {c.rows_in} -> {c.rows_out}; delete events: {c.delete_events_in} -> {c.delete_events_out}")
+        say(f"  {_expected(p)}")
     if not previews:
         say(f"{table} has no partitions")

@@ -49,6 +49,10 @@ class Run:
     opening_before: float | None = None  #: seconds that a reader takes to open the input; None: not measured
     opening_after: float | None = None  #: and the output
     bytes_taken_over: int | None = None  #: of ``bytes_copied``, by the store or file system; None as there
+    store: str | None = None  #: scheme of its location; None in rows of releases that did not keep it
+    together: int = 1  #: entries that its worker took at once, each of which waits for the others
+    core_seconds: float | None = None  #: processor time of its units; None as there
+    expected_seconds: float | None = None  #: by the runs before it; None: there were too few
     ended_at: int | None = None
 
 
@@ -62,6 +66,7 @@ class DayOfRuns(NamedTuple):
     files: int
     bytes_moved: int
     seconds: float
+    core_seconds: float
     opening: float
 
 
@@ -85,6 +90,10 @@ _FIGURES = (
     "opening_before",
     "opening_after",
     "bytes_taken_over",
+    "store",
+    "together",
+    "core_seconds",
+    "expected_seconds",
 )
 
 
@@ -145,6 +154,13 @@ class Runs:
         with self._database.read() as conn:
             return [_run(row) for row in conn.execute(query).mappings()]
 
+    def over_store(self, metastore: str, store: str, limit: int) -> list[Run]:
+        """Returns the newest runs over a store, newest first."""
+        query = select(RUNS).where(_R.METASTORE == metastore, _R.STORE == store)
+        query = query.order_by(_R.ENDED_AT.desc(), _R.RUN_ID.desc()).limit(limit)
+        with self._database.read() as conn:
+            return [_run(row) for row in conn.execute(query).mappings()]
+
     def days(self, metastore: str, since: int) -> list[DayOfRuns]:
         """Returns the sums of each day with runs that ended at ``since`` (epoch ms) or later, oldest first."""
         day = _R.ENDED_AT // DAY_MS
@@ -154,14 +170,16 @@ class Runs:
             func.sum(_R.FILES_BEFORE - _R.FILES_AFTER),
             func.sum(_R.BYTES_BEFORE + _R.BYTES_AFTER - 2 * func.coalesce(_R.BYTES_TAKEN_OVER, 0)),
             func.sum(_R.SECONDS),
+            func.coalesce(func.sum(_R.CORE_SECONDS), 0.0),
             func.coalesce(func.sum(_R.OPENING_BEFORE - _R.OPENING_AFTER), 0.0),
         )
         query = select(day.label("day"), *sums).where(_R.METASTORE == metastore, _R.ENDED_AT >= since)
         with self._database.read() as conn:
             rows = conn.execute(query.group_by(day).order_by(day)).all()
         return [
-            DayOfRuns(int(at) * DAY_MS, int(n), int(directories), int(files), int(moved), float(took), float(saved))
-            for at, n, directories, files, moved, took, saved in rows
+            DayOfRuns(int(at) * DAY_MS, *map(int, counts), *map(float, times))
+            for at, *counts, took, cores, saved in rows
+            for times in [(took, cores, saved)]
         ]
 
     @retried

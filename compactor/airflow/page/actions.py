@@ -16,7 +16,8 @@ from compactor.ids import TxnId
 from compactor.service.requests import overrides
 from compactor.service.requests import pause as pauses
 from compactor.service.requests.abort import abort_compaction, abort_transaction
-from compactor.service.requests.request import Enqueued, request_again, request_compaction
+from compactor.service.requests.no_op import must_do_something
+from compactor.service.requests.request import Enqueued, RequestWords, request_again, request_as
 from compactor.settings.setting import LARGEST
 
 router = APIRouter()
@@ -45,16 +46,18 @@ class TableBody(BaseModel):
 
 @action(router, "/compact", event="compactor_compact", right=COMPACT)
 def compact(by: By, body: CompactBody) -> dict[str, Any]:
-    """Queues a request; for a partitioned table without a partition, one for each partition."""
+    """Queues a request; for a partitioned table without a partition, one for each partition. One that would do nothing is
+    refused."""
+    words = RequestWords(
+        table=body.table,
+        partition=body.partition or None,
+        type=body.type,
+        pool=body.pool or None,
+        properties=body.properties,
+    )
     with by.site() as site:
-        done = request_compaction(
-            site,
-            table=body.table,
-            partition=body.partition or None,
-            type=body.type,
-            pool=body.pool or None,
-            properties=body.properties,
-        )
+        must_do_something(site, words)
+        done = request_as(site, words)
     return _enqueued(by.metastore, done)
 
 

@@ -18,6 +18,7 @@ from compactor.errors import BadSetting
 from compactor.service.answers import overview
 from compactor.service.answers.explain import considered_json
 from compactor.service.answers.fleet import fleet
+from compactor.service.answers.preview import preview
 from compactor.service.answers.show import show_settings
 from compactor.service.memory import sentences_about
 from compactor.service.mode import modes_of_databases
@@ -104,6 +105,21 @@ def explain(by: By, table: Name, partition: Annotated[str | None, Query(max_leng
     condition = look.seen.condition
     health = None if condition is None else condition.health
     return {**considered_json(look.considered), "health": health, "row": row, "now": now}
+
+
+@router.get("/plan")
+@on_readers(PageWork.LOOK)
+def read_plan(
+    by: By, table: Name, partition: Annotated[str | None, Query(max_length=767)] = None, type: Choice = ""
+) -> dict[str, Any]:
+    """Returns what compacting one table or partition would read, write and take; without a type, of the initiator's. For a
+    partitioned table without a partition, only the number of its partitions."""
+    with by.site() as site:
+        found = find_table(site.metastore.catalog, table)
+        if found.partition_keys and not partition:
+            return {"partitions": len(site.metastore.catalog.partitions(found)), "plan": None}
+        (one,) = preview(site, table, partition=partition or None, type=type or None)
+        return {"partitions": 1, "plan": one.to_json()}
 
 
 @router.get("/queue")

@@ -86,6 +86,11 @@ class EncodeTaskResult:
     """The result of each run: files, and stripes that are better copied after all."""
 
     runs: tuple[tuple[Output | ChoiceValue, ...], ...]
+    core_seconds: float = 0.0
+
+    def timed(self, seconds: float) -> EncodeTaskResult:
+        """Returns the result with ``seconds`` more of processor time."""
+        return replace(self, core_seconds=self.core_seconds + seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -117,11 +122,16 @@ class SplitUnit:
         last = self.assemble_task
         return replace(self, assemble_task=replace(last, outputs=outputs, figures=last.figures + figures))
 
+    def timed(self, seconds: float) -> SplitUnit:
+        """Returns the same with ``seconds`` more of processor time."""
+        return self.plus(self.assemble_task.outputs, Figures(core_seconds=seconds))
+
     def last_task(self, results: Sequence[object]) -> AssembleTask:
         """Returns the last task, given the results of all encode tasks."""
         encoded = tuple(result for result in results if isinstance(result, EncodeTaskResult))
         assert len(encoded) == len(self.encode_tasks)
-        return replace(self.assemble_task, encoded=encoded)
+        spent = Figures(core_seconds=sum(one.core_seconds for one in encoded))
+        return replace(self.assemble_task, encoded=encoded, figures=self.assemble_task.figures + spent)
 
 
 def with_split_bytes(plan: Plan, split_bytes: int) -> Plan:

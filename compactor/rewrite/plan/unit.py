@@ -152,6 +152,7 @@ class Figures:
     files_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    core_seconds: float = field(default=0.0, compare=False)  #: processor time of its tasks
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(**dict(zip(_FIGURES, map(add, _numbers(self), _numbers(other)), strict=True)))
@@ -208,6 +209,10 @@ class UnitResult:
     def plus(self, outputs: tuple[Output, ...], figures: Figures) -> UnitResult:
         """Returns the result with more outputs and figures."""
         return replace(self, outputs=(*self.outputs, *outputs), figures=self.figures + figures)
+
+    def timed(self, seconds: float) -> UnitResult:
+        """Returns the result with ``seconds`` more of processor time."""
+        return self.plus((), Figures(core_seconds=seconds))
 
 
 def passed_over(unit: Unit) -> UnitResult:

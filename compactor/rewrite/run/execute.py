@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
@@ -76,7 +77,8 @@ def _attempted(task: TaskInput) -> TaskResult | Failure:
     unit = unit_of(task)
     try:
         with failing_alone(f"{unit.location}, file number {unit.number}"):
-            return perform_task(task)
+            started = time.thread_time()
+            return perform_task(task).timed(time.thread_time() - started)
     except CompactorError as error:
         if isinstance(error.__cause__, MemoryError):
             return Failure.of(_without_memory(error, unit), lacks_memory=True)

@@ -12,6 +12,7 @@ from compactor.compaction.states import State
 from compactor.service.answers.survey import DUE
 from compactor.service.doctor.alarms import Alarm, raised_alarms
 from compactor.service.doctor.readings import Readings, readings_of
+from compactor.service.insight.past_runs import ERRORS_OF, error_of
 from compactor.service.site import Site
 from compactor.state.conditions import Share, WorstTable
 from compactor.state.decisions import PASS
@@ -20,7 +21,6 @@ from compactor.state.store import OwnState
 
 STEPS = ("below 20", "20 to 39", "40 to 59", "60 to 79", "80 and more")  #: of health
 WEEK, MONTH = 7, 30  #: days of which the returns are told
-_SAMPLE = 50  #: newest runs whose mean duration is expected of the next ones
 _FEW = 10  #: running and failed compactions that are shown
 
 
@@ -34,12 +34,13 @@ class Returns:
     files: int = 0
     bytes_moved: int = 0
     seconds: float = 0.0
+    core_seconds: float = 0.0
     opening: float = 0.0
 
     @classmethod
     def of(cls, days: int, since: int, found: Sequence[DayOfRuns]) -> Returns:
         """Sums up the days that begin at ``since`` or later."""
-        names = ("runs", "directories", "files", "bytes_moved", "seconds", "opening")
+        names = ("runs", "directories", "files", "bytes_moved", "seconds", "core_seconds", "opening")
         there = [one for one in found if one.day >= since]
         return cls(days=days, **{name: sum(getattr(one, name) for one in there) for name in names})
 
@@ -53,7 +54,8 @@ class Fleet:
 
     ``outcomes`` counts tables and partitions by the decision of the last look. ``running`` and ``failures`` are the first
     few that are worked on, and that failed within ``LATELY_DAYS`` days. ``expected_seconds`` is
-    what the waiting ones take one after the other, if they take as long as the newest runs (None: there was none).
+    what the waiting ones take one after the other, if they take as long as the newest runs (None: there was none), and
+    ``estimate_error`` the median error of what was expected of these, in proportion.
     """
 
     health: Mapping[str, Counter[int | None]] = field(default_factory=dict)
@@ -64,6 +66,7 @@ class Fleet:
     alarms: tuple[Alarm, ...] = ()
     running: tuple[Entry, ...] = ()
     expected_seconds: float | None = None
+    estimate_error: float | None = None
     failures: tuple[Entry, ...] = ()
     returns: tuple[Returns, ...] = ()
     days: tuple[DayOfRuns, ...] = ()
@@ -92,6 +95,7 @@ class Fleet:
             "readings": self.readings.to_json(),
             "waiting": self.readings.initiated,
             "expected_seconds": self.expected_seconds,
+            "estimate_error": self.estimate_error,
             "working": self.readings.working,
             "running": [_row(entry) for entry in self.running],
             "ready_for_cleaning": self.readings.ready_for_cleaning,
@@ -123,12 +127,13 @@ def fleet(site: Site, worst: int = 10) -> Fleet:
 def _with_state(site: Site, state: OwnState, found: Fleet, *, now: int, worst: int) -> Fleet:
     today = now // DAY_MS * DAY_MS
     since = {days: today - (days - 1) * DAY_MS for days in (WEEK, MONTH)}
-    days = state.runs.days(site.name, since[MONTH])
+    days, newest = state.runs.days(site.name, since[MONTH]), state.runs.latest(site.name, ERRORS_OF)
     return replace(
         found,
         worst=tuple(state.conditions.worst_tables(site.name, worst)),
         looked_at=state.decisions.newest(site.name, PASS),
-        expected_seconds=_expected(found.readings.initiated, state.runs.latest(site.name, _SAMPLE)),
+        expected_seconds=_expected(found.readings.initiated, newest),
+        estimate_error=error_of(newest),
         returns=tuple(Returns.of(number, begin, days) for number, begin in since.items()),
         days=tuple(days),
     )
@@ -149,7 +154,8 @@ def _outcomes(spread: Sequence[Share]) -> Counter[str]:
 
 
 def _expected(waiting: int, newest: Sequence[Run]) -> float | None:
-    return waiting * sum(run.seconds for run in newest) / len(newest) if newest else None
+    """Returns the time of as many runs as wait; those that went together shared theirs."""
+    return waiting * sum(run.seconds / run.together for run in newest) / len(newest) if newest else None
 
 
 def _row(entry: Entry) -> dict[str, object]:

@@ -58,6 +58,7 @@ _RETURNS: Mapping[str, tuple[str, str]] = {
     "files": ("compactor_runs_files", "Files that compactions removed, less those they made"),
     "bytes_moved": ("compactor_runs_bytes_moved", "Bytes that compactions read and wrote"),
     "seconds": ("compactor_runs_seconds", "Seconds that compactions took"),
+    "core_seconds": ("compactor_runs_core_seconds", "Seconds of processor time that compactions took"),
     "opening": ("compactor_runs_opening", "Seconds less to open what was measured before and after"),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compactor.acid.names import DeltaKind
@@ -18,6 +18,8 @@ from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import SHAPES, Shape, Unit
 from compactor.rows.acid_file import open_files
 from compactor.service.answers.survey import Survey
+from compactor.service.insight.estimates import Estimate, Work
+from compactor.service.insight.past_runs import estimator_of, reencoded_of, store_of
 from compactor.service.requests.request import parse_type
 from compactor.service.site import Site, Target, must_be_compactable, must_have_its_own_ground
 from compactor.service.where import find_table
@@ -53,13 +55,15 @@ class Preview:
     """One partition's dry run. ``outputs`` have the next transaction's number, as far as is known now.
 
     ``nothing`` says why there is nothing to merge, ``error`` why the partition cannot be compacted as it is; in both cases
-    there are neither inputs nor outputs.
+    there are neither inputs nor outputs. ``is_noop`` is true if there is nothing for the cleaner either. ``files`` of
+    ``store`` are opened.
     """
 
     entity: Entity
     type: CompactionType
     because: str
     nothing: str | None = None
+    is_noop: bool = False
     error: str | None = None
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -67,6 +71,9 @@ class Preview:
     highest_write_id: int | None = None
     summary: PlanSummary = PlanSummary()
     cost: Cost = Cost()
+    files: int = 0
+    store: str = ""
+    expected: Estimate | None = None  #: None if too few runs like it have ended
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -75,6 +82,7 @@ class Preview:
             "type": self.type.label.lower(),
             "because": self.because,
             "nothing": self.nothing,
+            "noop": self.is_noop,
             "error": self.error,
             "inputs": list(self.inputs),
             "outputs": list(self.outputs),
@@ -82,6 +90,8 @@ class Preview:
             "highest_write_id": self.highest_write_id,
             **self.summary.to_json(),
             **{name: getattr(self.cost, name) for name in self.cost.__slots__},
+            "files": self.files,
+            "expected": None if self.expected is None else self.expected.to_json(),
         }
 
 
@@ -119,8 +129,28 @@ def preview(
     survey = Survey(site)
     entities = [Entity(database=found.database, table=found.name, partition=name) for name in names]
     if len(entities) == 1:
-        return [_preview(site, survey, entities[0], wanted, asked)]
-    return [_preview_or_error(site, survey, entity, wanted, asked) for entity in entities]
+        previews = [_preview(site, survey, entities[0], wanted, asked)]
+    else:
+        previews = [_preview_or_error(site, survey, entity, wanted, asked) for entity in entities]
+    return _with_estimates(site, previews)
+
+
+def _with_estimates(site: Site, previews: Sequence[Preview]) -> list[Preview]:
+    """Returns the previews with what is expected of each, if it is compacted alone."""
+    estimators = {store: estimator_of(site, store) for store in {one.store for one in previews if one.files}}
+    return [replace(one, expected=estimators[one.store].estimate(_work(one))) if one.files else one for one in previews]
+
+
+def _work(preview: Preview) -> Work:
+    cost = preview.cost
+    rest = preview.input_bytes - cost.bytes_copied
+    return Work(
+        store=preview.store,
+        type=preview.type.label,
+        files=preview.files,
+        bytes_copied=cost.bytes_copied,
+        bytes_reencoded=reencoded_of(rest, cost.stripes_reencoded, cost.stripes_dropped),
+    )
 
 
 def _preview_or_error(
@@ -142,7 +172,14 @@ def _preview(
     file_format_of(site, target)  # says so where files of its format are not compacted
     found = preview_plan(site, target, kind)
     if isinstance(found, NoPlan):
-        return Preview(entity=entity, type=kind, because=because, nothing=found.because, summary=found.summary)
+        return Preview(
+            entity=entity,
+            type=kind,
+            because=because,
+            nothing=found.because,
+            is_noop=found.leaves_nothing,
+            summary=found.summary,
+        )
     result = _costed(target, kind, because, found)
     if kind is CompactionType.REBALANCE:
         return _all_reencoded(result)
@@ -174,6 +211,8 @@ def _costed(target: Target, kind: CompactionType, because: str, found: PlanPrevi
         inputs=planned.inputs,
         outputs=tuple(name for output, cost in costs for name in _names(output, cost)),
         input_bytes=planned.input_bytes,
+        files=sum(len(unit.inserts) + len(unit.deletes) for output in planned.outputs for unit in output.units),
+        store=store_of(target.location),
         highest_write_id=planned.highest_write_id,
         summary=found.summary,
         cost=sum((cost for _, cost in costs), Cost()),

@@ -18,6 +18,7 @@ from compactor.service import lost_workers
 from compactor.service.batches.control import free_for_next_attempt
 from compactor.service.batches.read_cost import ReadCost, Sampler
 from compactor.service.batches.reservation import Reservation
+from compactor.service.insight.past_runs import estimator_of, past_of, store_of
 from compactor.service.memory import must_be_newest
 from compactor.service.roles.fresh_look import look_at_changed
 from compactor.service.side_by_side import SideBySide
@@ -226,9 +227,20 @@ def _keep_figures(site: Site, outcomes: Iterable[Outcome], sampler: Sampler) -> 
     ]
     if runs:
         try:
-            site.state.runs.add_all(runs)
+            site.state.runs.add_all(_with_estimates(site, runs))
         except Exception as error:  # noqa: BLE001 - the compactions are committed (PROTOCOL 11.14)
             log.warning("the figures of %d entries could not be stored: %s", len(runs), error)
+
+
+def _with_estimates(site: Site, runs: Sequence[Run]) -> list[Run]:
+    """Returns the runs with what was to be expected of each by those before them: what is copied is known before."""
+    stores = {run.store: estimator_of(site, run.store) for run in runs if run.store is not None}
+    found = []
+    for run in runs:
+        past = past_of(run)
+        expected = None if past is None else stores[past.work.store].estimate(past.work)
+        found.append(run if expected is None else replace(run, expected_seconds=expected.seconds))
+    return found
 
 
 def _run_record(site: Site, outcome: Outcome, opening: ReadCost | None) -> Run:
@@ -254,6 +266,9 @@ def _run_record(site: Site, outcome: Outcome, opening: ReadCost | None) -> Run:
         seconds=outcome.seconds,
         bytes_copied=f.bytes_copied,
         bytes_taken_over=f.bytes_taken_over,
+        store=store_of(outcome.location),
+        together=outcome.together,
+        core_seconds=f.core_seconds,
         deltas_left=outcome.left.deltas,
         bytes_left=outcome.left.bytes,
         opening_before=None if opening is None else opening.before,

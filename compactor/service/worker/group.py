@@ -38,6 +38,7 @@ class Group:
 
     def __init__(self, claimed: Iterable[Claimed], report: Callable[[Outcome], object]) -> None:
         self._live: dict[int, Claimed] = {one.entry.id: one for one in claimed}
+        self._size = len(self._live)
         self.broken: BaseException | None = None
         self._report = report
 
@@ -95,7 +96,8 @@ class Group:
         """Ends an entry with its outcome."""
         self.release(one)
         txn = one.txn if isinstance(one, Opened) else None
-        outcome = replace(outcome, seconds=time.monotonic() - one.started, txn=txn, worker_id=one.worker_id)
+        taken = time.monotonic() - one.started
+        outcome = replace(outcome, seconds=taken, together=self._size, txn=txn, worker_id=one.worker_id)
         _log(outcome)
         self._report(outcome)
 

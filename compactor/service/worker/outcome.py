@@ -32,6 +32,7 @@ class Outcome:
     message: str = ""
     figures: Figures = field(default_factory=Figures)
     seconds: float = 0.0
+    together: int = 1  #: entries that were claimed at once, each of which waits for the others
     output: tuple[str, ...] = ()
     location: str = ""
     inputs: tuple[str, ...] = ()  #: top-level names of what was read; in ``location``, like ``output``

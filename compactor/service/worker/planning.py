@@ -98,10 +98,12 @@ class PlanPreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPlan:
-    """A preview of a compaction that would not run; ``because`` says why."""
+    """A preview of a compaction that would not run; ``because`` says why. ``leaves_nothing`` is true if there would be
+    nothing for the cleaner either."""
 
     because: str
     summary: PlanSummary
+    leaves_nothing: bool = False
 
 
 def scope_of(look: Look, target: Target, txn: TxnId, kind: CompactionType) -> ReadScope:
@@ -194,7 +196,8 @@ def preview_plan(site: Site, target: Target, kind: CompactionType) -> PlanPrevie
     is_bare = not (found.base or found.originals or found.compactable())
     sufficient = enough(found, CompactionType.MAJOR if is_bare and kind is CompactionType.REBALANCE else kind)
     if isinstance(sufficient, NothingToDo):
-        return NoPlan(because=sufficient.because, summary=PlanSummary(delay=scope.delay))
+        leaves_nothing = not (found.obsolete or found.aborted)
+        return NoPlan(because=sufficient.because, summary=PlanSummary(delay=scope.delay), leaves_nothing=leaves_nothing)
     return preview_plan_of(site, target, scope, kind)
 
 

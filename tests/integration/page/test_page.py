@@ -121,6 +121,8 @@ def test_a_table_is_explained_and_compacted(shown: Shown, login: Login, site: Si
     dialog.get_by_role("button", name="Look now").click()
     expect(dialog).to_contain_text("Not needed")
     dialog.get_by_role("button", name="Compact…").click()
+    expect(dialog.locator(".estimate")).to_contain_text("re-encoded")
+    expect(dialog.get_by_label("Type")).to_have_value("major")
     dialog.get_by_label("Type").select_option("minor")
     dialog.get_by_label("Pool").fill("night")
     dialog.get_by_role("button", name="Queue the compaction").click()

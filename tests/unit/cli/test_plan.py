@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,10 @@ from click.testing import Result
 
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from tests.support.tables import delete, insert, make_table
 
@@ -21,7 +26,8 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(compactor: Compactor, deplo
     before = sorted(warehouse.rglob("*"))
     output = compactor("plan", "default.t", "--type", "major")
     assert output.exit_code == 0, output.output
-    first, reads, writes, stripes, rows = output.stdout.splitlines()
+    first, reads, writes, stripes, rows, expected = output.stdout.splitlines()
+    assert expected == "  expected: unknown, too few compactions like it have ended"
     assert first.startswith("default.t: major, because ")
     assert reads.startswith("  reads  delta_0000001_0000001_0000, delete_delta_0000002_0000002_0000 (")
     assert writes.startswith("  writes base_0000002_v")
@@ -80,3 +86,17 @@ def test_slices_and_the_naming_delay_are_reported(compactor: Compactor, deployme
     (explained,) = json.loads(compactor("explain", "default.t", "--json").stdout)["partitions"]
     for row in (found, explained):
         assert (row["slices"], row["delay"]) == (2, "every open transaction sees all that is to be merged")
+
+
+def test_what_runs_like_it_let_expect(compactor: Compactor, deployment: Site, warehouse: Path) -> None:
+    for name in ("a", "b", "c", "d", "e", "next"):
+        table = make_table(deployment, warehouse, name)
+        for value in (1, 2, 3):
+            insert(deployment, table, [value])
+        if name != "next":
+            request_compaction(deployment, table=f"default.{name}", type="major")
+    run_entries(deployment, claimable(deployment), InProcessRunner())
+    said = compactor("plan", "default.next", "--type", "major").stdout
+    assert re.search(r"expected: about .* \(.* to .*, by 5 runs\), .* core-seconds, about .* written", said)
+    (plan,) = json.loads(compactor("plan", "default.next", "--type", "major", "--json").stdout)
+    assert plan["expected"]["low"] <= plan["expected"]["seconds"] <= plan["expected"]["high"]

@@ -2,6 +2,7 @@
 
 import { act } from "./api.js";
 import { fill, h } from "./dom.js";
+import { expected } from "./estimate.js";
 
 const dialog = document.getElementById("dialog");
 let leave;
@@ -61,6 +62,7 @@ export function askToCompact({ table = "", partition = "", done }) {
   const type = h("select", { name: "type" },
     [["major", "Major: a new base"], ["minor", "Minor: merge deltas"], ["rebalance", "Rebalance: even out the buckets"]].map(([value, label]) => h("option", { value }, label)));
   const pool = h("input", { name: "pool", placeholder: "the table's own", autocomplete: "off" });
+  const estimate = expected({ name, part, type, go: () => dialog.querySelector("button[type=submit]") });
   const more = h("textarea", { name: "properties", rows: "3", placeholder: "compactor.hive.compactor.job.queue=etl", "aria-describedby": "properties-help" });
   const field = (label, input, help) => h("label", { class: "field" }, h("span", {}, label), input, help ? h("small", { id: "properties-help" }, help) : null);
   const properties = () => Object.fromEntries(more.value.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
@@ -71,7 +73,7 @@ export function askToCompact({ table = "", partition = "", done }) {
     title: "Compact a table",
     text: "Queues a request. Thresholds do not apply; readers are not affected.",
     fields: [field("Table", name), field("Partition", part), field("Type", type), field("Pool", pool),
-      field("Properties", more, "Overrides for this request, KEY=VALUE, one per line.")],
+      field("Properties", more, "Overrides for this request, KEY=VALUE, one per line."), estimate],
     button: "Queue the compaction",
     path: "compact",
     body: () => ({ table: name.value, partition: part.value || null, type: type.value, pool: pool.value || null, properties: properties() }),

@@ -60,12 +60,18 @@ function columns() {
     { label: "Files", align: "right", cell: run((r) => change(r.files_before, r.files_after, count)) },
     { label: "Size", align: "right", cell: run((r) => change(r.bytes_before, r.bytes_after, bytes)) },
     { label: "Cost", wrap: true, help: "Bytes read and written; below, those of stripes copied unchanged, those of them that the store or file system copied by itself (in place), and those decoded and encoded again", cell: run(cost) },
-    { label: "Time", align: "right", cell: (row) => duration(row.run ? row.run.seconds * 1000 : row.duration) },
+    { label: "Time", align: "right", help: "Below, what runs like it let expect", cell: time },
     { label: "Opening", wrap: true, help: "Measured: time to list and open the input files and the output files, as a reader does before its first row; the return is the slower over the faster", cell: run(opening) },
     { label: "State", wide: true, cell: (row) => [h("span", { class: `chip ${KINDS[row.state] || "plain"}` }, row.state), row.errormessage ? h("span", { class: "because" }, row.errormessage) : null] },
     { label: "", cell: (row) => row.can_retry && shell.overview.rights.compact
       ? h("button", { type: "button", class: "quiet", "aria-label": `Retry compaction ${row.compactionid}`, onclick: () => retry(row) }, "Retry…") : null },
   ];
+}
+
+function time(row) {
+  if (!row.run) return duration(row.duration);
+  const expected = row.run.expected_seconds;
+  return [duration(row.run.seconds * 1000), expected == null ? null : h("span", { class: "partition" }, `expected ${duration(expected * 1000)}`)];
 }
 
 function cost(run) {

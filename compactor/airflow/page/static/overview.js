@@ -28,7 +28,7 @@ function cards(found) {
   return [card("due for compaction", count(found.due), found.due ? "warn" : "good", "tables?outcome=due"), card(waits, count(found.waiting), "", "queue?state=initiated"),
     card("running", count(found.working), "", "queue?state=working"), card("ready for cleaning", count(found.ready_for_cleaning), "", "queue?state=ready+for+cleaning"),
     card("failed in 7 days", count(found.failed), found.failed ? "bad" : "", "history?state=failed"),
-    h("p", { class: "muted looked" }, found.looked_at ? ["The initiator's last pass was ", ago(found.looked_at, shell.overview.now, duration), "."] : "The initiator has not made a pass yet.")];
+    h("p", { class: "muted looked" }, found.looked_at ? ["The initiator's last pass was ", ago(found.looked_at, shell.overview.now, duration), "."] : "The initiator has not made a pass yet.", found.estimate_error === null ? "" : ` Estimates of the newest runs were ${Math.round(found.estimate_error * 100)} % off in the median.`)];
 }
 
 function alarms(found) {
@@ -42,7 +42,7 @@ function returns(found) {
   return table({ caption: "What compaction brought", rows: found.returns, empty: "Nothing is stored here: mode observe without a state_url keeps no state.", columns: [
     { label: "Last", cell: (row) => counted(row.days, "day") }, { label: "Runs", align: "right", cell: (row) => count(row.runs) },
     { label: "Directories removed", align: "right", cell: (row) => count(row.directories) }, { label: "Files removed", align: "right", cell: (row) => count(row.files) },
-    { label: "Moved", align: "right", help: "Bytes read and written", cell: (row) => bytes(row.bytes_moved) }, { label: "Time", align: "right", help: "Of all runs together", cell: (row) => duration(row.seconds * 1000) },
+    { label: "Moved", align: "right", help: "Bytes read and written", cell: (row) => bytes(row.bytes_moved) }, { label: "Time", align: "right", help: "Of all runs together, from claim to commit", cell: (row) => duration(row.seconds * 1000) }, { label: "Processor time", align: "right", help: "Core-seconds of their units", cell: (row) => duration(row.core_seconds * 1000) },
     { label: "Opening saved", align: "right", help: "Seconds less to list and open the files of the measured runs, once for each", cell: (row) => seconds(row.opening) },
   ] });
 }

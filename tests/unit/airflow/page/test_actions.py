@@ -164,3 +164,10 @@ def test_a_setting_of_a_table_is_overridden_and_given_back(
 )
 def test_an_override_that_cannot_be(client: Caller, table: Table, said: dict[str, str], status: int) -> None:
     post(client, "override", {"table": "default.t", **said}, status)
+
+
+def test_a_request_that_would_do_nothing_is_refused_at_once(client: Caller, site: Site, place: DemoPaths) -> None:
+    make_table(site, place.warehouse, "empty")
+    told = post(client, "compact", {"table": "default.empty"}, status=409)
+    assert "nothing was queued" in told["detail"]
+    assert site.metastore.entries.queue(table="empty") == []

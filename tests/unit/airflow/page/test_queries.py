@@ -151,3 +151,16 @@ def test_what_is_wrong_is_a_sentence(client: Caller, place: DemoPaths, path: str
     answer = client("viewer").get(f"/compactor/default/api/{path}")
     assert answer.status_code == status
     assert told in answer.json()["detail"]
+
+
+def test_what_a_compaction_would_take_before_it_is_asked_for(client: Caller, seen: Site) -> None:
+    """Without a type, it is the one that the initiator would ask for."""
+    found = read(client, "plan?table=default.t")
+    assert found["partitions"] == 1
+    plan = found["plan"]
+    assert (plan["type"], plan["noop"], plan["files"], plan["expected"]) == ("major", False, 6, None)
+    assert plan["input_bytes"] > 0
+    assert read(client, "plan?table=default.t&type=minor")["plan"]["type"] == "minor"
+    compact(seen)
+    clean_all(seen)
+    assert read(client, "plan?table=default.t")["plan"]["noop"] is True

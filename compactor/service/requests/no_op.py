@@ -1,0 +1,27 @@
+"""Requests that would do nothing at all are refused at once: no worker and no application is started for them."""
+
+from __future__ import annotations
+
+from compactor.errors import Refused
+from compactor.service.requests.request import RequestWords, entities_of, parse_type
+from compactor.service.site import Site, must_be_compactable
+from compactor.service.where import find_table
+from compactor.service.worker.planning import NoPlan, preview_plan
+
+
+def must_do_something(site: Site, words: RequestWords) -> None:
+    """Checks that there is something to merge or to clean, as far as the request names one table or partition: of many,
+    each is looked at by its worker.
+
+    Raises:
+        Refused: there is nothing.
+        CompactorError: it cannot be compacted.
+    """
+    table = find_table(site.metastore.catalog, words.table)
+    must_be_compactable(table)
+    entities = entities_of(site, table, words.partition)
+    if len(entities) != 1:
+        return
+    found = preview_plan(site, site.target(entities[0], words.properties), parse_type(words.type))
+    if isinstance(found, NoPlan) and found.leaves_nothing:
+        raise Refused(f"{entities[0]}: {found.because}, and nothing to clean; nothing was queued")
