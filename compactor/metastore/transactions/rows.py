@@ -1,6 +1,7 @@
 """Changes of rows when a transaction opens and ends, shared by user transactions and compactions.
 
-Everything here runs inside a transaction of the caller. Order of locks (PROTOCOL 9): TXNS row, queue row, TXN_LOCK_TBL.
+Everything here runs inside a transaction of the caller. Order of locks (PROTOCOL 9): TXNS row, queue row, TXN_LOCK_TBL,
+NEXT_WRITE_ID, NOTIFICATION_SEQUENCE.
 """
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
