@@ -1,4 +1,4 @@
-"""Hive ACID tables for Spark: ``spark.read.format("hive_acid")``; see docs/spark-tables.md.
+"""Hive ACID tables for Spark: ``spark.read`` and ``df.write`` with ``format("hive_acid")``; see docs/spark-tables.md.
 
 Processes of Spark's Python data sources come and go, so none of them holds a transaction: one *keeper* on the driver's host
 does, for as long as the application lives. Executors read and write files and carry no SQL.

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
-from compactor.errors import CompactorError, SnapshotExpired, StorageError
+from compactor.errors import CommitUnknown, CompactorError, SnapshotExpired, StorageError, TransactionAborted
 from compactor.rewrite.run.failure import Failure, error_of
 from compactor.spark_tables.application import Process, driver
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.messages import CheckSnapshot, Release, Request
+from compactor.spark_tables.messages import AbortWrite, CheckSnapshot, CommitWrite, Release, Request
 from compactor.spark_tables.wire import connect
 
 _ENTRY = "compactor.spark_tables.keeper"
@@ -34,12 +34,11 @@ class Keeper:
         Raises:
             CompactorError: the one that it answered with.
             SnapshotExpired: a snapshot is asked for that it does not hold, since it was killed.
+            TransactionAborted, CommitUnknown: the same for a commit; of the latter nobody knows what became.
             StorageError: it cannot be started; its log says why.
         """
-        if isinstance(request, CheckSnapshot):
-            return self._ask_running(request, SnapshotExpired(f"{_held_by(request.txn)}; read the table anew"))
-        if isinstance(request, Release):
-            return self._ask_running(request, None)
+        if isinstance(request, CheckSnapshot | Release | CommitWrite | AbortWrite):
+            return self._ask_running(request)
         for _ in range(_ATTEMPTS):
             try:
                 return _answer(self._connected(), request)
@@ -47,14 +46,23 @@ class Keeper:
                 continue
         raise StorageError(f"the keeper ends whenever it is asked; see {self._folder.log}")
 
-    def _ask_running(self, request: Request, otherwise: CompactorError | None) -> Any:
-        """Asks a keeper that has to run already; without one, raises ``otherwise`` or returns 0."""
+    def _ask_running(self, request: CheckSnapshot | Release | CommitWrite | AbortWrite) -> Any:
+        """Asks a keeper that has to run already: another one knows nothing of the transaction."""
         try:
-            return _answer(connect(self._folder.socket), request)
-        except (EOFError, OSError) as error:
-            if otherwise is None:
+            connection = connect(self._folder.socket)
+        except OSError as error:
+            if isinstance(request, Release | AbortWrite):
                 return 0
-            raise otherwise from error
+            raise _lost(request) from error
+        try:
+            return _answer(connection, request)
+        except (EOFError, OSError) as error:
+            if isinstance(request, CommitWrite):
+                raise CommitUnknown(
+                    f"transaction {request.txn}: its keeper ended while it committed; look whether the rows are there "
+                    "before they are written again"
+                ) from error
+            raise _lost(request) from error
 
     def _connected(self) -> Connection:
         try:
@@ -104,5 +112,15 @@ def _environment() -> Mapping[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def _held_by(txn: int) -> str:
-    return f"transaction {txn}: the keeper that held it is gone, and what it saw is no longer protected"
+def _lost(request: CheckSnapshot | Release | CommitWrite | AbortWrite) -> CompactorError:
+    match request:
+        case CommitWrite(txn=txn):
+            return TransactionAborted(
+                f"transaction {txn}: the keeper that held it is gone; nothing was committed, write the rows again"
+            )
+        case CheckSnapshot(txn=txn):
+            return SnapshotExpired(
+                f"transaction {txn}: the keeper that held it is gone, and what it saw is no longer protected; read the "
+                "table anew"
+            )
+    return StorageError("the keeper ended while it was asked to let go; what it held times out")

@@ -10,13 +10,14 @@ from pyspark.sql.types import StructType
 from compactor.errors import Refused
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import PlannedScan
-from compactor.spark_tables.options import read_options
+from compactor.spark_tables.options import read_options, write_request
 from compactor.spark_tables.reader import Reader
 from compactor.spark_tables.spark_types import spark_schema
+from compactor.spark_tables.writer import Writer
 
 
 class HiveAcid(DataSource):
-    """Rows of a Hive ACID table, all of one snapshot."""
+    """Rows of a Hive ACID table: what is read is all of one snapshot, what is written comes with one commit."""
 
     application: ClassVar[str] = ""  #: the name under which transactions are held; ``register`` sets it
     _scan: PlannedScan | None = None
@@ -43,3 +44,7 @@ class HiveAcid(DataSource):
                 "hive_acid: a table has its own schema; leave out .schema(…), the option columns selects columns"
             )
         return Reader(self._scan, schema, read_options(self.options, self.application).split_bytes)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Writer:
+        """Begins an append or overwrite; Spark asks for it when it runs the write, once."""
+        return Writer(Keeper().ask(write_request(self.options, self.application, overwrite=overwrite)))

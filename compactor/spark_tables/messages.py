@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from compactor.storage.options import StoreOptions
 from compactor.tables.reading.tasks import ScanPlan
+from compactor.tables.writing.part_files import SharedStatement, WrittenPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,4 +61,38 @@ class Release:
     snapshot: str | None = None
 
 
-Request: TypeAlias = PlanScan | CheckSnapshot | OpenSnapshot | Release
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginWrite:
+    """Asks for a transaction that appends to a table, or overwrites it."""
+
+    place: Place
+    table: str
+    overwrite: bool
+    time_zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BegunWrite:
+    """A write that is under way in ``txn``, and what its writers need."""
+
+    txn: int
+    work: SharedStatement
+    stores: StoreOptions = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitWrite:
+    """Asks that what the writers have staged is named and committed; answered by the number of rows."""
+
+    txn: int
+    parts: tuple[WrittenPart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortWrite:
+    """Asks that a write ends without a trace; answered by whether it was under way."""
+
+    txn: int
+
+
+Request: TypeAlias = PlanScan | CheckSnapshot | OpenSnapshot | Release | BeginWrite | CommitWrite | AbortWrite

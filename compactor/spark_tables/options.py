@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from compactor.errors import BadSetting
-from compactor.spark_tables.messages import Place, PlanScan
+from compactor.spark_tables.messages import BeginWrite, Place, PlanScan
 
 _PLACE = ("table", "metastore", "config")
 _READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes")
+_WRITING = (*_PLACE, "time_zone")
 _SPLIT_BYTES = 32 * 1024 * 1024
 _SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -41,6 +42,21 @@ def read_options(options: Mapping[str, str], application: str) -> ReadOptions:
             snapshot=given.get("snapshot"),
         ),
         split_bytes=_bytes(given, "split_bytes", _SPLIT_BYTES),
+    )
+
+
+def write_request(options: Mapping[str, str], application: str, *, overwrite: bool) -> BeginWrite:
+    """Returns the options of a write, as the request that they are.
+
+    Raises:
+        BadSetting: as with ``read_options``.
+    """
+    given = _known(options, _WRITING)
+    return BeginWrite(
+        place=place_of(given, application),
+        table=_table(given),
+        overwrite=overwrite,
+        time_zone=given.get("time_zone"),
     )
 
 

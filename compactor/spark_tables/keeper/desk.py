@@ -14,7 +14,18 @@ from compactor.errors import CompactorError, SnapshotExpired
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.scans import planned
-from compactor.spark_tables.messages import CheckSnapshot, OpenSnapshot, Place, PlanScan, Release, Request
+from compactor.spark_tables.keeper.writers import Writers
+from compactor.spark_tables.messages import (
+    AbortWrite,
+    BeginWrite,
+    CheckSnapshot,
+    CommitWrite,
+    OpenSnapshot,
+    Place,
+    PlanScan,
+    Release,
+    Request,
+)
 
 log = logging.getLogger(__name__)
 _ROLE = 32  #: characters of an application's name that fit TXN_AGENT_INFO beside host and process
@@ -28,6 +39,7 @@ class Desk:
         self._stack = ExitStack()
         self._sites: dict[tuple[str, str | None], Site] = {}
         self._readers: dict[str, Held] = {}  # by the name of the snapshot
+        self._writers = Writers()
 
     def __enter__(self) -> Self:
         return self
@@ -36,12 +48,13 @@ class Desk:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release(None)
+        self._writers.abort_all()
         self._stack.close()
 
     @property
     def is_empty(self) -> bool:
         """True if nothing is held."""
-        return not self._readers
+        return not self._readers and not self._writers
 
     def answer(self, request: Request) -> Any:
         """Returns the answer to a request.
@@ -58,6 +71,12 @@ class Desk:
                 return self._check(txn)
             case Release(snapshot=snapshot):
                 return self.release(snapshot)
+            case BeginWrite(place=place):
+                return self._writers.begin(self._site(place), _role(place), request)
+            case CommitWrite(txn=txn, parts=parts):
+                return self._writers.commit(txn, parts)
+            case AbortWrite(txn=txn):
+                return self._writers.abort(txn)
 
     def release(self, snapshot: str | None) -> int:
         """Lets go of one snapshot, or of all; returns how many there were."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, Base, Delta, DeltaKind, writing_name
-from compactor.errors import NotSupported, StorageError
+from compactor.errors import NotSupported, StorageError, VerificationFailed
 from compactor.ids import TxnId
 from compactor.rewrite.plan.unit import Figures, Output
 from compactor.rewrite.publish import naming
@@ -77,19 +77,27 @@ class Pending:
                 f"{location}: transaction {self._txn} has overwritten it, and readers skip what the same transaction adds; "
                 "commit first, or overwrite with all rows at once"
             )
+        return f"{self.attempts(location)}/{secrets.token_hex(8)}"
+
+    def attempts(self, location: str) -> str:
+        """Returns the directory in which attempts are made, this process's and those of others for ``accept_from``."""
         if location not in self._staging:
             staging = f"{location}/{writing_name(self._txn, token())}"
             self._storage.make_private(staging, (ATTEMPTS, OUT))
             self._staging[location] = staging
-        return f"{self._staging[location]}/{ATTEMPTS}/{secrets.token_hex(8)}"
+        return f"{self._staging[location]}/{ATTEMPTS}"
+
+    def let_go(self, location: str) -> None:
+        """Removes the staging directory of ``location``, where nothing was accepted."""
+        if location in self._staging and location not in self._directories:
+            self._storage.remove(self._staging.pop(location), durable=False)
 
     def accept(self, location: str, acid: Base | Delta, outputs: Sequence[Output], home: str) -> None:
         """Takes an attempt's files, by this process at ``home``, as the statement's directory ``acid``. A base takes
         the place of all that the transaction has staged there before."""
         reach(WriteStep.WRITE_ATTEMPTED)
         storage = self._storage
-        self._accepted += 1
-        path = f"{self._staging[location]}/{OUT}/{self._accepted}_{acid.name}"
+        path = self._new_directory(location, acid)
         storage.make_inside(path)
         is_local = (
             storage.local_path(home) is not None
@@ -98,10 +106,38 @@ class Pending:
         for output in hand_over(storage, outputs, home if is_local else path, full=False):
             if is_local:
                 storage.rename(output.path, f"{path}/{output.name}", durable=False)
-            files.append(StagedFile(name=output.name, length=output.length, crc32=output.crc32, rows=output.rows))
+            files.append(_staged(output))
             if not isinstance(acid, Delta) or acid.kind is not DeltaKind.DELETE:
                 self._rows[location, output.number] += output.rows
-        storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
+        self._take(location, acid, outputs, path, files)
+
+    def accept_from(self, location: str, acid: Base | Delta, source: str, outputs: Sequence[Output]) -> None:
+        """Takes ``source``, a whole directory that another process has filled with the files ``outputs``, as a directory of
+        the statement. It may be an attempt of another location: partitions show only in the rows.
+
+        Raises:
+            VerificationFailed: a file is not as long as that process said.
+        """
+        reach(WriteStep.WRITE_ATTEMPTED)
+        for output in outputs:
+            if (found := self._storage.length(output.path)) != output.length:
+                raise VerificationFailed(
+                    f"{output.path}: {found} bytes are there, {output.length} were written; nothing was named, write again"
+                )
+        self.attempts(location)
+        path = self._new_directory(location, acid)
+        self._storage.rename(source, path, durable=False)
+        self._take(location, acid, outputs, path, [_staged(output) for output in outputs])
+
+    def _new_directory(self, location: str, acid: Base | Delta) -> str:
+        self._accepted += 1
+        return f"{self._staging[location]}/{OUT}/{self._accepted}_{acid.name}"
+
+    def _take(
+        self, location: str, acid: Base | Delta, outputs: Sequence[Output], path: str, files: Sequence[StagedFile]
+    ) -> None:
+        """Takes the directory ``path``, in which all files are."""
+        self._storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
         staged = StagedDirectory(name=acid.name, staged=path, files=tuple(files))
         below = os.path.relpath(path, location)
         inputs = tuple((output.number, _input(acid, f"{below}/{output.name}", output)) for output in outputs)
@@ -146,6 +182,10 @@ class Pending:
         for staging in self._staging.values():
             self._storage.remove(staging, durable=False)
         self._staging.clear()
+
+
+def _staged(output: Output) -> StagedFile:
+    return StagedFile(name=output.name, length=output.length, crc32=output.crc32, rows=output.rows)
 
 
 def overlay(

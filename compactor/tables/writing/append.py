@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from compactor.acid.names import Base, Delta, DeltaKind
@@ -20,13 +19,10 @@ from compactor.service.site import path_of
 from compactor.tables.reading.planning import must_be_readable
 from compactor.tables.transactions.lock_kinds import is_hive_4
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
-from compactor.tables.writing.bucket_hashes import bucket_numbers
 from compactor.tables.writing.conform import Door
-from compactor.tables.writing.insert_files import BATCH_ROWS, WaitingRows, write_inserts
-from compactor.tables.writing.partition_values import partition_of_rows, partition_of_values
-
-PLAIN_ROWS = BATCH_ROWS * 16  #: rows of a stream that are conformed together
-
+from compactor.tables.writing.divided import divided, together
+from compactor.tables.writing.insert_files import WaitingRows, write_inserts
+from compactor.tables.writing.partition_values import partition_of_values
 
 _MOST = "hive.exec.max.dynamic.partitions"
 
@@ -122,9 +118,7 @@ def write(
     Args:
         partition: to which all rows belong, if that is known.
     """
-    must_be_readable(table)
-    if table.sort_columns:
-        raise NotSupported(f"{table}: is sorted, and what is written here would not keep its order")
+    must_be_writable(table)
     is_known = not table.is_partitioned or (partition is not None and _exists(txn, table, partition))
     if is_known:
         entity = Entity(database=table.database, table=table.name, partition=partition)
@@ -132,18 +126,29 @@ def write(
     else:
         statement = txn.dynamic_statement(table, operation, partition)
     with tempfile.TemporaryDirectory(prefix="compactor-write-") as scratch:
-        waiting = _divided(table, parts, scratch)
+        waiting = divided(table, parts, scratch)
         is_single = is_known or partition is not None
         if is_single and not waiting and operation is WriteOperation.UPDATE:
             waiting = {partition or "": {0: WaitingRows()}}  # whatever was there is gone
         locations: Mapping[str, str] = {partition or "": statement.location}
         if not is_known:
-            locations = _locations(txn, statement, waiting)
+            locations = locations_of(txn, statement, waiting)
             txn.check_partitions(table, locations)
             txn.record_partitions(statement, locations)
         for name, of_number in waiting.items():
             _write(txn, statement, locations[name], of_number)
     return sum(one.rows for of_number in waiting.values() for one in of_number.values())
+
+
+def must_be_writable(table: Table) -> None:
+    """Refuses tables that are not written here.
+
+    Raises:
+        NotSupported: it is one.
+    """
+    must_be_readable(table)
+    if table.sort_columns:
+        raise NotSupported(f"{table}: is sorted, and what is written here would not keep its order")
 
 
 def _parts(table: Table, rows: Rows) -> Iterator[pa.Table]:
@@ -152,64 +157,18 @@ def _parts(table: Table, rows: Rows) -> Iterator[pa.Table]:
     elif isinstance(rows, pa.Table):
         yield rows
     elif isinstance(rows, pa.RecordBatchReader) or hasattr(rows, "__arrow_c_stream__"):
-        yield from _of_stream(pa.RecordBatchReader.from_stream(rows))
+        yield from together(pa.RecordBatchReader.from_stream(rows))
     else:
         raise NotConforming(
             f"{table}: rows are given as {type(rows).__name__}; wanted: a table, batch or reader of pyarrow, or a data frame"
         )
 
 
-def _of_stream(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    waiting: list[pa.RecordBatch] = []
-    for batch in reader:
-        waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= PLAIN_ROWS:
-            yield pa.Table.from_batches(waiting)
-            waiting = []
-    if waiting:
-        yield pa.Table.from_batches(waiting)
-
-
-def _divided(table: Table, parts: Iterable[pa.Table], scratch: str) -> dict[str, dict[int, WaitingRows]]:
-    """Divides rows by partition name, empty for a table without partitions, and file number."""
-    waiting: dict[str, dict[int, WaitingRows]] = {}
-    for part in parts:
-        for name, rows in partition_of_rows(table, part):
-            for number, of_file in _by_bucket(table, rows):
-                waiting.setdefault(name, {}).setdefault(number, WaitingRows()).add(of_file, scratch)
-    return waiting
-
-
-def _by_bucket(table: Table, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yields the rows of each bucket. Rows of an unbucketed table are in file 0, as those of one of Hive's writers are: with
-    several numbers Trino's UPDATE leaves both versions of a row (PROTOCOL 14.5)."""
-    if table.buckets <= 0 or not rows.num_rows:
-        if rows.num_rows:
-            yield 0, rows
-        return
-    types = {column.name.lower(): column.type for column in table.columns}
-    names = [name.lower() for name in table.bucket_columns]
-    places = [list(types).index(name) for name in names]
-    arrays = [rows.column(place).combine_chunks() for place in places]
-    numbers = bucket_numbers(arrays, [types[name] for name in names], table.buckets, version=_version(table))
-    for number in np.unique(numbers).tolist():
-        yield number, rows.filter(pa.array(numbers == number))
-
-
-def _version(table: Table) -> int:
-    text = next((text for key, text in table.parameters.items() if key.lower() == "bucketing_version"), "1").strip()
-    if text not in {"1", "2"}:
-        raise NotSupported(
-            f"{table}: bucketing_version is {text!r}; expected 1 or 2, so where rows belong is not known"
-        )
-    return int(text)
-
-
 def _exists(txn: Transaction, table: Table, partition: str) -> bool:
     return bool(txn.site.metastore.catalog.partitions(table, [partition]))
 
 
-def _locations(txn: Transaction, statement: WriteStatement, names: Collection[str]) -> Mapping[str, str]:
+def locations_of(txn: Transaction, statement: WriteStatement, names: Collection[str]) -> Mapping[str, str]:
     """Returns the directory of each partition; those that do not exist are added, in the order of their names.
 
     Raises:

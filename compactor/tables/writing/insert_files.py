@@ -16,7 +16,6 @@ import pyarrow as pa
 from compactor.acid import bucket
 from compactor.acid.names import BucketFile, DeltaKind
 from compactor.ids import WriteId
-from compactor.metastore.catalog.values import Table
 from compactor.orc.assembler import WrittenFile
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
@@ -31,6 +30,7 @@ from compactor.rows.output_metadata import OutputMetadata, written_file
 from compactor.settings.output_class import OutputClass
 from compactor.tables.writing.encodable import encodable
 from compactor.tables.writing.hybrid import hybrid
+from compactor.tables.writing.shape import Shape
 
 IN_MEMORY = 64 * 1024 * 1024
 BATCH_ROWS = 65_536
@@ -68,7 +68,7 @@ class WaitingRows:
 
 def write_inserts(
     folder: str,
-    table: Table,
+    table: Shape,
     waiting: WaitingRows,
     *,
     write_id: WriteId,

@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 
 from compactor.acid.partition_names import DEFAULT_PARTITION, part_name
 from compactor.errors import NotSupported
-from compactor.metastore.catalog.values import Table
+from compactor.tables.writing.shape import Shape
 
 #: Hive's types whose values as texts are the same in all writers.
 _NAMED = ("tinyint", "smallint", "int", "bigint", "string", "varchar", "char", "date", "boolean")
 
 
-def partition_of_rows(table: Table, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+def partition_of_rows(table: Shape, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Yields the name of each partition among conformed rows, with its rows without the partition columns.
 
     A table without partitions has one, without a name. NULL and the empty text are in the default partition.
@@ -25,7 +25,7 @@ def partition_of_rows(table: Table, rows: pa.Table) -> Iterator[tuple[str, pa.Ta
     """
     count = len(table.columns)
     plain = rows.select(range(count))
-    if not table.is_partitioned:
+    if not table.partition_keys:
         yield "", plain
         return
     texts = [_texts(table, place, rows.column(count + place)) for place in range(len(table.partition_keys))]
@@ -35,13 +35,13 @@ def partition_of_rows(table: Table, rows: pa.Table) -> Iterator[tuple[str, pa.Ta
         yield part_name(keys, [group[key] for key in keys]), plain.take(pa.array(group["__row_list"], pa.int64()))
 
 
-def partition_of_values(table: Table, values: pa.Table) -> str:
+def partition_of_values(table: Shape, values: pa.Table) -> str:
     """Returns the name of the partition of one row of conformed partition columns."""
     texts = [_texts(table, place, values.column(place))[0].as_py() for place in range(len(table.partition_keys))]
     return part_name([key.name for key in table.partition_keys], texts)
 
 
-def _texts(table: Table, place: int, values: pa.ChunkedArray) -> pa.ChunkedArray:
+def _texts(table: Shape, place: int, values: pa.ChunkedArray) -> pa.ChunkedArray:
     key = table.partition_keys[place]
     if key.type.partition("(")[0].strip().lower() not in _NAMED:
         raise NotSupported(

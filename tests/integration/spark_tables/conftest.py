@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from compactor.errors import NotSupported
 from compactor.metastore.transactions.rows import OPEN
 from compactor.service.site import Site
 from compactor.spark_tables.application import process
@@ -70,7 +71,10 @@ def keeper_of(folder: Folder) -> int | None:
     """Returns the process of the keeper that was started last; None if it has ended."""
     ready = [line for line in folder.log.read_text().splitlines() if "is ready" in line]
     pid = int(ready[-1].split(" keeper ")[1].split()[0])
-    return pid if Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() else None
+    try:
+        return process(pid).pid
+    except NotSupported:
+        return None
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compactor.errors import BadSetting
-from compactor.spark_tables.messages import Place, PlanScan
-from compactor.spark_tables.options import read_options
+from compactor.spark_tables.messages import BeginWrite, Place, PlanScan
+from compactor.spark_tables.options import read_options, write_request
 
 
 def test_options_become_a_request() -> None:
@@ -48,3 +48,11 @@ def test_without_columns_all_are_meant() -> None:
 def test_what_is_wrong_is_named(given: dict[str, str], message: str) -> None:
     with pytest.raises(BadSetting, match=message):
         read_options(given, "")
+
+
+def test_options_of_a_write_become_a_request() -> None:
+    place = Place(application="app")
+    wanted = BeginWrite(place=place, table="db.t", overwrite=True, time_zone="Europe/Berlin")
+    assert write_request({"table": "db.t", "time_zone": "Europe/Berlin"}, "app", overwrite=True) == wanted
+    with pytest.raises(BadSetting, match="no option 'columns'"):
+        write_request({"table": "db.t", "columns": "a"}, "app", overwrite=False)

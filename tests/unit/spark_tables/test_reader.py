@@ -84,7 +84,7 @@ def test_a_spark_that_pushes_no_filters_does_not_mind(scan: PlannedScan) -> None
 
 def test_executors_import_no_sql() -> None:
     code = (
-        "import sys, compactor.spark_tables, compactor.spark_tables.reader\n"
+        "import sys, compactor.spark_tables, compactor.spark_tables.reader, compactor.spark_tables.writer\n"
         "sql = ('compactor.metastore', 'compactor.state', 'compactor.database', 'compactor.service', 'sqlalchemy')\n"
         "print([name for name in sys.modules if name.startswith(sql)])"
     )

@@ -1,0 +1,48 @@
+"""Writes rows: executors stage them, and the keeper names them. Imports no SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from compactor.spark_tables.client import Keeper
+from compactor.spark_tables.messages import AbortWrite, BegunWrite, CommitWrite
+from compactor.storage.stores import opened
+from compactor.tables.writing.part_files import WrittenPart, write_part
+
+
+class Staged(WriterCommitMessage):
+    """What one task has staged. Spark hands on those of one attempt of each task; of others nobody learns."""
+
+    def __init__(self, parts: tuple[WrittenPart, ...]) -> None:
+        self.parts = parts
+
+
+class Writer(DataSourceArrowWriter):
+    """One append or overwrite, which the keeper has begun. It travels to executors, and to the process that commits."""
+
+    def __init__(self, begun: BegunWrite) -> None:
+        self._begun = begun
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stages the rows of one task, on an executor."""
+        task = TaskContext.get()
+        assert task is not None
+        return Staged(write_part(self._begun.work, iterator, task.partitionId(), opened(self._begun.stores)))
+
+    def commit(self, messages: Sequence[Staged | None]) -> None:
+        """Names what the tasks have staged, and commits.
+
+        Raises:
+            TransactionAborted: the transaction is lost; nothing was named.
+            CommitUnknown: nobody knows whether it was committed.
+        """
+        parts = tuple(part for message in messages if message is not None for part in message.parts)
+        Keeper().ask(CommitWrite(txn=self._begun.txn, parts=parts))
+
+    def abort(self, messages: Sequence[Staged | None]) -> None:
+        """Ends the transaction without a trace; does nothing to one that has ended."""
+        Keeper().ask(AbortWrite(txn=self._begun.txn))

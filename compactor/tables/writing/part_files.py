@@ -1,0 +1,100 @@
+"""One of several processes that write the rows of one statement at once: its files, staged, for the driver to name.
+
+Each writer has a statement ID of its own, as the branches of Hive's UNION ALL have, and numbers its rows from a start of its
+own, so that they run on from one writer to the next (PROTOCOL 14.15). What it stages is known to nobody until the driver
+accepts it, so a writer that is tried again, or that runs twice, writes nothing twice.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from compactor.acid.bucket import MAX_STATEMENT
+from compactor.errors import Refused
+from compactor.ids import WriteId
+from compactor.rewrite.plan.unit import Output
+from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
+from compactor.storage.protocol import Storage
+from compactor.tables.writing.conform import Door
+from compactor.tables.writing.divided import divided, together
+from compactor.tables.writing.insert_files import WaitingRows, write_inserts
+from compactor.tables.writing.shape import TravellingShape
+
+ROWS = 1 << 36  #: between the first row IDs of two writers; 4,096 of them stay below 2^48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedStatement:
+    """A statement whose rows several processes write; they stage below ``attempts``, a directory of their user alone."""
+
+    table: TravellingShape
+    attempts: str
+    write_id: WriteId
+    calendar: int
+    time_zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenPart:
+    """What one writer has staged for one partition, "" in a table without any: ``directory``, with its files."""
+
+    partition: str
+    statement_id: int
+    directory: str
+    outputs: tuple[Output, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(output.rows for output in self.outputs)
+
+
+def write_part(
+    work: SharedStatement, rows: Iterable[pa.RecordBatch], writer: int, storage: Storage
+) -> tuple[WrittenPart, ...]:
+    """Writes the rows of writer number ``writer``, and returns what it staged, for each partition among them.
+
+    Raises:
+        Refused: there are more writers than statement IDs.
+        NotConforming: a column or value is not the table's.
+        StorageError: a file cannot be written.
+    """
+    if writer > MAX_STATEMENT:
+        raise Refused(
+            f"{work.table}: writer {writer}, of {MAX_STATEMENT + 1} that one statement has at most; repartition the rows "
+            "into fewer tasks"
+        )
+    columns = tuple((one.name, one.type) for one in (*work.table.columns, *work.table.partition_keys))
+    door = Door(table=str(work.table), columns=columns, time_zone=work.time_zone)
+    with tempfile.TemporaryDirectory(prefix="compactor-write-") as scratch:
+        waiting = divided(work.table, map(door.conform, together(rows)), scratch)
+        found = tuple(_staged(work, name, of_number, writer, storage) for name, of_number in sorted(waiting.items()))
+    for error in storage.sync([part.directory for part in found]).values():
+        raise error
+    return found
+
+
+def _staged(
+    work: SharedStatement, partition: str, of_number: Mapping[int, WaitingRows], writer: int, storage: Storage
+) -> WrittenPart:
+    home = f"{work.attempts}/{secrets.token_hex(8)}"
+    with attempt_folder(storage, home) as folder:
+        outputs = [
+            write_inserts(
+                folder,
+                work.table,
+                waiting,
+                write_id=work.write_id,
+                statement_id=writer,
+                number=number,
+                first_row=writer * ROWS,
+                calendar=work.calendar,
+            )
+            for number, waiting in sorted(of_number.items())
+        ]
+        outputs_there = hand_over(storage, outputs, home, full=False)
+    return WrittenPart(partition=partition, statement_id=writer, directory=home, outputs=outputs_there)

@@ -1,0 +1,79 @@
+"""What writers of a table's rows need to know of it: no more than may travel to other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class NamedType(Protocol):
+    """A column's name, and its type as Hive writes it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def type(self) -> str: ...
+
+
+class Shape(Protocol):
+    """A table, as the metastore describes it or as a ``TravellingShape``; its text is its name."""
+
+    @property
+    def columns(self) -> Sequence[NamedType]: ...
+
+    @property
+    def partition_keys(self) -> Sequence[NamedType]: ...
+
+    @property
+    def buckets(self) -> int: ...
+
+    @property
+    def bucket_columns(self) -> Sequence[str]: ...
+
+    @property
+    def parameters(self) -> Mapping[str, str]: ...
+
+    @property
+    def row_type(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TravellingColumn:
+    """See ``NamedType``."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TravellingShape:
+    """See ``Shape``."""
+
+    name: str
+    columns: tuple[TravellingColumn, ...]
+    partition_keys: tuple[TravellingColumn, ...]
+    buckets: int
+    bucket_columns: tuple[str, ...]
+    parameters: Mapping[str, str] = field(repr=False)
+    row_type: str
+
+    @classmethod
+    def of(cls, table: Shape) -> TravellingShape:
+        return cls(
+            name=str(table),
+            columns=_columns(table.columns),
+            partition_keys=_columns(table.partition_keys),
+            buckets=table.buckets,
+            bucket_columns=tuple(table.bucket_columns),
+            parameters=dict(table.parameters),
+            row_type=table.row_type,
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _columns(found: Sequence[NamedType]) -> tuple[TravellingColumn, ...]:
+    return tuple(TravellingColumn(name=one.name, type=one.type) for one in found)

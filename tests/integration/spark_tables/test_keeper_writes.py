@@ -1,0 +1,167 @@
+"""A write begins in one process, is staged in others and commits in a third; a keeper that dies leaves nothing visible."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from compactor.errors import CommitUnknown, NotSupported, Refused, TransactionAborted
+from compactor.service.site import Site
+from compactor.spark_tables import client
+from compactor.spark_tables.client import Keeper
+from compactor.spark_tables.folder import Folder
+from compactor.spark_tables.messages import AbortWrite, BeginWrite, BegunWrite, CommitWrite, Place
+from compactor.steps import WriteStep
+from compactor.tables import Store
+from compactor.tables.writing.part_files import WrittenPart, write_part
+from tests.integration.spark_tables.conftest import keeper_of
+from tests.support.passes import every_role, time_out_all
+from tests.support.patience import until
+from tests.support.tables import with_settings
+
+
+def begun(keeper: Keeper, place: Place, table: str = "db.t", **more: bool) -> BegunWrite:
+    found = keeper.ask(BeginWrite(place=place, table=table, **{"overwrite": False, **more}))
+    assert isinstance(found, BegunWrite)
+    return found
+
+
+def staged(write: BegunWrite, site: Site, *values: int, writer: int = 0, **more: list[int]) -> tuple[WrittenPart, ...]:
+    return write_part(write.work, [pa.record_batch({"i": list(values), **more})], writer, site.storage)
+
+
+def rows_of(store: Store, name: str = "db.t") -> list[int]:
+    return sorted(row["i"] for row in store.load_table(name).scan().to_arrow().to_pylist())
+
+
+def hidden(warehouse: Path) -> list[Path]:
+    return list(warehouse.rglob(".compactor_w*"))
+
+
+def test_a_write_is_committed_by_another_process_once(
+    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, open_agents: Callable[[], list[str]]
+) -> None:
+    write = begun(keeper, place)
+    [agent] = open_agents()
+    assert agent.startswith("compactor-app-7-")
+    parts = (*staged(write, deployment, 4, 5), *staged(write, deployment, 6, writer=1))
+    staged(write, deployment, 4, 5)  # an attempt that Spark tells nobody of
+    assert rows_of(store) == [1, 2, 3]
+    assert keeper.ask(CommitWrite(txn=write.txn, parts=parts)) == 3
+    assert rows_of(store) == [1, 2, 3, 4, 5, 6]
+    assert hidden(warehouse) == []
+    with pytest.raises(TransactionAborted, match="no longer held"):
+        keeper.ask(CommitWrite(txn=write.txn, parts=parts))
+    assert keeper.ask(AbortWrite(txn=write.txn)) is False
+    assert rows_of(store) == [1, 2, 3, 4, 5, 6]
+
+
+def test_an_aborted_write_leaves_nothing(
+    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, open_agents: Callable[[], list[str]]
+) -> None:
+    write = begun(keeper, place, overwrite=True)
+    staged(write, deployment, 4)
+    assert keeper.ask(AbortWrite(txn=write.txn)) is True
+    assert rows_of(store) == [1, 2, 3]
+    assert hidden(warehouse) == []
+    assert open_agents() == []
+
+
+@pytest.mark.whole
+def test_what_cannot_be_written_is_refused_and_leaves_no_transaction(
+    keeper: Keeper, place: Place, store: Store, config: str, open_agents: Callable[[], list[str]]
+) -> None:
+    with Path(config).open("a") as file:
+        file.write('[metastore.default.settings]\n"compactor.mode" = "observe"\n')
+    with pytest.raises((Refused, NotSupported), match="observe"):
+        begun(keeper, place)
+    assert open_agents() == []
+
+
+@pytest.mark.whole
+def test_an_application_that_ends_between_write_and_commit_leaves_nothing(
+    keeper: Keeper,
+    place: Place,
+    store: Store,
+    deployment: Site,
+    warehouse: Path,
+    application: subprocess.Popen[bytes],
+    folder: Folder,
+    open_agents: Callable[[], list[str]],
+) -> None:
+    write = begun(keeper, place)
+    parts = staged(write, deployment, 4)
+    application.kill()
+    until("the end of the keeper", lambda: keeper_of(folder) is None)
+    assert open_agents() == []
+    assert hidden(warehouse) == []
+    with pytest.raises(TransactionAborted, match="nothing was committed"):
+        keeper.ask(CommitWrite(txn=write.txn, parts=parts))
+    assert rows_of(store) == [1, 2, 3]
+
+
+def test_a_keeper_that_is_killed_before_the_commit_leaves_what_roles_sweep(
+    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, folder: Folder
+) -> None:
+    store.create_table("db.parts", {"i": "bigint", "p": "int"}, partitioned_by=["p"])
+    write = begun(keeper, place, "db.parts")
+    parts = staged(write, deployment, 4, p=[1])
+    pid = keeper_of(folder)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    until("the end of the keeper", lambda: keeper_of(folder) is None)
+    with pytest.raises(TransactionAborted, match="nothing was committed"):
+        keeper.ask(CommitWrite(txn=write.txn, parts=parts))
+    assert keeper.ask(AbortWrite(txn=write.txn)) == 0
+    _time_out_and_sweep(deployment, "parts")
+    assert hidden(warehouse) == []
+    assert rows_of(store, "db.parts") == [9]
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("is_partitioned", [False, True])
+@pytest.mark.parametrize("step", list(WriteStep)[1:])
+def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
+    keeper: Keeper,
+    place: Place,
+    store: Store,
+    deployment: Site,
+    warehouse: Path,
+    step: WriteStep,
+    is_partitioned: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store.create_table("db.parts", {"i": "bigint", "p": "int"}, partitioned_by=["p"])
+    environment: Mapping[str, str] = {**client._environment(), "COMPACTOR_DIE_AT": step.name}
+    monkeypatch.setattr(client, "_environment", lambda: environment)
+    name, before, more = ("parts", [], {"p": [1]}) if is_partitioned else ("t", [1, 2, 3], {})
+    write = begun(keeper, place, f"db.{name}")
+    parts = (*staged(write, deployment, 4, **more), *staged(write, deployment, 5, writer=1, **more))
+    is_reached = is_partitioned or step is not WriteStep.WRITE_PARTITIONS_ADDED
+    if not is_reached:
+        assert keeper.ask(CommitWrite(txn=write.txn, parts=parts)) == 2
+        return
+    with pytest.raises(CommitUnknown, match="look whether the rows are there"):
+        keeper.ask(CommitWrite(txn=write.txn, parts=parts))
+    is_committed = step is WriteStep.WRITE_COMMITTED
+    assert rows_of(store, f"db.{name}") == ([*before, 4, 5] if is_committed else before)
+    if is_committed:
+        return
+    _time_out_and_sweep(deployment, name)
+    assert hidden(warehouse) == []
+    assert list(warehouse.rglob(f"delta_{write.work.write_id:07d}_*")) == []
+    assert rows_of(store, f"db.{name}") == [*before, 9]
+
+
+def _time_out_and_sweep(site: Site, name: str) -> None:
+    """Does what the roles do once hive.txn.timeout is over, and the table is written into and compacted again."""
+    time_out_all(site)
+    rows = {"i": [9], **({"p": [1]} if name == "parts" else {})}
+    Store(site).load_table(f"db.{name}").append(pa.table(rows))
+    every_role(with_settings(site, hive_txn_opentxn_timeout="1ms", hive_compactor_abortedtxn_threshold="0"))
