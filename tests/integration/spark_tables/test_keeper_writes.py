@@ -155,7 +155,7 @@ def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
         return
     _time_out_and_sweep(deployment, name)
     assert hidden(warehouse) == []
-    assert list(warehouse.rglob(f"delta_{write.work.write_id:07d}_*")) == []
+    assert list((warehouse / name).rglob(f"delta_{write.work.write_id:07d}_*")) == []
     assert rows_of(store, f"db.{name}") == [*before, 9]
 
 
