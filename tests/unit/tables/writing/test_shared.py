@@ -14,7 +14,8 @@ from compactor.service.site import Site
 from compactor.tables import Store
 from compactor.tables.store import named_table
 from compactor.tables.table import Table
-from compactor.tables.transactions.transaction import WriteOperation, transaction
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.writing.part_files import ROWS, SharedStatement, WrittenPart, write_part
 from compactor.tables.writing.shared import begin, finish
 
