@@ -20,7 +20,7 @@ from compactor.spark_tables.messages import AbortWrite, BeginWrite, BegunWrite, 
 from compactor.steps import WriteStep
 from compactor.tables import Store
 from compactor.tables.writing.part_files import WrittenPart, write_part
-from tests.integration.spark_tables.conftest import keeper_of
+from tests.integration.tables_for_spark.conftest import keeper_of
 from tests.support.passes import every_role, time_out_all
 from tests.support.patience import until
 from tests.support.tables import with_settings

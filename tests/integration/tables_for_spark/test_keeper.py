@@ -19,7 +19,7 @@ from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.messages import CheckSnapshot, OpenSnapshot, Place, PlannedScan, PlanScan, Release
 from compactor.tables import Store
 from compactor.tables.reading.task_reader import read_task
-from tests.integration.spark_tables.conftest import keeper_of
+from tests.integration.tables_for_spark.conftest import keeper_of
 from tests.support.patience import until
 
 

@@ -17,7 +17,7 @@ import pytest
 from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
-from tests.integration.spark_tables.conftest import keeper_of
+from tests.integration.tables_for_spark.conftest import keeper_of
 from tests.support.patience import until
 from tests.support.spark_sessions import local_session, pid_of
 
