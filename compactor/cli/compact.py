@@ -84,8 +84,8 @@ def compact(context: CliContext, /, **given: Any) -> None:
         sys.exit(FAILED)
 
 
-def parse_properties(pairs: tuple[str, ...]) -> dict[str, str]:
-    """Parses ``--property`` texts into a mapping.
+def parse_properties(pairs: tuple[str, ...], option: str = "--property") -> dict[str, str]:
+    """Parses the texts of an option, K=V, into a mapping.
 
     Raises:
         BadSetting: not K=V.
@@ -94,7 +94,7 @@ def parse_properties(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise BadSetting(f"--property {pair!r}: expected K=V")
+            raise BadSetting(f"{option} {pair!r}: expected K=V")
         given[key.strip()] = value
     return given
 

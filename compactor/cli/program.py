@@ -26,6 +26,7 @@ from compactor.cli import (
     restore,
     run,
     show,
+    simulate,
     state,
     submit,
 )
@@ -108,6 +109,7 @@ for command in (
     explain.explain,
     explain_locks.explain_locks,
     overview.overview,
+    simulate.simulate,
     metrics.metrics,
     show.show,
     plan.plan,

@@ -81,6 +81,19 @@ class Decisions:
             rows = conn.execute(query.order_by(_D.DB_NAME, _D.TABLE_NAME, _D.PART_NAME)).mappings()
             return [_decided(row) for row in rows]
 
+    def since(self, metastore: str, at: int) -> list[Decided]:
+        """Returns the decisions of looks at ``at`` (epoch ms) or later, within a pass or between two, oldest first."""
+        query = select(DECISIONS).where(_D.METASTORE == metastore, _D.PASS_AT >= at)
+        query = query.where(_D.ROLE.in_(("initiator", LOOK))).order_by(_D.PASS_AT, _D.DECISION_ID)
+        with self._database.read() as conn:
+            return [_decided(row) for row in conn.execute(query).mappings()]
+
+    def passes(self, metastore: str, since: int) -> list[int]:
+        """Returns the times of the initiator's passes at ``since`` (epoch ms) or later, in order."""
+        query = select(_D.PASS_AT).where(_D.METASTORE == metastore, _D.ROLE == PASS, _D.PASS_AT >= since)
+        with self._database.read() as conn:
+            return list(conn.execute(query.distinct().order_by(_D.PASS_AT)).scalars())
+
     def newest(self, metastore: str, role: str) -> int | None:
         """Returns the time of the newest pass of ``role``; None if there was none."""
         query = select(_D.PASS_AT).where(_D.METASTORE == metastore, _D.ROLE == role)

@@ -161,6 +161,12 @@ class Runs:
         with self._database.read() as conn:
             return [_run(row) for row in conn.execute(query).mappings()]
 
+    def since(self, metastore: str, at: int) -> list[Run]:
+        """Returns the runs that ended at ``at`` (epoch ms) or later, oldest first."""
+        query = select(RUNS).where(_R.METASTORE == metastore, _R.ENDED_AT >= at).order_by(_R.ENDED_AT, _R.RUN_ID)
+        with self._database.read() as conn:
+            return [_run(row) for row in conn.execute(query).mappings()]
+
     def days(self, metastore: str, since: int) -> list[DayOfRuns]:
         """Returns the sums of each day with runs that ended at ``since`` (epoch ms) or later, oldest first."""
         day = _R.ENDED_AT // DAY_MS

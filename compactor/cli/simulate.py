@@ -1,0 +1,33 @@
+"""``compactor simulate``."""
+
+from __future__ import annotations
+
+import click
+
+from compactor.cli.compact import parse_properties
+from compactor.cli.context import CliContext, with_context
+from compactor.cli.output import counted, print_json, print_table, say
+
+
+@click.command()
+@click.option(
+    "--days", type=click.IntRange(min=1), default=14, show_default=True, help="The last days, as far as recorded."
+)
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting of tables; may be repeated.")
+@with_context
+def simulate(context: CliContext, days: int, pairs: tuple[str, ...]) -> None:
+    """What compaction would have done in the last days under other settings: runs, core-seconds, directories that readers
+    meet. What was written comes again, from our own record; nothing is listed or changed."""
+    from compactor.service.insight.replay import simulate as replayed
+
+    with context.site(read_only=True) as site:
+        found = replayed(site, days, parse_properties(pairs, "--set"))
+    if context.json:
+        print_json(found.to_json())
+        return
+    entities, passes = found.entities, counted(found.passes, "pass", "passes")
+    what = counted(entities, "table or partition", "tables and partitions")
+    say(f"{what} in {passes} of the last {counted(found.days, 'day')}")
+    named = {"happened": found.happened, "simulated as it is": found.present, "simulated as given": found.other}
+    rows = [{"": name, **tally.to_json()} for name, tally in named.items()]
+    print_table(rows, tuple(rows[0]), "")
