@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, _interrupt)
     # The table needs this width; a narrower terminal wraps the lines itself.
     console = Console()
-    console.width = max(console.width, 130)
+    console.width = max(console.width, 150)
     demo = Demo(_ROOT, given.folder.resolve(), console, months=given.months, port=given.port)
     try:
         demo.run() if given.what == "run" else demo.up()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich import box
 from rich.table import Table
+
+from compactor.state.runs import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +72,38 @@ def write(path: Path, before: Sequence[TableFigures], after: Sequence[TableFigur
     path.write_text(json.dumps({"tables": tables, "seconds": round(seconds, 1)}, indent=2) + "\n", "utf-8")
 
 
-def complaints(before: Sequence[TableFigures], after: Sequence[TableFigures]) -> list[str]:
-    """Lists the differences from the promised result, one sentence each; empty if there are none."""
+def copying(run: Run) -> str:
+    """Returns the sentence about a compaction that had only to copy."""
+    return (
+        f"{run.entity}: {run.bytes_copied or 0:,} of {run.bytes_after:,} bytes were copied as they were; "
+        f"{run.stripes_copied} stripes copied, {run.stripes_reencoded} decoded, {run.seconds:.1f} s"
+    )
+
+
+def decoded(run: Run) -> list[str]:
+    """Complains about stripes that were decoded, of a table from which nothing was deleted."""
+    if run.stripes_copied and not run.stripes_reencoded:
+        return []
+    return [f"{run.entity}: {run.stripes_reencoded} stripes were decoded; wanted: all of them copied"]
+
+
+def complaints(
+    before: Sequence[TableFigures], after: Sequence[TableFigures], written: Mapping[str, int] | None = None
+) -> list[str]:
+    """Lists the differences from the promised result, one sentence each; empty if there are none.
+
+    Args:
+        written: the rows of each table that was written meanwhile, each row by a transaction of its own.
+    """
     found: list[str] = []
     for old, new in zip(before, after, strict=True):
+        if (rows := (written or {}).get(old.table)) is not None:
+            if new.rows != rows or new.directories >= rows:
+                found.append(
+                    f"{old.table}: {new.rows} rows in {new.directories} directories; wanted: the {rows} rows that were "
+                    "written, in fewer directories"
+                )
+            continue
         if old.rows != new.rows:
             found.append(f"{old.table}: {old.rows} rows before and {new.rows} after; wanted: the same")
         if old.checksum != new.checksum:

@@ -7,19 +7,20 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from compactor.demo import report, tables
+from compactor.demo import report, scenes, tables
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.measure import measure
 from compactor.demo.report import TableFigures
 from compactor.demo.scheduler_watch import SchedulerWatch
 from compactor.demo.servers import AirflowServers
 from compactor.errors import CompactorError
+from compactor.service.roles.blockers import blocking_transactions
 from compactor.service.site import Site
 
 #: Airflow's section [compactor] for the demo: short intervals, one Spark application at a time.
@@ -58,23 +59,47 @@ class Demo:
         start = time.monotonic()
         with self._running() as (servers, site, watch):
             before = self._load(servers, site, watch)
-            self._scheduled(watch)
+            damage = scenes.Damage.done(site, self._place.folder)
+            with scenes.left_open(site), scenes.writes(self._place):
+                self._scheduled(watch)
+                self._show_blocker(site, watch)
+            watch.report("the report ends, and the cleaner may go on")
+            damage.mend()
             self._by_hand(watch)
         with self._place.site() as site:
             after = _measured(site)
+            assert site.state is not None
+            [copied] = site.state.runs.latest(site.name, 1, entity=scenes.CLICKS)
+            written = {str(scenes.LIVE): scenes.written(site)}
         seconds = time.monotonic() - start
         report.write(self._place.report, before, after, seconds)
         self._console.print(report.comparison(before, after))
-        wrong = report.complaints(before, after)
+        self._console.print(report.copying(copied))
+        wrong = [*report.complaints(before, after, written), *report.decoded(copied)]
         if wrong:
             raise NotAsPromised("; ".join(wrong))
-        self._console.print(f"Every row and ROW__ID is as before. {seconds:.0f} s. Figures: {self._place.report}")
+        self._console.print(
+            f"Every row and ROW__ID is as before, and every row that was written meanwhile is there. {seconds:.0f} s. "
+            f"Figures: {self._place.report}"
+        )
 
     def up(self) -> None:
-        """Keeps the same tables and Airflow's UI running until Ctrl-C."""
-        with self._running() as (servers, site, watch):
+        """Keeps the same tables and Airflow's UI running until Ctrl-C: with a report that is left open, a file that is cut
+        short, and writes that go on."""
+        with self._running() as (servers, site, watch), ExitStack() as stack:
             self._load(servers, site, watch)
+            damage = scenes.Damage.done(site, self._place.folder)
+            stack.enter_context(scenes.left_open(site))
+            stack.enter_context(scenes.writes(self._place))
             watch.prepare()
+            watch.trigger("compact_table", {"table": str(scenes.DAMAGED), "type": "major", "wait": True})
+            for line in (
+                f"{scenes.CLICKS} only grows, and is copied. A report on it is left open: see Blocked.",
+                f"{scenes.LIVE} is written every few seconds.",
+                f"{scenes.DAMAGED} fails, since a file is cut short. The remedy, and then Retry in History:",
+                f"  cp {damage.kept} {damage.file}",
+            ):
+                self._console.print(line, highlight=False, soft_wrap=True)
             self._console.print(
                 f"Airflow runs at [bold]{servers.url}[/bold], log in as [bold]{servers.user}[/bold] with password "
                 f"[bold]{servers.password}[/bold]. Ctrl-C stops it.",
@@ -93,7 +118,7 @@ class Demo:
             servers = AirflowServers(self._place.airflow, self._root / "dags", more, port=self._port)
             try:
                 with self._place.site() as site:
-                    yield servers, site, SchedulerWatch(servers, site, self._console)
+                    yield servers, site, SchedulerWatch(servers, site, self._console, [scenes.DAMAGED])
             finally:
                 self._console.print("Stopping Airflow.")
                 with _undisturbed():
@@ -106,6 +131,8 @@ class Demo:
             starting = pool.submit(servers.start, 900)
             try:
                 tables.load(site, self._root / "tests" / "fixtures", self._place.warehouse, self._months, watch.report)
+                watch.report(f"{scenes.CLICKS}, which only grows, {scenes.DAMAGED} and {scenes.LIVE} are written")
+                scenes.load(site)
                 before = _measured(site)
                 for one in before:
                     watch.report(f"{one.table}: {one.directories} directories, {one.files} files, {one.rows:,} rows")
@@ -117,21 +144,36 @@ class Demo:
         return before
 
     def _scheduled(self, watch: SchedulerWatch) -> None:
-        """Waits for the scheduler's own work: find, compact, clean, keep house."""
+        """Waits for the scheduler's own work, find, compact, keep house, and for a request by hand that has to fail."""
         watch.prepare()
-        due = tables.due(self._months)
-        watch.wait("the initiator's requests are compacted and cleaned", lambda: watch.compacted(due), 900)
+        watch.report(f"compact_table is triggered for {scenes.DAMAGED}, one file of which was cut short")
+        watch.trigger("compact_table", {"table": str(scenes.DAMAGED), "type": "major", "wait": True})
+        due = [*tables.due(self._months), scenes.CLICKS, scenes.LIVE]
+        watch.wait("the initiator's requests are compacted", lambda: watch.merged(due), 900)
+        watch.wait(f"the request of {scenes.DAMAGED} fails", lambda: watch.failed(scenes.DAMAGED) is not None, 900)
         watch.wait("the housekeeper has run", lambda: watch.succeeded("acid_housekeeper"), 900)
 
+    def _show_blocker(self, site: Site, watch: SchedulerWatch) -> None:
+        failed = watch.failed(scenes.DAMAGED)
+        watch.report(f"{scenes.DAMAGED} has failed, as it should, and is as it was: {failed.error if failed else ''}")
+        for one in blocking_transactions(site):
+            watch.report(
+                f"nothing is removed yet: {one.blocker} may still read {one.bytes_waiting:,} bytes of "
+                f"{len(one.entries)} compactions"
+            )
+
     def _by_hand(self, watch: SchedulerWatch) -> None:
-        """Requests compactions as in the form, of tables far below their thresholds."""
-        for entity in tables.BY_HAND:
+        """Requests compactions as in the form: of tables far below their thresholds, and of the one that is mended."""
+        by_hand = (*tables.BY_HAND, scenes.DAMAGED)
+        for entity in by_hand:
             name = f"{entity.database}.{entity.table}"
-            watch.report(f"compact_table is triggered for {name}, whose thresholds a table property raised")
+            why = "whose file is put back" if entity == scenes.DAMAGED else "whose thresholds a table property raised"
+            watch.report(f"compact_table is triggered for {name}, {why}")
             watch.trigger("compact_table", {"table": name, "type": "major", "wait": True})
         # Its tables came with compactions in their history, so only the end of the runs shows that ours are done.
-        watch.wait("compact_table ended", partial(watch.succeeded, "compact_table", "", len(tables.BY_HAND)), 900)
-        watch.wait("the requests by hand are cleaned", lambda: watch.compacted(tables.BY_HAND), 900)
+        watch.wait("compact_table ended", partial(watch.succeeded, "compact_table", "", len(by_hand)), 900)
+        every = (*by_hand, *tables.due(self._months), scenes.CLICKS, scenes.LIVE)
+        watch.wait("all of them are cleaned", lambda: watch.compacted(every), 900)
         # Not earlier: a timed run of the cleaner before an announcement leaves that event no work.
         for dag in ("compaction_worker", "compaction_cleaner"):
             watch.wait(f"{dag} has run because of an event", partial(watch.succeeded, dag, "asset_triggered"), 900)
@@ -152,4 +194,5 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _measured(site: Site) -> list[TableFigures]:
-    return [measure(site, database, name) for database, name in tables.TABLES]
+    others = ((one.database, one.table) for one in (scenes.CLICKS, scenes.DAMAGED, scenes.LIVE))
+    return [measure(site, database, name) for database, name in (*tables.TABLES, *others)]

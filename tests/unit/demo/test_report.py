@@ -64,3 +64,14 @@ def test_the_terminal_shows_each_figure_before_and_after() -> None:
     assert "400 -> 12" in text
     assert "2.50 -> 0.50" in text
     assert f"{'a' * 8} =" in text
+
+
+def test_rows_that_were_written_meanwhile_have_to_be_there() -> None:
+    before, after = (
+        replace(BEFORE, table="demo.live", rows=12),
+        replace(AFTER, table="demo.live", rows=30, directories=3),
+    )
+    assert complaints([before], [after], {"demo.live": 30}) == []
+    for wrong in (replace(after, rows=29), replace(after, directories=30)):
+        [found] = complaints([before], [wrong], {"demo.live": 30})
+        assert "wanted: the 30 rows that were written, in fewer directories" in found

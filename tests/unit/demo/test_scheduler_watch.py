@@ -150,3 +150,23 @@ def test_all_is_compacted_when_each_has_ended_well_and_nothing_waits(story: Sche
 def test_a_run_is_triggered_as_the_form_does(story: SchedulerWatch, servers: Answers) -> None:
     assert story.trigger("compact_table", {"table": "demo.t"}) == "manual__1"
     assert ("POST", "/api/v2/dags/compact_table/dagRuns") in servers.calls
+
+
+def test_a_failure_that_is_part_of_the_story_ends_nothing(
+    site: Site, servers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_POLL", 0.01)
+    entity, other = Entity(database="d", table="t"), Entity(database="d", table="other")
+    story = SchedulerWatch(cast(AirflowServers, servers), site, Console(file=StringIO(), width=200), [entity])
+    servers.run("compact_table", "manual__0", "failed")
+    with pytest.raises(ServersFailed, match="compact_table failed"):
+        story.wait("x", lambda: False, 5)
+    number = site.metastore.requests.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="test"))
+    site.metastore.endings.finish(site.metastore.entries.get(number), State.FAILED, "a bad file")
+    servers.run("compaction_worker", "manual__1", "failed")
+    story.wait("x", lambda: story.failed(entity) is not None, 1)
+    assert story.failed(other) is None
+    number = site.metastore.requests.request(Request(entity=other, type=CompactionType.MAJOR, initiator="test"))
+    site.metastore.endings.finish(site.metastore.entries.get(number), State.FAILED, "another")
+    with pytest.raises(ServersFailed, match=r"d\.other failed: another"):
+        story.wait("x", lambda: False, 5)
