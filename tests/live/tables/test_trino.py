@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pyarrow as pa
 import pytest
 
+from compactor.service.site import Site
 from compactor.tables import Store
+from compactor.tables.store import named_table
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.writing.part_files import write_part
+from compactor.tables.writing.shared import begin, finish
 from compactor.tables.writing.writer import write_rows
 from tests.support.beside import TRANSACTIONAL, Beside, entity
 from tests.support.trino import Trino
@@ -54,10 +60,46 @@ def test_trino_and_our_programs_in_turn(beside: Beside, trino: Trino, shape: Sha
     begin_anew(table)
 
 
-def test_each_writer_of_one_transaction_has_a_statement_of_its_own(beside: Beside, trino: Trino) -> None:
-    """PROTOCOL 14.5: several statements of one write ID, each with its own ``bucket_00000`` and rows numbered on and on.
+def _as_statements(site: Site, name: str, rows: Sequence[pa.Table], _operation: WriteOperation) -> None:
+    """Each writer is a statement of one program's transaction."""
+    with Store(site).transaction() as txn:
+        for one in rows:
+            txn.load_table(f"default.{name}").append(one)
+
+
+def _as_processes(site: Site, name: str, rows: Sequence[pa.Table], operation: WriteOperation) -> None:
+    """Each writer is a process of its own, as the tasks of Spark are, and rows are numbered from far above the others'."""
+    with transaction(site) as txn:
+        statement, work = begin(txn, named_table(site, f"default.{name}"), operation, None)
+        finish(
+            txn,
+            statement,
+            [
+                part
+                for writer, one in enumerate(rows)
+                for part in write_part(work, one.to_batches(), writer, site.storage)
+            ],
+        )
+
+
+@pytest.mark.parametrize(
+    ("write", "operation"),
+    [
+        pytest.param(_as_statements, WriteOperation.INSERT, id="statements"),
+        pytest.param(_as_processes, WriteOperation.INSERT, id="processes"),
+        pytest.param(_as_processes, WriteOperation.UPDATE, id="overwriting"),
+    ],
+)
+def test_each_writer_of_one_transaction_has_a_statement_of_its_own(
+    beside: Beside,
+    trino: Trino,
+    write: Callable[[Site, str, Sequence[pa.Table], WriteOperation], None],
+    operation: WriteOperation,
+) -> None:
+    """PROTOCOL 14.5, 14.15: several statements of one write ID, each with its own ``bucket_00000``, rows numbered on and on.
     Trino shows, updates, deletes and merges rows of each, and no older version comes back."""
-    name, writers = "many_writers", 5
+    is_overwriting = operation is WriteOperation.UPDATE
+    name, writers = f"many_writers{write.__name__}{'_over' if is_overwriting else ''}", 5
     beside.hive.sql(f"create table {name} (id int, b string) {TRANSACTIONAL}")
 
     def shown() -> dict[int, str]:
@@ -71,14 +113,17 @@ def test_each_writer_of_one_transaction_has_a_statement_of_its_own(beside: Besid
 
     wanted: dict[int, str] = {}
     for first in (0, 1000):
-        with Store(beside.site).transaction() as txn:
-            for writer in range(writers):
-                ids = range(first + 100 * writer, first + 100 * writer + 10)
-                txn.load_table(f"default.{name}").append(pa.table({"id": ids, "b": [f"writer {writer}"] * 10}))
-                wanted |= dict.fromkeys(ids, f"writer {writer}")
-    assert [path for path in beside.names(name) if path.startswith("delta_0000001")] == [
-        f"delta_0000001_0000001_{writer:04d}" for writer in range(writers)
-    ]
+        firsts = range(first, first + 100 * writers, 100)
+        rows = [
+            pa.table({"id": range(at, at + 10), "b": [f"writer {writer}"] * 10}) for writer, at in enumerate(firsts)
+        ]
+        write(beside.site, name, rows, operation)
+        wanted = {} if is_overwriting else wanted
+        wanted |= {at + n: f"writer {writer}" for writer, at in enumerate(firsts) for n in range(10)}
+    if not is_overwriting:
+        assert [path for path in beside.names(name) if path.startswith("delta_0000001")] == [
+            f"delta_0000001_0000001_{writer:04d}" for writer in range(writers)
+        ]
     assert shown() == wanted
     trino.sql(f"update {name} set b = 'changed' where id % 10 in (1, 2)")
     wanted |= {id: "changed" for id in wanted if id % 10 in (1, 2)}
