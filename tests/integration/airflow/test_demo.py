@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def started(what: str, folder: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "compactor.demo", what, "--folder", str(folder), "--months", "1"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")}
+    environment["PYTHONUNBUFFERED"] = "1"  # its lines are read while it runs
     return subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
