@@ -1,5 +1,6 @@
 /** What a compaction would read, write and take, told in its dialog before anybody asks for it. */
 
+import { settled } from "./address.js";
 import { read } from "./api.js";
 import { fill, h } from "./dom.js";
 import { bytes, count, counted, duration } from "./format.js";
@@ -23,8 +24,9 @@ export function expected({ name, part, type, go }) {
       if (number === newest) fill(place, h("p", { class: "muted" }, `No estimate: ${error.message}`));
     }
   };
-  name.addEventListener("change", look);
-  part.addEventListener("change", look);
+  const soon = settled(look); // not when a field is left: the button about to be clicked would move away
+  name.addEventListener("input", soon);
+  part.addEventListener("input", soon);
   type.addEventListener("change", () => { chosen = true; look(); });
   look();
   return place;
