@@ -45,7 +45,7 @@ def _scalar(
     of_trino, is_number = trino or hive, pa.types.is_integer(arrow) or pa.types.is_floating(arrow)
     values = [
         Spelled(
-            hive=f"cast('{text.replace(chr(39), chr(92) + chr(39))}' as {hive})",
+            hive=f"cast('{_escaped(text)}' as {hive})",
             trino=f"to_utf8({_quoted(text)})" if of_trino == "varbinary" else f"cast({_quoted(text)} as {of_trino})",
             arrow=make(text),
             ours=text if is_number or pa.types.is_decimal(arrow) or pa.types.is_boolean(arrow) else _quoted(text),
@@ -63,6 +63,11 @@ def _nested(name: str, hive: str, trino: str, arrow: pa.DataType, *values: tuple
     ]
     none = Spelled(hive="null", trino=f"cast(null as {trino})", arrow=None, ours="NULL")
     return Kind(name=name, hive=hive, trino=trino, arrow=arrow, values=(*spelled, none))
+
+
+def _escaped(text: str) -> str:
+    """Returns Hive's spelling; a job of Hive 3 puts its query into a document that cannot hold control characters."""
+    return text.replace("'", "\\'").replace("\x01", "\\u0001")
 
 
 def _quoted(text: str) -> str:

@@ -214,6 +214,8 @@ class EmbeddedCatalog:
     def drop_table(self, table: Table) -> None:
         """Drops a table, its partitions and its dependent rows (Hive's ``AcidEventListener``); files stay."""
         with self._database.write() as conn:
+            # nobody adds a property or a partition meanwhile
+            conn.execute(self._dialect.for_update(select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID == table.id))).all()
             ids = conn.execute(select(PARTITIONS.c.PART_ID).where(PARTITIONS.c.TBL_ID == table.id)).scalars().all()
             _delete_partitions(conn, ids)
             storage = select(TBLS.c.SD_ID, SDS.c.CD_ID, SDS.c.SERDE_ID).join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)

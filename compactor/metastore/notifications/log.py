@@ -31,13 +31,18 @@ class Notifications:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._has_tables: bool | None = None
+        self._was_read = False  # so that a look needs no savepoint
         self._said: set[str] = set()
 
     def is_written(self, conn: Connection) -> bool:
         """Returns true if this metastore has a listener that writes the log: it has given out numbers of events."""
         if self._has_tables is None:
             self._has_tables = inspect(conn).has_table(NOTIFICATION_SEQUENCE.name)
-        return self._has_tables and (conn.execute(_NEXT).scalar() or 0) > 1
+        if not self._has_tables:
+            return False
+        number = conn.execute(_NEXT).scalar()
+        self._was_read = True
+        return (number or 0) > 1
 
     def write(self, conn: Connection, making: Making) -> None:
         """Writes the events that ``making`` returns, in their order, if Hive writes such events here; they are visible once
@@ -46,7 +51,7 @@ class Notifications:
         Last in a transaction: as in Hive, numbers are drawn under the lock of the sequence's only row, which is then
         held until the commit. An error leaves the log as it is, is logged once, and keeps nothing from being committed.
         """
-        if self._is_known_to_be_unwritten:
+        if self._is_unwritten(conn):
             return
         with apart(conn, "compactor_notifications", self._say):
             if self.is_written(conn) and (events := making(conn)):
@@ -54,16 +59,18 @@ class Notifications:
 
     def read(self, conn: Connection, writes: Sequence[Write]) -> Told | None:
         """Returns what a commit tells of ``writes``; None if nothing is told here, or an error keeps it from being read."""
-        if self._is_known_to_be_unwritten or not writes:
+        if not writes or self._is_unwritten(conn):
             return None
         with apart(conn, "compactor_notifications", self._say):
             if self.is_written(conn):
                 return read_told(conn, writes)
         return None
 
-    @property
-    def _is_known_to_be_unwritten(self) -> bool:
-        return not self._dialect.announces or self._has_tables is False
+    def _is_unwritten(self, conn: Connection) -> bool:
+        """Returns true if that is known without risk for what ``conn`` has done so far."""
+        return (
+            not self._dialect.announces or self._has_tables is False or (self._was_read and not self.is_written(conn))
+        )
 
     def _write(self, conn: Connection, events: Sequence[Event]) -> None:
         number = conn.execute(self._dialect.for_update(_NEXT)).scalar_one()

@@ -75,7 +75,8 @@ class EndedEntries:
         found: defaultdict[Entity, list[Entry]] = defaultdict(list)
         for entry in read:
             found[entry.entity].append(entry)
-        return found
+        # MySQL's comparison of names, which uses the index, finds those that differ in case, too
+        return {entity: of for entity, of in found.items() if any(one.state is not State.SUCCEEDED for one in of)}
 
     def since(self, at: int) -> set[Entity]:
         """Returns the entities of which a compaction has ended at ``at`` (epoch ms) or later."""
