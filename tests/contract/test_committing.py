@@ -9,6 +9,7 @@ from compactor.errors import Disagreement, NotFound, TransactionAborted, WriteCo
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
+from compactor.metastore.notifications.writes import Write
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 
@@ -85,8 +86,9 @@ def test_what_the_database_does_not_know_as_written_is_not_named(metastore: Meta
     txn = writer(metastore)
     [(_, _, _, number)] = components(metastore)
     assert isinstance(number, int)
-    for written in ({T: WriteId(number + 1)}, {Entity(database="default", table="u"): WriteId(number)}):
-        with pytest.raises(Disagreement, match="put back"), metastore.transactions.committing(txn, written):
+    for entity, write_id in ((T, number + 1), (Entity(database="default", table="u"), number)):
+        written = Write(entity=entity, write_id=WriteId(write_id))
+        with pytest.raises(Disagreement, match="put back"), metastore.transactions.committing(txn, [written]):
             raise AssertionError("nothing may be named")
     assert metastore.transactions.state(txn) == "o"
 
@@ -133,7 +135,8 @@ def test_statistics_of_what_was_written_are_no_longer_exact(metastore: Metastore
     partition = Entity(database="default", table="q", partition="p=1")
     assert metastore.write_ids.allocate(txn, "default", "q") == number
     metastore.write_ids.add_component(txn, partition, "i", number)
-    with metastore.transactions.committing(txn, {T: number, partition: number}):
+    written = [Write(entity=entity, write_id=number) for entity in (T, partition)]
+    with metastore.transactions.committing(txn, written):
         pass
     with metastore.database.read() as conn:
         marked = {row.TBL_ID for row in conn.execute(t.TABLE_PARAMS.select()) if row.PARAM_KEY.startswith("COLUMN")}

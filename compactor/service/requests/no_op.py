@@ -7,6 +7,7 @@ from compactor.service.requests.request import RequestWords, entities_of, parse_
 from compactor.service.site import Site, must_be_compactable
 from compactor.service.where import find_table
 from compactor.service.worker.planning import NoPlan, preview_plan
+from compactor.settings.precedence import with_request
 
 
 def must_do_something(site: Site, words: RequestWords) -> None:
@@ -15,9 +16,11 @@ def must_do_something(site: Site, words: RequestWords) -> None:
 
     Raises:
         Refused: there is nothing.
+        BadSetting: a property is not a setting, or not one that a request may set.
         CompactorError: it cannot be compacted.
     """
     table = find_table(site.metastore.catalog, words.table)
+    with_request(site.settings_for(table), words.properties)
     must_be_compactable(table)
     entities = entities_of(site, table, words.partition)
     if len(entities) != 1:

@@ -32,6 +32,7 @@ def number(site: Site, place: DemoPaths) -> dict[str, int]:
     """An id for each action that needs one: something that it can be done to."""
     table = make_table(site, place.warehouse)
     insert(site, table, [1])
+    insert(site, table, [2])
     other = make_table(site, place.warehouse, "other")
     insert(site, other, [1])
     from compactor.service.requests.request import request_compaction
