@@ -1,4 +1,4 @@
-"""What a task compacted, for OpenLineage: the tables as they were read and as they were written.
+"""The tables that a task compacted, for OpenLineage: as they were read and as they were written.
 
 Only the OpenLineage provider asks for it, so its classes are imported then.
 """

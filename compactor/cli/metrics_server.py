@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     """A thread for each connection, of which there are ``MOST_CONNECTIONS`` at most."""
 
     daemon_threads = True
-    request_queue_size: ClassVar[int] = 128  # type: ignore[misc]
+    request_queue_size = 128
 
     def __init__(self, *args: Any) -> None:
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)

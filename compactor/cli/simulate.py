@@ -16,7 +16,7 @@ from compactor.cli.output import counted, print_json, print_table, say
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting of tables; may be repeated.")
 @with_context
 def simulate(context: CliContext, days: int, pairs: tuple[str, ...]) -> None:
-    """What compaction would have done in the last days under other settings: runs, core-seconds, directories that readers
+    """Replay the last days under other settings: runs, core-seconds, directories that readers
     meet. What was written comes again, from our own record; nothing is listed or changed."""
     from compactor.service.insight.replay import simulate as replayed
 

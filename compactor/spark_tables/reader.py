@@ -19,11 +19,11 @@ from compactor.tables.filters.conditions import All, Condition, columns_of
 from compactor.tables.filters.partition_constants import may_have
 from compactor.tables.reading.splits import portions
 from compactor.tables.reading.task_reader import read_task
-from compactor.tables.reading.tasks import ScanPlan, ScanTask
+from compactor.tables.reading.tasks import ScanTask
 
 
 class Portion(InputPartition):
-    """What one task of Spark reads."""
+    """The files that one task of Spark reads."""
 
     def __init__(self, tasks: tuple[ScanTask, ...]) -> None:
         super().__init__(None)
@@ -103,6 +103,3 @@ def _meeting(condition: Condition, tasks: Iterable[ScanTask]) -> Iterator[ScanTa
     """Yields the tasks in whose partition a row may meet ``condition``."""
     deciding = columns_of(condition)
     return (task for task in tasks if not task.constants or may_have(condition, task.constants, deciding))
-
-
-__all__ = ["Portion", "Reader", "ScanPlan"]

@@ -1,4 +1,4 @@
-"""What a program asks of its session: to know ``hive_acid``, and to read several tables under one snapshot."""
+"""Makes a session know ``hive_acid``, and lets a program read several tables under one snapshot."""
 
 from __future__ import annotations
 

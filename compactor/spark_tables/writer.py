@@ -15,7 +15,7 @@ from compactor.tables.writing.part_files import WrittenPart, write_part
 
 
 class Staged(WriterCommitMessage):
-    """What one task has staged. Spark hands on those of one attempt of each task; of others nobody learns."""
+    """The parts that one task has staged. Spark hands on those of one attempt of each task; of others nobody learns."""
 
     def __init__(self, parts: tuple[WrittenPart, ...]) -> None:
         self.parts = parts

@@ -267,3 +267,12 @@ def test_what_was_run_is_shown_by_tests_that_exist(row: list[str]) -> None:
 
 def test_the_readme_leaves_what_was_run_to_one_page() -> None:
     assert "(docs/compatibility.md)" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_no_docstring_begins_with_a_headless_relative() -> None:
+    """It says what a thing is or does: a noun phrase or a verb comes first."""
+    found = re.compile(r'^ *"""(?:What|Whether|Which|Who)\b.*', re.MULTILINE)
+    folders = ("compactor", "dags", "plugins", "benchmarks", "tools")
+    sources = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    assert len(sources) > 500
+    assert [(str(path), line) for path in sources for line in found.findall(path.read_text("utf-8"))] == []

@@ -35,6 +35,7 @@ ELSEWHERE: dict[str, str] = {
     "metastore/queue/entries.py": "contract/test_queue.py",
     "metastore/queue/table.py": "contract/test_fences.py",
     "metastore/locks/manager.py": "integration/locks/test_zookeeper.py",
+    "database/parts.py": "contract/test_statistics.py",
     "database/savepoint.py": "contract/test_statistics.py",
     "metastore/notifications/events.py": "contract/test_notifications.py",
     "metastore/notifications/catalog_rows.py": "contract/test_written_events.py",

@@ -16,6 +16,7 @@ from sqlalchemy import false as nothing
 from sqlalchemy import true as everything
 
 from compactor.database.engine import Database
+from compactor.database.parts import parts
 from compactor.metastore.catalog.values import VIEW, is_true
 from compactor.metastore.schema.tables import CATALOG, DBS, PARTITIONS, SDS, TABLE_PARAMS, TBLS
 
@@ -93,9 +94,8 @@ class Grounds:
         location.
         """
         where = everything() if spellings is None else _is_spelt(spellings)
-        numbers = sorted(tables)
-        for at in range(0, len(numbers), _AT_ONCE):
-            yield from self._rows(_partitions().where(PARTITIONS.c.TBL_ID.in_(numbers[at : at + _AT_ONCE]), where))
+        for some in parts(sorted(tables), _AT_ONCE):
+            yield from self._rows(_partitions().where(PARTITIONS.c.TBL_ID.in_(some), where))
 
     def partitions(self) -> Iterator[PartitionGround]:
         """Yields every partition."""

@@ -14,6 +14,7 @@ from sqlalchemy import Table as SqlTable
 
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
+from compactor.database.parts import parts
 from compactor.errors import NotFound, Refused
 from compactor.metastore.catalog.locations import in_catalog, place_of, places_by_id
 from compactor.metastore.catalog.values import VIEW, Column, Partition, StorageFormat, Table
@@ -154,10 +155,9 @@ class Catalog:
         query = select(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME).order_by(
             PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME
         )
-        ids = list(found)
         with self._database.read() as conn:
-            for start in range(0, len(ids), _AT_ONCE):
-                for row in conn.execute(query.where(PARTITIONS.c.TBL_ID.in_(ids[start : start + _AT_ONCE]))):
+            for some in parts(list(found), _AT_ONCE):
+                for row in conn.execute(query.where(PARTITIONS.c.TBL_ID.in_(some))):
                     found[row.TBL_ID].append(row.PART_NAME)
         return found
 

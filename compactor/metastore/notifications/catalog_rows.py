@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Column, Connection, Row, Select, select
 from sqlalchemy import Table as SqlTable
 
+from compactor.database.parts import parts
 from compactor.metastore.notifications.objects import (
     FieldSchema,
     PartitionObject,
@@ -69,7 +70,7 @@ def read_table(conn: Connection, database: str, name: str) -> TableObject | None
 def read_partitions(conn: Connection, table: TableObject, names: Collection[str]) -> dict[str, PartitionObject]:
     """Returns those of the partitions of ``table`` with these names, each as stored, that exist."""
     found: dict[str, PartitionObject] = {}
-    for some in _some_of(sorted(names)):
+    for some in parts(sorted(names), _AT_ONCE):
         query = select(PARTITIONS).where(PARTITIONS.c.TBL_ID == table.id, PARTITIONS.c.PART_NAME.in_(some))
         found |= {part.name: part for part in _partitions(conn, table, conn.execute(query).all())}
     return found
@@ -160,8 +161,3 @@ def _grouped(conn: Connection, query: Select[Any]) -> defaultdict[int, list[tupl
     for owner, *values in conn.execute(query):
         found[owner].append(tuple(values))
     return found
-
-
-def _some_of(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    for at in range(0, len(names), _AT_ONCE):
-        yield names[at : at + _AT_ONCE]

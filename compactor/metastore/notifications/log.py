@@ -30,18 +30,17 @@ class Notifications:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._has_tables: bool | None = None
-        self._was_read = False  # so that a look needs no savepoint
+        self._is_readable: bool | None = None  # None until somebody has looked
         self._said: set[str] = set()
 
     def is_written(self, conn: Connection) -> bool:
         """Returns true if this metastore has a listener that writes the log: it has given out numbers of events."""
-        if self._has_tables is None:
-            self._has_tables = inspect(conn).has_table(NOTIFICATION_SEQUENCE.name)
-        if not self._has_tables:
+        if self._is_readable is None and not inspect(conn).has_table(NOTIFICATION_SEQUENCE.name):
+            self._is_readable = False
+        if self._is_readable is False:
             return False
         number = conn.execute(_NEXT).scalar()
-        self._was_read = True
+        self._is_readable = True
         return (number or 0) > 1
 
     def write(self, conn: Connection, making: Making) -> None:
@@ -51,26 +50,28 @@ class Notifications:
         Last in a transaction: as in Hive, numbers are drawn under the lock of the sequence's only row, which is then
         held until the commit. An error leaves the log as it is, is logged once, and keeps nothing from being committed.
         """
-        if self._is_unwritten(conn):
+        is_written = self._looked(conn)
+        if is_written is False:
             return
         with apart(conn, "compactor_notifications", self._say):
-            if self.is_written(conn) and (events := making(conn)):
+            if (is_written or self.is_written(conn)) and (events := making(conn)):
                 self._write(conn, events)
 
     def read(self, conn: Connection, writes: Sequence[Write]) -> Told | None:
         """Returns what a commit tells of ``writes``; None if nothing is told here, or an error keeps it from being read."""
-        if not writes or self._is_unwritten(conn):
+        is_written = self._looked(conn) if writes else False
+        if is_written is False:
             return None
         with apart(conn, "compactor_notifications", self._say):
-            if self.is_written(conn):
+            if is_written or self.is_written(conn):
                 return read_told(conn, writes)
         return None
 
-    def _is_unwritten(self, conn: Connection) -> bool:
-        """Returns true if that is known without risk for what ``conn`` has done so far."""
-        return (
-            not self._dialect.announces or self._has_tables is False or (self._was_read and not self.is_written(conn))
-        )
+    def _looked(self, conn: Connection) -> bool | None:
+        """Returns ``is_written`` where a look is no risk for what ``conn`` has done so far; None where it may fail."""
+        if not self._dialect.announces:
+            return False
+        return None if self._is_readable is None else self.is_written(conn)
 
     def _write(self, conn: Connection, events: Sequence[Event]) -> None:
         number = conn.execute(self._dialect.for_update(_NEXT)).scalar_one()

@@ -1,4 +1,4 @@
-"""What the log is told of transactions that write: their start with their first write ID, each write ID, and their end.
+"""Events of transactions that write: their start with their first write ID, each write ID, and their end.
 
 In the order and in the database transactions in which Hive tells it. Write IDs are told as they are allocated: replication
 gives the same ones to its copy of the table, one after the other, and Impala takes those that it was not told of for open.
@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from sqlalchemy import Connection, select
 
 from compactor.compaction.entry import Entry
+from compactor.database.parts import parts
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.notifications import events
 from compactor.metastore.notifications.events import Event
@@ -92,10 +93,10 @@ def _commits(ids: _WriteIds) -> list[Event]:
 
 def _write_ids(conn: Connection, txns: Collection[TxnId]) -> defaultdict[TxnId, list[tuple[str, str, WriteId]]]:
     """Returns database, table and write ID of each table into which ``txns`` may have written, by their names."""
-    columns, numbers = TXN_TO_WRITE_ID.c, sorted(txns)
+    columns = TXN_TO_WRITE_ID.c
     found: defaultdict[TxnId, list[tuple[str, str, WriteId]]] = defaultdict(list)
-    for at in range(0, len(numbers), _AT_ONCE):
-        query = select(TXN_TO_WRITE_ID).where(columns.T2W_TXNID.in_(numbers[at : at + _AT_ONCE]))
+    for some in parts(sorted(txns), _AT_ONCE):
+        query = select(TXN_TO_WRITE_ID).where(columns.T2W_TXNID.in_(some))
         for row in conn.execute(query.order_by(columns.T2W_TXNID, columns.T2W_DATABASE, columns.T2W_TABLE)):
             found[TxnId(row.T2W_TXNID)].append((row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID)))
     return found

@@ -1,4 +1,4 @@
-"""What a program's transaction wrote, as its commit tells it: partitions that are new, and rows of
+"""The writes of a program's transaction, as its commit tells them: partitions that are new, and rows of
 TXN_WRITE_NOTIFICATION_LOG, by which Impala's catalog reloads what has new files and Hive's replication copies them."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BETWEEN_FILES = "]"  #: Hive's ``ReplChangeManager.TXN_WRITE_EVENT_FILE_SEPARAT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """What a transaction wrote into a table without partitions, or into a partition."""
+    """The rows that a transaction wrote into a table without partitions, or into a partition."""
 
     entity: Entity
     write_id: WriteId
@@ -46,7 +46,7 @@ class WriteRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What the commit of a transaction tells besides the commit itself."""
+    """The news of a transaction's commit besides the commit itself."""
 
     events: tuple[Event, ...] = ()
     rows: tuple[WriteRow, ...] = ()

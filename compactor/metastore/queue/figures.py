@@ -59,9 +59,8 @@ class QueueFigures:
             began_from: ``worker_versions`` are of what began then or later.
         """
         failed = CC.CC_STATE == State.FAILED.value
-        version = func.coalesce(
-            CC.CC_WORKER_VERSION, literal_column("''")
-        )  # a schema without it has no column to group by
+        # a schema without it has no column to group by
+        version = func.coalesce(CC.CC_WORKER_VERSION, literal_column("''"))
         query = select(
             CC.CC_STATE,
             version,

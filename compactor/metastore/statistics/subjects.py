@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Table, bindparam, insert, literal, select, update
 
+from compactor.database.parts import parts
 from compactor.database.prepared import send, send_all
 from compactor.ids import WriteId
 from compactor.metastore.schema.dialect import Dialect
@@ -18,15 +19,6 @@ from compactor.metastore.statistics.tables import ENGINE, FIGURES, PART_COL_STAT
 from compactor.metastore.statistics.values import StoredColumn, StoredStatistics
 
 AT_ONCE = 16  #: as many as commit together
-
-
-_T = TypeVar("_T")
-
-
-def parts(values: Sequence[_T], count: int = AT_ONCE) -> Iterator[Sequence[_T]]:
-    """Yields ``values`` in runs of at most ``count``."""
-    for start in range(0, len(values), count):
-        yield values[start : start + count]
 
 
 def among(column: ColumnElement[Any], count: int = AT_ONCE) -> ColumnElement[bool]:
@@ -64,7 +56,7 @@ class Subjects:
     def hold(self, conn: Connection, ids: Iterable[int]) -> dict[int, WriteId]:
         """Returns the write IDs of the statistics of those of ``ids`` whose rows nobody else holds; from here on we do."""
         found: dict[int, WriteId] = {}
-        for some in parts(sorted(ids)):
+        for some in parts(sorted(ids), AT_ONCE):
             for number, write_id in send(conn, self._held, given(self._id, some)).rows:
                 found[number] = WriteId(write_id or 0)
         return found
@@ -75,10 +67,10 @@ class Subjects:
         """Returns the statistics of what is ``held``; columns only of ``with_columns``."""
         parameters: defaultdict[int, dict[str, str]] = defaultdict(dict)
         columns: defaultdict[int, list[StoredColumn]] = defaultdict(list)
-        for some in parts(sorted(held)):
+        for some in parts(sorted(held), AT_ONCE):
             for number, key, value in send(conn, self._parameters, given(self._parameter_id, some)).rows:
                 parameters[number][key] = value or ""
-        for some in parts(sorted(with_columns)):
+        for some in parts(sorted(with_columns), AT_ONCE):
             for row in send(conn, self._columns, given(self._owner_id, some)).rows:
                 columns[row[1]].append(_column(row))
         return {

@@ -1,4 +1,4 @@
-"""What a compaction knows, at its commit, about the statistics of its table or partition."""
+"""A compaction's knowledge, at its commit, of the statistics of its table or partition."""
 
 from __future__ import annotations
 

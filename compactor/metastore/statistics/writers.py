@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, bindparam, func, select
 
+from compactor.database.parts import parts
 from compactor.database.prepared import send
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
-from compactor.metastore.statistics.subjects import AT_ONCE, among, given, parts
+from compactor.metastore.statistics.subjects import AT_ONCE, among, given
 from compactor.metastore.statistics.values import Subject
 from compactor.metastore.transactions.rows import OPEN
 
@@ -38,7 +39,7 @@ def undisturbed(conn: Connection, dialect: Dialect, subjects: Sequence[Subject])
     """
     own = {subject.txn for subject in subjects}
     found: list[Subject] = []
-    for some in parts(subjects):
+    for some in parts(subjects, AT_ONCE):
         committed = _Writes.of(dialect, _committed(conn, dialect, some))
         writing = _Writes.of(dialect, [write for write in _open(conn, some) if write.txn not in own])
         found += [

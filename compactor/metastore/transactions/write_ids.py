@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, inser
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
+from compactor.database.parts import parts
 from compactor.database.prepared import send, send_all
 from compactor.database.retry import retried
 from compactor.errors import Refused
@@ -207,12 +208,11 @@ class WriteIds:
 
     def of_all(self, txns: Collection[TxnId]) -> list[tuple[TxnId, str, str, WriteId]]:
         """Returns transaction, database, table and write ID of each table that ``txns`` may have written; see ``of``."""
-        numbers = sorted(txns)
         with self._database.read() as conn:
             return [
                 (TxnId(row.T2W_TXNID), row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID))
-                for at in range(0, len(numbers), _AT_ONCE)
-                for row in conn.execute(select(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID.in_(numbers[at : at + _AT_ONCE])))
+                for some in parts(sorted(txns), _AT_ONCE)
+                for row in conn.execute(select(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID.in_(some)))
             ]
 
     def of_aborted(self) -> list[tuple[TxnId, str, str, WriteId]]:

@@ -76,15 +76,13 @@ def _rights_on_statistics(site: Site) -> Iterator[Finding]:
     database = site.metastore.database
     if database.kind == "sqlite" or not site.settings.boolean("hive.compactor.gather.stats"):
         return
-    lacking = _lacking(database, statistics.WRITTEN)
-    if lacking:
-        yield Finding(
-            level=Level.WARN,
-            subject="statistics",
-            found=f"this user lacks {', '.join(lacking)}",
-            wanted="the right to write statistics, which hive.compactor.gather.stats asks for",
-            fix="grant it (docs/production.md), or set hive.compactor.gather.stats to false",
-        )
+    yield from _lacking(
+        database,
+        statistics.WRITTEN,
+        subject="statistics",
+        wanted="the right to write statistics, which hive.compactor.gather.stats asks for",
+        fix="grant it (docs/production.md), or set hive.compactor.gather.stats to false",
+    )
 
 
 def _rights_on_notifications(site: Site) -> Iterator[Finding]:
@@ -93,25 +91,33 @@ def _rights_on_notifications(site: Site) -> Iterator[Finding]:
     with database.read() as conn:
         if not site.metastore.notifications.is_written(conn):
             return
-    lacking = _lacking(database, notifications.WRITTEN)
-    if lacking:
-        yield Finding(
-            level=Level.WARN,
-            subject="notification log",
-            found=f"this user lacks {', '.join(lacking)}",
-            wanted="the right to write events, by which Impala's catalog learns of compactions and of what programs write",
-            fix="grant it (docs/production.md), or REFRESH tables in Impala before the cleaner's grace period ends",
-        )
+    yield from _lacking(
+        database,
+        notifications.WRITTEN,
+        subject="notification log",
+        wanted="the right to write events, by which Impala's catalog learns of compactions and of what programs write",
+        fix="grant it (docs/production.md), or REFRESH tables in Impala before the cleaner's grace period ends",
+    )
 
 
-def _lacking(database: Database, written: Iterable[tuple[Sequence[Table], Sequence[str]]]) -> list[str]:
-    """Returns the rights to write tables of the catalog that this user lacks."""
-    return [
+def _lacking(
+    database: Database,
+    written: Iterable[tuple[Sequence[Table], Sequence[str]]],
+    *,
+    subject: str,
+    wanted: str,
+    fix: str,
+) -> Iterator[Finding]:
+    """Yields a warning if this user lacks rights to write tables that compactions can do without."""
+    lacking = [
         missing
         for tables, verbs in written
         for missing in privileges.missing(database, tables, verbs)
         if not missing.startswith("USAGE")
     ]
+    if lacking:
+        found = f"this user lacks {', '.join(lacking)}"
+        yield Finding(level=Level.WARN, subject=subject, found=found, wanted=wanted, fix=fix)
 
 
 def _misspelt_modes(site: Site, databases: Collection[str]) -> Iterator[Finding]:

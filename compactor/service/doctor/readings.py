@@ -1,4 +1,4 @@
-"""What alarms are based on, read from the metastore in a fixed number of statements in which the database counts."""
+"""The readings that alarms are based on, taken in a fixed number of statements in which the database counts."""
 
 from __future__ import annotations
 

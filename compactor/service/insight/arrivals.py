@@ -1,4 +1,4 @@
-"""What was written into a table or partition, from what was found at each look at it and what each run read. Pure.
+"""Arrivals of deltas in a table or partition, inferred from what was found at each look at it and what each run read. Pure.
 
 Nobody tells when a delta was written: it is there at one look and was not at the one before, or a run merged it in between.
 """

@@ -26,7 +26,7 @@ _Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a compaction has to do: bytes of its input that are copied and re-encoded, and files that it opens.
+    """The work of a compaction: bytes of its input that are copied and re-encoded, and files that it opens.
 
     ``store`` is the scheme of its location, ``type`` that of Hive. ``together`` is the number of entries that its worker
     takes at once.
@@ -41,7 +41,7 @@ class Work:
 
     @property
     def parts(self) -> tuple[float, ...]:
-        """What time is spent on: itself, files, MB copied, MB re-encoded."""
+        """The parts that time is spent on: the run itself, files, MB copied, MB re-encoded."""
         return (
             1.0,
             *(self.together * one for one in (self.files, self.bytes_copied / 1e6, self.bytes_reencoded / 1e6)),
@@ -61,7 +61,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What is expected of a compaction, from ``runs`` runs like it: seconds, of which four runs in five were between ``low``
+    """The expectation of a compaction, from ``runs`` runs like it: seconds, of which four runs in five were between ``low``
     and ``high``; core-seconds and bytes written, None where no run says so."""
 
     runs: int
@@ -95,7 +95,7 @@ class Estimator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Model:
-    """What was fitted: rates in seconds, rates in core-seconds, and how runs differed from it."""
+    """The fitted figures: rates in seconds, rates in core-seconds, and how runs differed from it."""
 
     runs: int
     rates: _Array

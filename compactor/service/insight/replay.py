@@ -23,8 +23,8 @@ _NO_MINOR = "no minor compaction of"  #: in the reason of a major one that is ma
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What happened in the last ``days``, what is foretold of the settings as they are (by which the others can be judged),
-    and of those that were given. ``entities`` are the tables and partitions that were looked at."""
+    """The figures of the last ``days`` as they happened, those foretold of the settings as they are (by which the others can
+    be judged), and of those that were given. ``entities`` are the tables and partitions that were looked at."""
 
     days: int
     entities: int

@@ -1,4 +1,4 @@
-"""What would have happened under other settings: what was written comes again, and each pass decides anew. Pure.
+"""Replays the past under other settings: what was written comes again, and each pass decides anew. Pure.
 
 The passes are those that were, and a compaction ends as long after the pass that asked for it as those that were did. Its
 core-seconds and the bytes that it leaves are in proportion to the bytes that it reads, as they were in that table or
@@ -8,13 +8,22 @@ partition, or else in all.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 from compactor.compaction.decision import Decision, Facts
 from compactor.compaction.states import CompactionType
-from compactor.service.insight.arrivals import Content, Recorded, arrivals, core_seconds_a_byte, happened, keeps
+from compactor.service.insight.arrivals import (
+    Arrival,
+    Content,
+    Recorded,
+    arrivals,
+    core_seconds_a_byte,
+    happened,
+    keeps,
+)
 
 Decide = Callable[[Facts], Decision]
 _NOTHING = {True: 1.0, False: 1.0}
@@ -23,9 +32,9 @@ _NEVER = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What the replays of all tables and partitions share: the initiator's passes (epoch ms, in order), the end of the time
-    that is replayed, the milliseconds from a pass to the beginning and to the end of what it asked for, and the figures of
-    the runs of all."""
+    """The facts that the replays of all tables and partitions share: the initiator's passes (epoch ms, in order), the end of
+    the time that is replayed, the milliseconds from a pass to the beginning and to the end of what it asked for, and the
+    figures of the runs of all."""
 
     passes: Sequence[int]
     end: int
@@ -107,26 +116,19 @@ def replay(recorded: Recorded, decide: Decide, frame: Frame, tally: Tally) -> No
 
 
 def _replayed(recorded: Recorded, decide: Decide, frame: Frame, tally: Tally) -> Iterable[tuple[int, Content]]:
-    content, waiting = recorded.begin.content, arrivals(recorded)
+    content, waiting = recorded.begin.content, deque(arrivals(recorded))
     left, cost = keeps(recorded.runs, frame.keeps), core_seconds_a_byte(recorded.runs, frame.core_seconds)
     no_minor = any(look.no_minor for look in recorded.looks)
     at, free = recorded.begin.at, recorded.begin.at
     yield at, content
-    number = 0
     looks_at = bisect_left(frame.passes, at)
     while looks_at < len(frame.passes):
         now = frame.passes[looks_at]
-        while number < len(waiting) and waiting[number].at <= now:
-            content = content.plus(waiting[number])
-            yield waiting[number].at, content
-            number += 1
+        content = yield from _grown(content, waiting, now)
         kind = decide(_facts(content, minor_supported=not no_minor)).type if now >= free else None
         if kind in (CompactionType.MAJOR, CompactionType.MINOR) and content.deltas:
             major, began = kind is CompactionType.MAJOR, now + frame.lag_ms
-            while number < len(waiting) and waiting[number].at <= began:
-                content = content.plus(waiting[number])
-                yield waiting[number].at, content
-                number += 1
+            content = yield from _grown(content, waiting, began)
             free = began + frame.run_ms
             if free > frame.end:
                 return
@@ -136,8 +138,17 @@ def _replayed(recorded: Recorded, decide: Decide, frame: Frame, tally: Tally) ->
             looks_at = bisect_left(frame.passes, free)
             continue
         # nothing changes until the next one arrives
-        following = waiting[number].at if number < len(waiting) else _NEVER
+        following = waiting[0].at if waiting else _NEVER
         looks_at = max(looks_at + 1, bisect_left(frame.passes, min(following, free) if now < free else following))
+
+
+def _grown(content: Content, waiting: deque[Arrival], until: int) -> Generator[tuple[int, Content], None, Content]:
+    """Takes from ``waiting`` what arrives at ``until`` at the latest; yields the content after each, returns the last."""
+    while waiting and waiting[0].at <= until:
+        arrival = waiting.popleft()
+        content = content.plus(arrival)
+        yield arrival.at, content
+    return content
 
 
 def _facts(content: Content, *, minor_supported: bool) -> Facts:

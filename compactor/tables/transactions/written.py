@@ -11,7 +11,7 @@ from compactor.tables.transactions.pending import PendingDirectory
 
 
 class Written:
-    """What one transaction has written into."""
+    """The places that one transaction has written into."""
 
     def __init__(self) -> None:
         self._places: dict[Entity, tuple[WriteId, str]] = {}

@@ -41,7 +41,7 @@ class SharedStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPart:
-    """What one writer has staged for one partition, "" in a table without any: ``directory``, with its files."""
+    """The rows that one writer has staged for one partition, "" in a table without any: ``directory``, with its files."""
 
     partition: str
     statement_id: int

@@ -1,4 +1,4 @@
-"""What writers of a table's rows need to know of it: no more than may travel to other processes."""
+"""A table as those who write its rows need to know it: no more than may travel to other processes."""
 
 from __future__ import annotations
 

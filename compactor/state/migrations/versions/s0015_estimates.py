@@ -1,4 +1,4 @@
-"""What a run's time depends on, the processor time it took, and what was expected of it."""
+"""Columns for what a run's time depends on, the processor time it took, and what was expected of it."""
 
 from __future__ import annotations
 
