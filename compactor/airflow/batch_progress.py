@@ -135,6 +135,12 @@ def record_launch(metastore: str, batch_id: int, application: str) -> None:
         control.record_launch(site, batch_id, application)
 
 
+def record_task(metastore: str, batch_id: int, url: str) -> None:
+    """Records where the task that has the batch is shown."""
+    with CompactorHook(metastore).get_conn() as site:
+        control.record_task(site, batch_id, url)
+
+
 def renew(metastore: str, batch_id: int, because: str) -> bool:
     """Releases the batch, ends its application and plans it again; returns false if another batch has its entries by now."""
     release(metastore, batch_id, because)

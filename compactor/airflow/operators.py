@@ -93,12 +93,21 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
     def execute(self, context: Any) -> Any:
         """Launches the batch or finds its driver, then waits and returns the state of its entries."""
+        self._tell_where(context)
         return self._advance(context, launches=0)
 
     def execute_complete(self, context: Any, event: str, launches: int = 0) -> Any:
         """Continues after the trigger, checking the batch's progress itself."""
         self.log.info("batch %s: %s", self.batch_id, event)
         return self._advance(context, launches)
+
+    def _tell_where(self, context: Any) -> None:
+        """Records where this task is shown with its log, for those who watch the batch."""
+        from compactor.airflow import batch_progress
+
+        url = getattr(context.get("ti"), "log_url", None)
+        if isinstance(url, str):
+            batch_progress.record_task(self.metastore, int(self.batch_id), url)
 
     def _advance(self, context: Any, launches: int) -> dict[str, str]:
         from compactor.airflow import batch_progress

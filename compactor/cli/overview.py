@@ -9,6 +9,7 @@ import click
 
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import counted, duration, print_json, print_table, say, size
+from compactor.cli.progress_text import progress_text
 from compactor.utc import utc_text
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def _lines(found: Fleet) -> Iterator[str]:
         yield f"estimates: {found.estimate_error:.0%} off in the median of the newest runs"
     yield f"waiting: {counted(now.initiated, 'compaction')}{expected}; ready for cleaning: {now.ready_for_cleaning}"
     for entry in found.running:
-        yield f"running: compaction {entry.id} of {entry.entity}"
+        told = progress_text(found.at_work[entry.id].to_json())
+        yield f"running: compaction {entry.id} of {entry.entity}" + (f": {told}" if told else "")
     yield from _more(now.working, len(found.running), "running")
     for entry in found.failures:
         yield f"failed: compaction {entry.id} of {entry.entity}: {entry.error or 'the reason is not known'}"

@@ -10,6 +10,7 @@ import click
 
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json, print_table
+from compactor.cli.progress_text import progress_text, watch_text
 
 #: The columns of SHOW COMPACTIONS shown to people; JSON has all of Hive's columns.
 _COMPACTION = (
@@ -124,7 +125,12 @@ def compactions(context: CliContext, /, order_by: str, limit: int | None, **word
     with context.site(read_only=True) as site:
         wanted = service.find_filter(site, service.CompactionWords(**words))
         found = service.show_compactions(site, wanted, order=order_by, limit=limit)
-    _print(context, found, _COMPACTION, "there are no compactions")
+    if context.json:
+        print_json([row.to_json() for row in found])
+        return
+    shown = [row.to_json() for row in found]
+    values = [{**row, "progress": progress_text(row), "watch": watch_text(row)} for row in shown]
+    print_table(values, (*_COMPACTION, "progress", "watch"), "there are no compactions")
 
 
 @show.command()

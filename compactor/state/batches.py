@@ -23,6 +23,7 @@ from compactor.state.residents import idle
 from compactor.state.tables import BATCH_ENTRIES, BATCHES, alone
 
 RESERVED_MS = 600_000  #: ``compactor.batch.reserved``
+TASK_URL_LENGTH = 1024
 _B = BATCHES.c
 _E = BATCH_ENTRIES.c
 
@@ -60,6 +61,7 @@ class Batch:
     resident: int | None = None  #: the application that takes it; none needs to be started
     tracking_url: str | None = None  #: of Spark's own page, while the application runs
     log_url: str | None = None  #: of the driver's output
+    task_url: str | None = None  #: of the scheduler's task that submitted it, with its log
     started_at: int | None = None
     ended_at: int | None = None
 
@@ -186,6 +188,13 @@ class Batches:
             conn.execute(update(BATCHES).where(*_run_by(batch_id, driver)).values(values))
 
     @retried
+    def set_task(self, batch_id: int, url: str) -> None:
+        """Records where the scheduler shows the task that has the batch; one that is too long to be kept is not."""
+        if len(url) <= TASK_URL_LENGTH:
+            with self._database.write() as conn:
+                conn.execute(update(BATCHES).where(_B.BATCH_ID == batch_id).values(TASK_URL=url))
+
+    @retried
     def renew(self, batch_id: int, reserved_ms: int) -> bool:
         """Plans the batch again after its driver is gone: the batch is done, or its reservation has ended.
 
@@ -306,6 +315,7 @@ def _batch(conn: Connection, batch_id: int) -> Batch:
         resident=row.RESIDENT_ID,
         tracking_url=row.TRACKING_URL,
         log_url=row.LOG_URL,
+        task_url=row.TASK_URL,
         started_at=row.STARTED_AT,
         ended_at=row.ENDED_AT,
     )

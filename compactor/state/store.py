@@ -19,6 +19,7 @@ from compactor.state.decisions import Decisions
 from compactor.state.kept_columns import KeptColumns
 from compactor.state.overrides import StoredOverrides
 from compactor.state.places import Places
+from compactor.state.progress import ProgressRows
 from compactor.state.quarantines import Quarantines
 from compactor.state.residents import Residents
 from compactor.state.runs import Runs
@@ -40,6 +41,7 @@ class OwnState:
         self.overrides = StoredOverrides(database)
         self.quarantines = Quarantines(database)
         self.places = Places(database)
+        self.progress = ProgressRows(database)
         self.aborts = AbortSightings(database)
 
     def kept_columns(self, metastore: str) -> KeptColumns:

@@ -42,6 +42,7 @@ BATCHES = Table(
     Column("APPLICATION_ID", String(256)),
     Column("TRACKING_URL", String(512)),
     Column("LOG_URL", String(512)),
+    Column("TASK_URL", String(1024)),
     Column("ROUTE", String(64)),
     Column("RESIDENT_ID", BigInteger),
     Column("RESERVED_UNTIL", BigInteger, nullable=False),
@@ -223,6 +224,19 @@ ABORTS = Table(
     Column("TXN_ID", BigInteger, primary_key=True, autoincrement=False),
     Column("STARTED", BigInteger, nullable=False),
     Column("SEEN_AT", BigInteger, nullable=False),
+)
+
+PROGRESS = Table(
+    "COMPACTOR_PROGRESS",
+    metadata,
+    Column("METASTORE", String(128), primary_key=True),
+    Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
+    Column("UNITS", BigInteger, nullable=False),
+    Column("UNITS_DONE", BigInteger, nullable=False),
+    Column("BYTES", BigInteger, nullable=False),
+    Column("BYTES_DONE", BigInteger, nullable=False),
+    Column("SPENT_MS", BigInteger, nullable=False),
+    Column("AT", BigInteger, nullable=False),
 )
 
 #: Alembic's only row: its holder is alone among the transactions that read before they write.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ from compactor.rewrite.run.failure import Failure, error_of
 log = logging.getLogger(__name__)
 PARCEL_BYTES = 8 * 1024 * 1024  #: of input in one parcel, unless a single unit has more
 PARCEL_UNITS = 32
+ENCODED_SHARE = 0.9  #: of a unit that is split, once all of its rows are encoded
 
 
 def skip_none(unit: Unit) -> bool:
@@ -27,16 +28,22 @@ def skip_none(unit: Unit) -> bool:
     return False
 
 
+def tell_nobody(place: int, share: float) -> None:
+    """Does nothing with the progress of a unit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Job:
     """The units of one entry. ``check`` is called before units of it begin; if it raises, the rest of this entry stops.
 
     ``skips`` is called with each unit that would begin; if it returns true, the unit is skipped, and its result says so.
+    ``tell`` is called with the place of a unit and the share of it that is done, from 0 to 1, as that changes.
     """
 
     units: Sequence[Unit]
     check: Callable[[], None]
     skips: Callable[[Unit], bool] = skip_none
+    tell: Callable[[int, float], None] = tell_nobody
 
 
 #: The outcome of a job: each unit's result, in order, or the first error.
@@ -146,7 +153,7 @@ class TaskQueue:
             return False
         try:
             if isinstance(task.work, Unit) and self._jobs[task.job].skips(task.work):
-                self._results[task.job][task.place] = passed_over(task.work)
+                self._done(task, passed_over(task.work))
                 return False
         except CompactorError as error:
             self._errors[task.job] = error
@@ -162,7 +169,7 @@ class TaskQueue:
         if isinstance(result, Failure):
             self._failed(task, error_of(result))
         elif isinstance(result, UnitResult):
-            self._results[task.job][task.place] = result
+            self._done(task, result)
         elif isinstance(result, SplitUnit):
             self._split[unit_key] = result, {}
             largest_last = sorted(enumerate(result.encode_tasks), key=lambda numbered: numbered[1].rows)
@@ -170,16 +177,22 @@ class TaskQueue:
         else:
             split, encoded = self._split[unit_key]
             encoded[task.encode_number] = result
+            self._jobs[task.job].tell(task.place, _share(split, encoded))
             if len(encoded) == len(split.encode_tasks):
                 del self._split[unit_key]
                 last = split.last_task([encoded[number] for number in range(len(encoded))])
                 self._waiting.appendleft(replace(task, work=last))
+
+    def _done(self, task: Task, result: UnitResult) -> None:
+        self._results[task.job][task.place] = result
+        self._jobs[task.job].tell(task.place, 1.0)
 
     def _failed(self, task: Task, error: CompactorError) -> None:
         is_first_try = isinstance(task.work, EncodeTask) and not task.work.unit.reads_keys
         if is_first_try and isinstance(error, UnforeseenKeys):
             log.warning("all keys are read: %s", error)
             del self._split[task.job, task.place]
+            self._jobs[task.job].tell(task.place, 0.0)
             unit = replace(self._jobs[task.job].units[task.place], reads_keys=True)
             others = [waiting for waiting in self._waiting if not self._is_abandoned(waiting)]
             self._waiting = deque([replace(task, work=unit, encode_number=0), *others])
@@ -198,3 +211,9 @@ class TaskQueue:
             error if error is not None else [results[place] for place in range(len(job.units))]
             for job, results, error in zip(self._jobs, self._results, self._errors, strict=True)
         ]
+
+
+def _share(split: SplitUnit, encoded: Collection[int]) -> float:
+    """Returns how much of a unit's rows is encoded; its file is still to be put together."""
+    rows = [task.rows for task in split.encode_tasks]
+    return ENCODED_SHARE * sum(rows[number] for number in encoded) / max(1, sum(rows))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
+from compactor.service.answers.running import Running, running
 from compactor.service.answers.survey import DUE
 from compactor.service.doctor.alarms import Alarm, raised_alarms
 from compactor.service.doctor.readings import Readings, readings_of
@@ -53,9 +54,9 @@ class Fleet:
     """All tables of a metastore.
 
     ``outcomes`` counts tables and partitions by the decision of the last look. ``running`` and ``failures`` are the first
-    few that are worked on, and that failed within ``LATELY_DAYS`` days. ``expected_seconds`` is
-    what the waiting ones take one after the other, if they take as long as the newest runs (None: there was none), and
-    ``estimate_error`` the median error of what was expected of these, in proportion.
+    few that are worked on, and that failed within ``LATELY_DAYS`` days; ``at_work`` says how far each of the former is.
+    ``expected_seconds`` is what the waiting ones take one after the other, if they take as long as the newest runs (None:
+    there was none), and ``estimate_error`` the median error of what was expected of these, in proportion.
     """
 
     health: Mapping[str, Counter[int | None]] = field(default_factory=dict)
@@ -65,6 +66,7 @@ class Fleet:
     readings: Readings = field(default_factory=Readings)
     alarms: tuple[Alarm, ...] = ()
     running: tuple[Entry, ...] = ()
+    at_work: Mapping[int, Running] = field(default_factory=dict)
     expected_seconds: float | None = None
     estimate_error: float | None = None
     failures: tuple[Entry, ...] = ()
@@ -97,7 +99,7 @@ class Fleet:
             "expected_seconds": self.expected_seconds,
             "estimate_error": self.estimate_error,
             "working": self.readings.working,
-            "running": [_row(entry) for entry in self.running],
+            "running": [{**_row(entry), **self.at_work[entry.id].to_json()} for entry in self.running],
             "ready_for_cleaning": self.readings.ready_for_cleaning,
             "failed": self.readings.failed_lately,
             "failures": [_row(entry) for entry in self.failures],
@@ -113,12 +115,14 @@ def fleet(site: Site, worst: int = 10) -> Fleet:
     outcomes = _outcomes(spread)
     readings = readings_of(site, outcomes)
     failed = readings.failed_lately
+    working = lists.queue(states=(State.WORKING,), limit=_FEW).entries if readings.working else ()
     found = Fleet(
         health=_health(spread),
         outcomes=outcomes,
         readings=readings,
         alarms=raised_alarms(readings, site.settings),
-        running=lists.queue(states=(State.WORKING,), limit=_FEW).entries if readings.working else (),
+        running=working,
+        at_work=running(site, working),
         failures=lists.history(states=(State.FAILED,), limit=min(failed, _FEW)).entries if failed else (),
     )
     return found if site.state is None else _with_state(site, site.state, found, now=now, worst=worst)

@@ -10,13 +10,14 @@ from compactor.compaction.states import State
 from compactor.metastore.queue.claims import WORKER_PREFIX
 from compactor.metastore.queue.ended import Ended
 from compactor.service.answers.explain import waits_for
+from compactor.service.answers.running import Running, reserved_batches, running
 from compactor.service.answers.show_compactions import compaction_row
 from compactor.service.answers.survey import DUE
 from compactor.service.requests.pause import paused_tables
 from compactor.service.requests.request import can_be_requested_again
 from compactor.service.roles.scan import DISAGREEMENT
 from compactor.service.site import Site
-from compactor.state.batches import Batch, BatchState
+from compactor.state.batches import Batch
 from compactor.state.conditions import Seen, Wanted
 from compactor.state.runs import Run
 
@@ -102,12 +103,13 @@ def queue_page(site: Site, *, find: str, state: State | None, limit: int, offset
     found = site.metastore.compaction_lists.queue(
         find=find, states=None if state is None else (state,), limit=limit, offset=offset
     )
-    reserved, now = _reserved(site), site.metastore.now_ms()
+    reserved, now = reserved_batches(site), site.metastore.now_ms()
+    at_work = running(site, found.entries, reserved)
     shown = {batch.id: batch for entry in found.entries if (batch := reserved.get(entry.id)) is not None}
     batches = {number: _batch(site, batch) for number, batch in shown.items()}
     rows = tuple(
         {
-            **_queued(site, entry, now),
+            **_queued(site, entry, at_work.get(entry.id), now),
             "batch": batches[reserved[entry.id].id] if entry.id in reserved else None,
         }
         for entry in found.entries
@@ -115,12 +117,14 @@ def queue_page(site: Site, *, find: str, state: State | None, limit: int, offset
     return Page(rows=rows, total=found.total)
 
 
-def _queued(site: Site, entry: Entry, now: int) -> dict[str, object]:
+def _queued(site: Site, entry: Entry, at_work: Running | None, now: int) -> dict[str, object]:
     return {
         **compaction_row(entry).to_json(),
         "age_ms": None if entry.enqueue_time is None else max(0, now - entry.enqueue_time),
         "working_ms": max(0, now - entry.start) if entry.state is State.WORKING and entry.start is not None else None,
-        "expected_ms": _expected_ms(site, entry) if entry.state is State.WORKING else None,
+        "expected_ms": None if at_work is None else at_work.expected_ms,
+        "progress": None if at_work is None or at_work.progress is None else at_work.to_json(),
+        "left_ms": None if at_work is None else at_work.left_ms,
         "waits_for": waits_for(site, entry, site.settings_of(entry.entity)),
         "can_cancel": _can_cancel(entry),
     }
@@ -131,22 +135,6 @@ def _can_cancel(entry: Entry) -> bool:
     return entry.state is State.INITIATED or (entry.state is State.WORKING and ours)
 
 
-def _expected_ms(site: Site, entry: Entry) -> int | None:
-    """Returns how long the last run there took: the work that lies ahead cannot be known before it is done."""
-    if site.state is None:
-        return None
-    last = site.state.runs.latest(site.name, 1, entity=entry.entity)
-    return round(last[0].seconds * 1000) if last else None
-
-
-def _reserved(site: Site) -> dict[int, Batch]:
-    """Returns the batch of each reserved entry."""
-    if site.state is None:
-        return {}
-    active = site.state.batches.find(site.name, states=(BatchState.PLANNED, BatchState.RUNNING))
-    return {entry_id: batch for batch in reversed(active) for entry_id in batch.entry_ids}
-
-
 def _batch(site: Site, batch: Batch) -> dict[str, object]:
     left = site.metastore.entries.queue(ids=batch.entry_ids, states=_UNDER_WAY)
     return {
@@ -155,6 +143,7 @@ def _batch(site: Site, batch: Batch) -> dict[str, object]:
         "application": batch.application_id,
         "tracking_url": batch.tracking_url,
         "log_url": batch.log_url,
+        "task_url": batch.task_url,
         "queue": batch.queue,
         "entries": len(batch.entry_ids),
         "done": len(batch.entry_ids) - len(left),

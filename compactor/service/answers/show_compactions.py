@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import BadSetting, NotFound
 from compactor.service.answers.row import Row
+from compactor.service.answers.running import Running, running
 from compactor.service.site import Site
 from compactor.service.where import Where, find_where, nearest
 
@@ -49,6 +50,21 @@ class CompactionRow(Row):
     nexttxnid: int | None
     committime: int | None
     highestwriteid: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow(CompactionRow):
+    """A row of SHOW COMPACTIONS with how far its worker is, if that is ours and tells: units and bytes of input, and the
+    milliseconds that are left; and where to watch it."""
+
+    units: int | None = None
+    units_done: int | None = None
+    bytes: int | None = None
+    bytes_done: int | None = None
+    left_ms: int | None = None
+    tracking_url: str | None = None
+    log_url: str | None = None
+    task_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +161,7 @@ def _entries(site: Site) -> list[Entry]:
 
 def show_compactions(
     site: Site, wanted: CompactionFilter | None = None, *, order: str = "", limit: int | None = None
-) -> list[CompactionRow]:
+) -> list[QueueRow]:
     """Returns the queue and the history in Hive's order: the latest event first, then by the time of the request.
 
     ``order`` replaces it, as in Hive's statement: columns with ``asc`` or ``desc``, separated by commas. Unset values come
@@ -156,12 +172,18 @@ def show_compactions(
     """
     sorts = _orders(order)
     entries = [entry for entry in _entries(site) if wanted is None or wanted.matches(entry)]
-    rows = [compaction_row(entry) for entry in sorted(entries, key=_latest)]
+    at_work = running(site, entries)
+    rows = [_queue_row(entry, at_work.get(entry.id)) for entry in sorted(entries, key=_latest)]
     for column, descends in reversed(sorts):
         value = attrgetter(column)
         there = [row for row in rows if value(row) is not None]
         rows = sorted(there, key=value, reverse=descends) + [row for row in rows if value(row) is None]
     return rows[:limit]
+
+
+def _queue_row(entry: Entry, at_work: Running | None) -> QueueRow:
+    row: dict[str, Any] = compaction_row(entry).to_json()
+    return QueueRow(**row, **({} if at_work is None else cast(dict[str, Any], at_work.to_json())))
 
 
 def _orders(text: str) -> list[tuple[str, bool]]:

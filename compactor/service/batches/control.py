@@ -84,6 +84,11 @@ def record_launch(site: Site, batch_id: int, application_id: str) -> None:
     own_state(site).batches.set_application(batch_id, application_id, reserved_ms)
 
 
+def record_task(site: Site, batch_id: int, url: str) -> None:
+    """Records where the scheduler shows the task that has the batch, with its log."""
+    own_state(site).batches.set_task(batch_id, url)
+
+
 def release_batch(site: Site, batch_id: int, because: str) -> None:
     """Gives the batch back: its driver begins no further entry and can no longer commit the ones it is working on.
 

@@ -16,6 +16,7 @@ from compactor.rewrite.run.rare_collections import collecting_rarely
 from compactor.rewrite.run.runner import Runner
 from compactor.service import lost_workers
 from compactor.service.batches.control import free_for_next_attempt
+from compactor.service.batches.progress_writer import ProgressWriter
 from compactor.service.batches.read_cost import ReadCost, Sampler
 from compactor.service.batches.reservation import Reservation
 from compactor.service.insight.past_runs import estimator_of, past_of, store_of
@@ -25,6 +26,7 @@ from compactor.service.side_by_side import SideBySide
 from compactor.service.site import Site, own_state
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.service.worker.under_way import UnderWay
 from compactor.service.worker.work import work_together
 from compactor.settings.precedence import Settings
 from compactor.state.runs import Run
@@ -176,7 +178,7 @@ def run_without_repair(
     site = site.for_a_pass()
     outcomes: list[Outcome] = []
     lock = threading.Lock()
-    sampler = Sampler(site)
+    sampler, under_way = Sampler(site), UnderWay()
 
     def run_group(options: Options, group: Sequence[int]) -> Sequence[int]:
         if not wanted():
@@ -185,6 +187,7 @@ def run_without_repair(
         done: list[Outcome] = []
 
         def on_done(outcome: Outcome) -> None:
+            under_way.end(outcome.entry.id)
             done.append(outcome)
             with lock:
                 outcomes.append(outcome)
@@ -199,8 +202,9 @@ def run_without_repair(
     groups: list[Sequence[int]] = [ids[start : start + size] for start in range(0, len(ids), size)]
     broken: list[BaseException] = []
     pool = ThreadPoolExecutor(parallel, thread_name_prefix="group")
-    with collecting_rarely(), SideBySide(site.settings.integer(_THREADS), "store") as threads, pool:
-        run = partial(run_group, replace(options or Options(), threads=threads))
+    watched = ProgressWriter(site, under_way)
+    with collecting_rarely(), SideBySide(site.settings.integer(_THREADS), "store") as threads, pool, watched:
+        run = partial(run_group, replace(options or Options(), threads=threads, under_way=under_way))
         while groups:
             futures = [pool.submit(run, group) for group in groups]
             groups = []

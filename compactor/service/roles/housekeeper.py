@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000
 _QUARANTINE_MS = 300_000
 _PLACES_MS = 366 * 24 * _HOUR_MS  #: a mount may be away for long, and forgetting its tables' aborts is never urgent
+_PROGRESS_MS = 30 * 24 * _HOUR_MS  #: of a worker that died; a unit may take long, and the row is small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +155,8 @@ def _own_state(site: Site) -> dict[str, Any]:
     seen = site.settings.milliseconds("compactor.decisions.retention")
     runs = site.settings.milliseconds("compactor.runs.retention")
     purged = site.state.decisions.purge(seen) + site.state.conditions.purge(seen) + site.state.runs.purge(runs)
-    return {"state_purged": purged + site.state.places.purge(_PLACES_MS)}
+    purged += site.state.places.purge(_PLACES_MS) + site.state.progress.purge(_PROGRESS_MS)
+    return {"state_purged": purged}
 
 
 def _settled_ms(site: Site) -> int:

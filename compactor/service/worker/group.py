@@ -24,6 +24,7 @@ from compactor.service.worker.bounds import Budget
 from compactor.service.worker.ending import end, put_back
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.phases import Claimed, Opened, Planned
+from compactor.service.worker.under_way import UnderWay
 
 log = logging.getLogger(__name__)
 _Before = TypeVar("_Before", bound=Claimed)
@@ -141,12 +142,16 @@ class Watch:
         self._open: frozenset[TxnId] = frozenset()
         self._awaited: frozenset[Entity] = frozenset()
 
-    def job(self, planned: Planned, budget: Budget, units: Sequence[Unit] | None = None) -> Job:
-        """Returns the units of the plan (or ``units``, which come before them), with the checks between them."""
+    def job(self, planned: Planned, budget: Budget, under_way: UnderWay, units: Sequence[Unit] | None = None) -> Job:
+        """Returns the units of the plan (or ``units``, which come before them), with the checks between them; ``under_way``
+        is told of them."""
+        own = [unit.input_bytes for unit in planned.plan.units]
+        of_slices = None if units is None else [unit.input_bytes for unit in units]
         return Job(
             units=stage.units_with_targets(planned.site.storage, planned.plan) if units is None else units,
             check=lambda: self.check(planned),
             skips=budget.skips(planned.plan),
+            tell=under_way.begin(planned.entry.id, own if of_slices is None else of_slices, own if of_slices else ()),
         )
 
     def check(self, one: Opened) -> None:

@@ -39,7 +39,8 @@ class Stager:
         prepared = self.group.advance_together(self._prepared, planned, threads)
         watch = Watch(self.site, self.heart, prepared)
         ready = self._merge_slices(prepared, watch)
-        answers = self.runner.run([watch.job(one, self._budget(one)) for one in ready])
+        jobs = [watch.job(one, self._budget(one), self.options.under_way) for one in ready]
+        answers = self.runner.run(jobs)
         results: dict[int, list[UnitResult]] = {}
         for one, answer in zip(ready, answers, strict=True):
             if isinstance(answer, CompactorError):
@@ -59,7 +60,8 @@ class Stager:
         files from here on. See ``rewrite.plan.slices``."""
         sliced = [one for one in prepared if one.plan.slices]
         units = [[unit for of_slice in one.plan.slices for unit in of_slice.units] for one in sliced]
-        jobs = [watch.job(one, self._budget(one), of_one) for one, of_one in zip(sliced, units, strict=True)]
+        told = self.options.under_way
+        jobs = [watch.job(one, self._budget(one), told, of_one) for one, of_one in zip(sliced, units, strict=True)]
         merged: dict[int, Planned] = {}
         for one, answer in zip(sliced, self.runner.run(jobs) if jobs else [], strict=True):
             if isinstance(answer, CompactorError):

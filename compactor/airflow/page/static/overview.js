@@ -1,25 +1,40 @@
 /** The health of all tables, what is due and runs, and what compaction brought. */
 
 import { read } from "./api.js";
-import { ago, bar, fill, h, table } from "./dom.js";
+import { ago, bar, entity, fill, h, table } from "./dom.js";
 import { bytes, count, counted, duration, seconds } from "./format.js";
 import { drawDays, redraw } from "./plots.js";
+import { again, canceller, progress, worker } from "./running.js";
 
 const STEPS = [["below 20", "bad"], ["20 to 39", "bad"], ["40 to 59", "warn"], ["60 to 79", "warn"], ["80 and more", "good"], ["unknown", "plain"]];
+const FEW = 10;
+let ids; // of what runs, as last shown
 let parts;
 let shell;
 
 export async function show(given) {
   shell = given;
   const found = await read("fleet");
-  parts ??= { cards: h("div", { class: "cards" }), plots: h("div", { class: "plots" }), rest: h("div", {}) };
-  if (!shell.place.contains(parts.cards)) fill(shell.place, parts.cards, parts.plots, parts.rest);
+  parts ??= { cards: h("div", { class: "cards" }), running: h("div", {}), plots: h("div", { class: "plots" }), rest: h("div", {}) };
+  if (!shell.place.contains(parts.cards)) fill(shell.place, parts.cards, parts.running, parts.plots, parts.rest);
   fill(parts.cards, cards(found));
   fill(parts.rest, [found.alarms.length ? [h("h2", {}, "Alarms"), alarms(found)] : null, h("h2", {}, "What compaction brought"), returns(found), h("h2", {}, "Health by database"), health(found),
-    h("h2", {}, "Worst tables"), worst(found), found.running.length ? [h("h2", {}, "Running now"), running(found), more(found.working, found.running.length)] : null,
+    h("h2", {}, "Worst tables"), worst(found),
     found.failures.length ? [h("h2", {}, "Failed in the last 7 days"), failures(found), more(found.failed, found.failures.length)] : null]);
   drawDays(parts.plots, found.days);
   redraw();
+  ids = null;
+  await run(found.working);
+}
+
+/** What runs is read from the queue, again and again while there is any; all else only once something has begun or ended. */
+async function run(working) {
+  const found = working ? await read("queue", { state: "working", limit: FEW }) : { rows: [], total: 0 };
+  const now = found.rows.map((row) => row.compactionid).join();
+  if (ids !== null && ids !== now) return shell.refresh();
+  ids = now;
+  fill(parts.running, found.rows.length ? [h("h2", {}, "Running now"), running(found), more(found.total, found.rows.length)] : null);
+  if (found.rows.length) again(shell, () => run(found.total));
 }
 
 function cards(found) {
@@ -64,8 +79,8 @@ function worst(found) {
 }
 
 function running(found) {
-  return table({ caption: "Running now", rows: found.running, empty: "", columns: [{ label: "Table", wrap: true, cell: (row) => row.table }, { label: "ID", align: "right", cell: (row) => String(row.compaction) },
-    { label: "Type", cell: (row) => row.type }, { label: "Started", cell: (row) => ago(row.started, shell.overview.now, duration) }] });
+  return table({ caption: "Running now", rows: found.rows, empty: "", columns: [{ label: "Table", wrap: true, cell: (row) => entity(`${row.dbname}.${row.tabname}`, row.partname) }, { label: "ID", align: "right", cell: (row) => String(row.compactionid) },
+    { label: "Type", cell: (row) => row.type.toLowerCase() }, { label: "Worker", wrap: true, cell: worker }, { label: "Progress", wide: true, cell: progress }, { label: "", cell: (row) => canceller(row, shell) }] });
 }
 
 function failures(found) {

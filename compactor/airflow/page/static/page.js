@@ -16,7 +16,7 @@ const VIEWS = { overview: ["Overview", overviews], tables: ["Tables", tables], q
 const EVERY = 15000; // ms between two refreshes of a visible page
 const place = document.getElementById("view");
 const [title, chosen] = VIEWS[view];
-const shell = { overview: null, refresh, place };
+const shell = { overview: null, refresh, place, busy };
 
 function showShell(overview) {
   document.title = `${title} · Compactor`;
@@ -50,9 +50,12 @@ async function refresh() {
   place.dataset.ready = "true";
 }
 
+function busy() {
+  return document.getElementById("dialog").open || document.hidden || place.contains(document.activeElement) && document.activeElement.matches("input, select");
+}
+
 function lookAgain() {
-  const busy = document.getElementById("dialog").open || document.hidden || place.contains(document.activeElement) && document.activeElement.matches("input, select");
-  if (!busy) refresh();
+  if (!busy()) refresh();
 }
 
 followTheme();

@@ -10,7 +10,7 @@ from compactor.rewrite.full_acid.split import EncodeTask
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.run.execute import attempt_task
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rewrite.run.task_queue import PARCEL_BYTES, PARCEL_UNITS, Job, TaskQueue
+from compactor.rewrite.run.task_queue import ENCODED_SHARE, PARCEL_BYTES, PARCEL_UNITS, Job, TaskQueue
 from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, dense, write_file
 from tests.support.split_units import WHOLE, content, large_unit
@@ -105,3 +105,23 @@ def test_large_tasks_run_alone_and_the_largest_first(units: list[Unit], tmp_path
     assert rows == sorted(rows, reverse=True)
     assert len(set(rows)) > 1
     assert [[task.place for task in parcel] for parcel in parcels] == [[2]]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_share_of_each_unit_that_is_done_is_told(tmp_path: Path, threads: int) -> None:
+    """A unit that is split is told of task by task, and one that starts again begins at nothing."""
+    told: dict[int, list[float]] = {0: [], 1: []}
+    unit = replace(large_unit(tmp_path), full_verify=False)
+    job = Job(units=[unit, small_unit(tmp_path / "other")], check=lambda: None, tell=lambda n, s: told[n].append(s))
+    InProcessRunner(threads).run([job])
+    assert told[0] == sorted(told[0])
+    assert len(told[0]) > 2
+    assert [told[0][-1], *told[1]] == [1.0, 1.0]
+    assert max(told[0][:-1]) <= ENCODED_SHARE
+    for write_id in (1, 8):
+        keys = dense(write_id, 50 + write_id)
+        write_file(tmp_path / f"d{write_id}" / "bucket_00000", [*keys[1:], keys[0]])
+    told[0].clear()
+    InProcessRunner(threads).run([replace(job, units=[unit])])
+    assert told[0][-1] == 1.0
+    assert 0.0 in told[0]

@@ -81,6 +81,7 @@ def test_a_batch_shows_its_progress(deployment: Site, busy: Busy) -> None:
         "application": None,
         "tracking_url": None,
         "log_url": None,
+        "task_url": None,
         "queue": "etl",
         "entries": 2,
         "done": 1,

@@ -1,0 +1,78 @@
+"""The work of a pass that is under way: units and bytes of each entry, and how much of them is done. In memory only."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from compactor.state.progress import Progress
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """The units of one entry that have begun or wait, by their bytes, and the share of each that is done. ``later`` are
+    those of the plan, while its slices are merged."""
+
+    began: float
+    sizes: list[int] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    later: Sequence[int] = ()
+
+    def progress(self, entry_id: int, now: float) -> Progress:
+        done = sum(size * share for size, share in zip(self.sizes, self.shares, strict=True))
+        return Progress(
+            entry_id=entry_id,
+            units=len(self.sizes) + len(self.later),
+            units_done=sum(share == 1 for share in self.shares),
+            bytes=sum(self.sizes) + sum(self.later),
+            bytes_done=round(done),
+            spent_ms=round(1000 * (now - self.began)),
+        )
+
+
+class UnderWay:
+    """What threads tell of the entries that they work on. ``clock`` is in seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._works: dict[int, _Work] = {}
+        self._changed: set[int] = set()
+
+    def begin(self, entry_id: int, sizes: Sequence[int], later: Sequence[int] = ()) -> Callable[[int, float], None]:
+        """Adds units of an entry, by their bytes; ``later`` are those that come after them, as far as is known.
+
+        Returns:
+            what is to be called with the place of one of ``sizes`` and the share of it that is done.
+        """
+        with self._lock:
+            work = self._works.setdefault(entry_id, _Work(began=self._clock()))
+            first = len(work.sizes)
+            work.sizes += sizes
+            work.shares += [0.0] * len(sizes)
+            work.later = later
+            self._changed.add(entry_id)
+        return partial(self._tell, entry_id, first)
+
+    def end(self, entry_id: int) -> None:
+        """Forgets an entry that has ended."""
+        with self._lock:
+            self._works.pop(entry_id, None)
+            self._changed.discard(entry_id)
+
+    def changed(self) -> list[Progress]:
+        """Returns the entries that have got on since the last call."""
+        with self._lock:
+            now, changed = self._clock(), sorted(self._changed)
+            self._changed.clear()
+            return [self._works[number].progress(number, now) for number in changed]
+
+    def _tell(self, entry_id: int, first: int, place: int, share: float) -> None:
+        with self._lock:
+            work = self._works.get(entry_id)
+            if work is not None:
+                work.shares[first + place] = share
+                self._changed.add(entry_id)
