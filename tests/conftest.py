@@ -1,4 +1,4 @@
-"""What every test may ask for. Nothing in here starts Spark, Airflow or a server."""
+"""Fixtures that every test may ask for. Nothing in here starts Spark, Airflow or a server."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _scope(nodeid: str) -> str:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What the tests are going to download comes while others run; the first worker sees to it."""
+    """Downloads of later tests come while others run; the first worker sees to it."""
     if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0" or session.config.option.collectonly:
         return
     folders = {"/".join(item.nodeid.split("/")[:2]) for item in session.items}

@@ -93,7 +93,7 @@ def stateless(url: str) -> Iterator[Metastore]:
 def test_without_our_state_nothing_changes(
     act: Callable[[Metastore, Entry], Any], metastore: Metastore, stateless: Metastore
 ) -> None:
-    """What the schema lacks has to be kept before it is needed; where it cannot, the queue is read only."""
+    """A fact that the schema lacks has to be kept before it is needed; where it cannot, the queue is read only."""
     entry = queued(metastore, State.READY_FOR_CLEANING if act in ACTS[-3:] else State.WORKING)
     with pytest.raises(NotSupported, match=r"schema 3\.1\.0 has no columns .* set state_url"):
         act(stateless, entry)

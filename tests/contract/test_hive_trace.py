@@ -79,7 +79,7 @@ def entry(sign: str, prefix: str, id: int, type: str, table: str, txn: int, writ
 
 
 def _truncated(sign: str, table: str) -> list[str]:
-    """What a committed TRUNCATE leaves."""
+    """The rows that a committed TRUNCATE leaves."""
     return [
         component(sign, "CTC", table, 18, 5, TIMESTAMP="T", UPDATE_DELETE="Y"),
         line(

@@ -56,7 +56,7 @@ def test_a_compaction_is_told_with_its_commit(followed: Metastore, kind: str) ->
 
 @pytest.mark.usefixtures("hive4")
 def test_a_write_id_that_statistics_get_is_told_of_with_the_commit(followed: Metastore) -> None:
-    """What is not told of, Impala takes for open for ever, and replication loses the table's mappings at the gap."""
+    """A transaction not told of is open for ever to Impala, and replication loses the table's mappings at the gap."""
     subject = Subject(followed, "a table")
     subject.set_write_id(1)
     before = len(log(followed))
@@ -109,7 +109,7 @@ def test_a_hive_that_writes_no_events_gets_none(followed: Metastore) -> None:
 
 @pytest.mark.usefixtures("hive3")
 def test_hive_3_knows_no_such_event(followed: Metastore) -> None:
-    """Who follows its log fails at a type of event that it does not know."""
+    """A follower of its log fails at a type of event that it does not know."""
     Subject(followed, "a table").commit()
     assert log(followed) == []
 

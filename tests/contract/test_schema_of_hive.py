@@ -61,7 +61,7 @@ def words(type: TypeEngine[object], nullable: bool, dialect: Dialect) -> str:
 
 
 def columns(engine: Engine) -> dict[str, dict[str, str]]:
-    """What the database has, by upper-case names."""
+    """The tables and columns of the database, by upper-case names."""
     found = inspect(engine).get_multi_columns()
     return {
         table.upper(): {c["name"].upper(): words(c["type"], c["nullable"], engine.dialect) for c in of_table}

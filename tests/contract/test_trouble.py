@@ -40,7 +40,7 @@ def metastore(place: Place) -> Iterator[Metastore]:
 
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
-    """What the garbage collector has to say is said in the test that it is about."""
+    """Warnings of the garbage collector are given in the test that it is about."""
     yield
     gc.collect()
 
@@ -255,7 +255,7 @@ def mortal(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
 
 
 def test_a_connection_that_dies_between_its_last_statement_and_its_end(mortal: servers.Server) -> None:
-    """What was read before is right, and nothing is left to roll back."""
+    """Everything read before is right, and nothing is left to roll back."""
     database = open_database(mortal.make("metastore"))
     for _ in range(2):
         with database.read() as conn:
@@ -266,7 +266,7 @@ def test_a_connection_that_dies_between_its_last_statement_and_its_end(mortal: s
 
 
 def test_a_server_that_is_killed_leaves_nothing_half_done(mortal: servers.Server) -> None:
-    """What was answered is there after the restart, what is there is whole, and the clients go on by themselves."""
+    """All that was answered is there after the restart, all there is whole, and the clients go on by themselves."""
     url = mortal.make("metastore", servers.hive_schema(mortal.kind, "4.0.0"))
     metastore = open_metastore("default", url)
     answered: list[tuple[TxnId, int]] = []

@@ -88,7 +88,7 @@ class Tables:
             assert differs.startswith("missing 0: ") if name in shows_more else differs == "", f"{name}: {differs}"
 
     def compact(self) -> dict[str, set[Result]]:
-        """What became of each table's requests, all done in one pass that copies stripes however small they are."""
+        """The outcome of each table's requests, all done in one pass that copies stripes however small they are."""
         names = {table.name: name for name, table in self._tables.items()}
         for table, name in names.items():
             request_compaction(self._beside.site, table=f"default.{table}", type=STEPS[name])

@@ -71,7 +71,7 @@ class Program:
 
     @property
     def must_fail(self) -> bool:
-        """What it wrote is no longer protected."""
+        """Its writes are no longer protected."""
         return self.is_lost or (self.is_unlocked and not self.has_locked_again and bool(self.writer.written))
 
     def touch(self, table: str) -> None:

@@ -48,7 +48,7 @@ class Snapshot:
         return write_id <= self.watermark and write_id not in self.open and write_id not in self.aborted
 
     def shows(self, directory: Directory) -> bool:
-        """Whether a compaction's directory counts: its transaction is committed here."""
+        """Tells if a compaction's directory counts: its transaction is committed here."""
         return directory.txn == 0 or (directory.txn <= self.txn_watermark and directory.txn not in self.txns_not)
 
     def for_compaction(self) -> Snapshot:
@@ -213,7 +213,7 @@ class Compacted:
 
 
 def compacted(location: Path, snapshot: Snapshot, *, major: bool, within: tuple[int, int] | None = None) -> Compacted:
-    """What a compaction under this reader's snapshot has to write; ``within`` a range of write IDs alone."""
+    """The rows that a compaction under this reader's snapshot has to write; ``within`` a range of write IDs alone."""
     view = snapshot.for_compaction()
     base, deltas = chosen(location, view)
     # never into a range that holds an open write ID
@@ -249,7 +249,7 @@ def _by_number(events: Sequence[tuple[int, Event]]) -> dict[int, list[Event]]:
 
 
 def written(directory: Path) -> dict[int, list[Event]]:
-    """What stands in a directory, file number by file number, in file order."""
+    """The rows of a directory, file number by file number, in file order."""
     found: dict[int, list[Event]] = {}
     for number, path in _data_files(directory):
         is_acid, lines = read_file(path)

@@ -72,7 +72,7 @@ def story(*happenings: object, originals: tuple[tuple[int, int], ...] = ()) -> S
 
 
 def test_a_story_with_all_that_there_is(empty_metastore: Path) -> None:
-    """What drawn stories may miss: a minor and a major in one table, while a reader of long ago goes on, and cleaning."""
+    """A minor and a major in one table while a reader of long ago goes on, then cleaning: drawn stories may miss it."""
     seen = play(
         story(
             _INSERT,

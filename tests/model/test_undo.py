@@ -69,7 +69,7 @@ _COMPACT = Compact(major=False, small_stripe_bytes=0, full_verify=False, any_rea
 
 
 def test_a_story_in_which_each_kind_is_undone(empty_metastore: Path) -> None:
-    """What drawn stories may miss: a minor, a major over originals, chunks, and a pair, which is refused."""
+    """Stories that drawn ones may miss: a minor, a major over originals, chunks, and a pair, which is refused."""
     major = replace(_COMPACT, major=True)
     delete = Delete(picks=(0, 3, 9), misplaced=False, update=True, end=COMMIT, layout=stories.Layout())
     insert = replace(_INSERT, statements=1, deleted_again=0)

@@ -53,7 +53,7 @@ class Overwritten(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What a committed transaction had done."""
+    """The changes of a committed transaction."""
 
     number: int
     changed: Places

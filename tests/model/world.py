@@ -332,7 +332,7 @@ class World:
                 self.judge(outcome, major, now.snapshot)
 
     def judge(self, outcome: Outcome, major: reader.Compacted, snapshot: reader.Snapshot) -> None:
-        """What was written is exactly what the model's compactor makes of the same input, chunk by chunk."""
+        """The output is exactly what the model's compactor makes of the same input, chunk by chunk."""
         found = {name.partition("_v")[0]: reader.written(self.location / name) for name in outcome.output}
         ranges = {(d.low, d.high) for d in reader.directories(self.location) if d.path.name in outcome.output}
         wanted = dict(major.directories)

@@ -109,7 +109,7 @@ def test_originals_behind_a_link_are_neither_read_nor_removed(
 
 
 def test_a_link_that_comes_after_the_compaction_stops_the_cleaner(site: Site, hostile: Table, outside: Path) -> None:
-    """What is obsolete by then is named as before; a link in its place leads nowhere."""
+    """Directories obsolete by then are named as before; a link in its place leads nowhere."""
     compact(site, table="default.hostile")
     delta = Path(hostile.location) / "delta_0000001_0000001_0000"
     delta.rename(outside.parent / "moved")

@@ -88,7 +88,7 @@ def test_a_viewer_and_every_role_send_nothing_to_a_strangers_host(
 
 
 def test_a_cluster_that_is_named_gets_them(stranger: Listener) -> None:
-    """What was refused above is refused for its name alone."""
+    """Refusals above are for a store's name alone."""
     place = f"{stranger.host}:8020"
     for tables in (
         {"hdfs": {"token": TOKEN, "timeout": 5, "authorities": [place]}},

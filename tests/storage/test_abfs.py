@@ -168,7 +168,7 @@ def test_a_copy_that_fails_later_is_taken_back(place: Place, between: Between) -
 def test_a_copy_that_nobody_waits_for_is_aborted(
     place: Place, between: Between, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is being copied cannot be removed."""
+    """A file that is being copied cannot be removed."""
     top = place.stores.resolve(place.location)
     place.stores.write(f"{top}/a/f", b"rows")
     between.headers = answering("pending")

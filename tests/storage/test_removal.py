@@ -117,7 +117,7 @@ def test_many_are_removed_by_few_requests(guarded: Guarded, small: None) -> None
 
 
 def test_directories_are_removed_together(guarded: Guarded, small: None) -> None:
-    """What is obsolete in a partition is many directories of few files each; one that cannot go keeps no other."""
+    """The obsolete part of a partition is many directories of few files each; one that cannot go keeps no other."""
     stores = guarded.place.stores
     names = [f"delta_000000{number}_000000{number}_0000" for number in range(5)]
     for name in (*names, "base_0000009"):
@@ -147,7 +147,7 @@ def test_one_key_that_is_refused_is_named_and_the_rest_goes(guarded: Guarded, sm
 
 
 def test_rows_stay_while_what_tells_of_their_directory_stays(guarded: Guarded) -> None:
-    """What is named last goes first, and alone it would be a directory without rows."""
+    """The name given last goes first, and alone it would be a directory without rows."""
     stores = guarded.place.stores
     names = ("_orc_acid_version", "bucket_00000", "bucket_00001")
     for name in names:
@@ -162,7 +162,7 @@ def test_rows_stay_while_what_tells_of_their_directory_stays(guarded: Guarded) -
 
 @pytest.mark.parametrize("guarded", ["gs", "abfs"], indirect=True)
 def test_a_server_without_batches_is_asked_for_each_key(guarded: Guarded) -> None:
-    """What speaks a store's language need not speak all of it, and not everybody may send batches."""
+    """A server that speaks a store's language need not speak all of it, and not everybody may send batches."""
     stores = guarded.place.stores
     for number in range(4):
         stores.write(f"{guarded.top}/a/f{number}", b"1")

@@ -1,4 +1,4 @@
-"""What a stranger puts into a table's directory, and everything that must not notice."""
+"""Entries that a stranger puts into a table's directory, and everything that must not notice."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Kdc:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to find the KDC."""
+        """The environment that a process needs to find the KDC."""
         return {"KRB5_CONFIG": str(self.config)}
 
     def keytab(self, principal: str) -> Path:

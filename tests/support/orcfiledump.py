@@ -33,7 +33,7 @@ _ROWS = ("empty", "hybrid", "numbers", "proleptic", "texts", "zero")  #: of whic
 
 
 class Printed(NamedTuple):
-    """What a program printed; ``errors`` without the log of Hadoop."""
+    """The output of a program; ``errors`` without the log of Hadoop."""
 
     output: str
     errors: str

@@ -60,7 +60,7 @@ def entity_of(table: Table) -> Entity:
 
 
 def leave_manifest(table: Table, txn: TxnId, *names: str) -> None:
-    """What a worker that died left beside the directories ``names`` that it had named: the list of what it read."""
+    """Leaves a dead worker's manifest, the list of what it read, beside the directories ``names`` that it had named."""
     location = Path(table.location)
     files = [path for path in sorted(location.glob("*/*")) if path.is_file()]
     read = [path for path in files if path.parent.name not in names and not path.parent.name.startswith(".")]

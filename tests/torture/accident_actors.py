@@ -113,7 +113,7 @@ class Faulty(LocalStorage):
 
 
 class Journal:
-    """What a writer is going to commit and what it knows to be committed, one line each, for the judge."""
+    """The writes that a writer begins to commit and those that it knows to be committed, one line each, for the judge."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", buffering=1)

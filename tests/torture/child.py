@@ -172,7 +172,7 @@ def compact(table: Path, row_type: str, dice: random.Random) -> list[Path]:
 
 
 def read(table: Path, row_type: str) -> int:
-    """How many rows our reader shows."""
+    """Counts the rows that our reader shows."""
     directory = acid_directory(LocalStorage().listing(str(table)), WRITE_IDS, TXNS)
     return sum(batch.num_rows for batch in read_snapshot(str(table), directory, WRITE_IDS, row_type))
 
@@ -250,7 +250,7 @@ def one(folder: Path, seed: int) -> None:
 
 
 def _names(message: str, path: Path) -> bool:
-    """Whether an error says which file it is about; one about the output of a compaction, or about rows that are in two
+    """True if an error says which file it is about; one about the output of a compaction, or about rows that are in two
     files, cannot know which input is to blame."""
     return str(path) in message or message.startswith("VerificationFailed") or "a ROW__ID occurs twice" in message
 

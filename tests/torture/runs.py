@@ -22,7 +22,7 @@ GOOD = ("refused", "same", "as before the damage", "unreadable")
 
 @dataclass(slots=True)
 class Report:
-    """How often each thing came of it, and what should not have."""
+    """Counts of each outcome, and the outcomes that must not be."""
 
     verdicts: Counter[str] = field(default_factory=Counter)
     bad: list[str] = field(default_factory=list)

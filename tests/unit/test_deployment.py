@@ -213,7 +213,7 @@ def test_storage_options_come_from_the_file(tmp_path: Path) -> None:
 
 
 def test_places_of_the_site_itself_may_get_credentials(tmp_path: Path) -> None:
-    """What its own files name: the warehouse, the memory, Hive's default file system and warehouse."""
+    """The places that its own files name: the warehouse, the memory, Hive's default file system and warehouse."""
     property = "<configuration><property><name>{}</name><value>{}</value></property></configuration>"
     (tmp_path / "hive-site.xml").write_text(property.format("fs.defaultFS", "hdfs://ns1"))
     (tmp_path / "metastore-site.xml").write_text(property.format("metastore.warehouse.dir", "hdfs://nn2:9000/w"))

@@ -1,4 +1,4 @@
-"""What the documents name is there."""
+"""Everything that the documents name is there."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_what_hive_or_trino_was_seen_to_do_is_seen_again(section: str) -> None:
 
 
 def _defined(path: Path) -> set[str]:
-    """What a module defines by name, and its classes within."""
+    """The names that a module defines, and its classes within."""
     found: set[str] = set()
     for node in ast.parse(path.read_text("utf-8")).body:
         names = _names(node)
@@ -271,8 +271,8 @@ def test_the_readme_leaves_what_was_run_to_one_page() -> None:
 
 def test_no_docstring_begins_with_a_headless_relative() -> None:
     """It says what a thing is or does: a noun phrase or a verb comes first."""
-    found = re.compile(r'^ *"""(?:What|Whether|Which|Who)\b.*', re.MULTILINE)
-    folders = ("compactor", "dags", "plugins", "benchmarks", "tools")
+    found = re.compile(r'^ *"""(?:What|Whether|Which|Who|How)\b.*', re.MULTILINE)
+    folders = ("compactor", "dags", "plugins", "benchmarks", "tools", "tests")
     sources = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     assert len(sources) > 500
     assert [(str(path), line) for path in sources for line in found.findall(path.read_text("utf-8"))] == []

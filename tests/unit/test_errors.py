@@ -14,7 +14,7 @@ ALL = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubcla
 
 @pytest.mark.parametrize("error", [*ALL, IllegalTransition])
 def test_one_tree(error: type[Exception]) -> None:
-    """Who catches CompactorError catches all that is raised on purpose."""
+    """A handler of CompactorError catches all that is raised on purpose."""
     assert issubclass(error, errors.CompactorError)
 
 

@@ -1,4 +1,4 @@
-"""What docs/internals/seed.md names is there, each row has a test or says why not, and its figures are those of the rows."""
+"""All that docs/internals/seed.md names is there, each row has a test or says why not, and its figures are the rows'."""
 
 from __future__ import annotations
 

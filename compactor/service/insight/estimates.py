@@ -1,4 +1,4 @@
-"""How long a compaction will take, from the figures of runs that have ended. Pure.
+"""The time that a compaction will take, from the figures of runs that have ended. Pure.
 
 A run takes something for itself, and then for each file, each byte copied and each byte re-encoded; how much of each is
 fitted to the newest runs over the same store, so that the error in proportion is least. The slow run among many weighs

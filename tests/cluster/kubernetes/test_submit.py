@@ -1,4 +1,4 @@
-"""What spark-submit's own client asks Kubernetes for on behalf of our launchers; no pod is started."""
+"""Requests of spark-submit's own client to Kubernetes on behalf of our launchers; no pod is started."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Task:
             return None
 
     def event(self) -> str:
-        """What the trigger fires; it runs in Airflow's triggerer."""
+        """The event that the trigger fires; it runs in Airflow's triggerer."""
 
         async def first() -> str:
             async for event in self.trigger.run():

@@ -226,7 +226,7 @@ def test_a_backlog_that_stays_is_not_fired_again(airflow: System) -> None:
 
 
 def spark_defaults(folder: Path) -> dict[str, str]:
-    """What a site says of Spark: a small driver, and an event log in ``folder``."""
+    """A site's settings of Spark: a small driver, and an event log in ``folder``."""
     (folder / "events").mkdir()
     lines = {
         "spark.driver.memory": "512m",

@@ -1,4 +1,4 @@
-"""What the documents say of the command line for programs and shells."""
+"""The documents' words about the command line for programs and shells."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_shared_writers_stand_beside_each_other(first: str, second: str, beside:
     ],
 )
 def test_changes_that_do_not_wait_for_readers(statement: str, settings: dict[str, str], begin: Begin) -> None:
-    """What leaves old files to the cleaner is an EXCL_WRITE; without those settings it waits (or needs no lock)."""
+    """Leaving old files to the cleaner takes an EXCL_WRITE; without those settings it waits (or needs no lock)."""
     reader, change = begin(), begin(**settings)
     assert reader.run("select * from part")
     assert change.run(statement)

@@ -113,7 +113,7 @@ def test_parents_are_locked_shared(session: Open) -> None:
 
 
 def test_all_or_nothing_and_never_queued(session: Open) -> None:
-    """What is not granted leaves no node, so a reader behind a refused writer is granted: writers can starve."""
+    """A lock that is not granted leaves no node, so a reader behind a refused writer is granted: writers can starve."""
     first, second, third = session(), session(), session()
     acquire(first, ask(R, "b"))
     before = len(first.show())

@@ -25,7 +25,7 @@ SLOW = 300_000  #: ms that a loaded machine may take for anything
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What the tests share: the servers, and what the metastore holds."""
+    """Things that the tests share: the servers, and what the metastore holds."""
 
     servers: AirflowServers
     place: DemoPaths

@@ -18,7 +18,7 @@ TABLES = 7
 
 
 class _Killed(BaseException):
-    """What ends a pass in its middle."""
+    """The error that ends a pass in its middle."""
 
 
 @pytest.fixture

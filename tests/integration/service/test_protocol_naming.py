@@ -278,7 +278,7 @@ def test_chunks_are_named_one_after_the_other(site: Site, warehouse: Path, pairs
 
 
 def rows_of_snapshot(site: Site, table: Table) -> list[tuple[Any, ...]]:
-    """What a reader who honours visibility sees while another transaction holds the database."""
+    """The rows that a reader who honours visibility sees while another transaction holds the database."""
     txns = site.metastore.transactions.snapshot()
     write_ids = site.write_ids(table, txns)
     directory = acid_directory(site.storage.listing(table.location), write_ids, txns)
@@ -563,7 +563,7 @@ def settle(site: Site) -> None:
 
 
 def forget_components(site: Site) -> None:
-    """What Hive's TRUNCATE never writes, and its cleaner takes away too early."""
+    """A directory that Hive's TRUNCATE never writes, and its cleaner takes away too early."""
     with site.metastore.database.write() as conn:
         conn.execute(sql_delete(TXN_COMPONENTS))
 

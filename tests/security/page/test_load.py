@@ -1,4 +1,4 @@
-"""What a viewer may cause at most when the store or the database behind the page does not answer."""
+"""The most that a viewer may cause when the store or the database behind the page does not answer."""
 
 from __future__ import annotations
 

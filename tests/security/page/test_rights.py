@@ -1,4 +1,4 @@
-"""Who may see a metastore, who may act, and what those hear who may not."""
+"""Rights to see a metastore and to act on it, and the answers to those without them."""
 
 from __future__ import annotations
 

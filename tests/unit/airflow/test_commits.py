@@ -16,7 +16,7 @@ from tests.support.patience import PATIENCE
 
 
 class Store:
-    """What Airflow keeps with an asset."""
+    """The values that Airflow keeps with an asset."""
 
     def __init__(self, kept: Any = None) -> None:
         self.kept = kept

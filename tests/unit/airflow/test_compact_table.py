@@ -31,7 +31,7 @@ class Events:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What was asked for; each request is granted."""
+    """The requests that were made; each request is granted."""
     calls: list[tuple[Any, ...]] = []
 
     def request_once(metastore: str, words: dict[str, Any], run: str, *, only_if_due: bool) -> list[dict[str, Any]]:

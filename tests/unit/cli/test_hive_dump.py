@@ -48,7 +48,7 @@ def side_file(file: Path, *lengths: int, rest: bytes = b"") -> None:
 def test_the_output_is_byte_for_byte_that_of_hive(
     name: str, arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What Hive's own tool printed for the same files is in tests/golden; tests/live asks it again."""
+    """The output of Hive's own tool for the same files is in tests/golden; tests/live asks it again."""
     monkeypatch.chdir(ROOT)
     done = dumped(*arguments)
     assert done.stdout_bytes == (GOLDEN / name).read_bytes()

@@ -1,4 +1,4 @@
-"""What a database that only goes on says, and what one says that was put back (PROTOCOL 11.2)."""
+"""Marks of a database that only goes on, and of one that was put back (PROTOCOL 11.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept in quarantine, what is recorded of it, and when it is erased (PROTOCOL 11.15)."""
+"""Directories kept in quarantine, their records, and when it is erased (PROTOCOL 11.15)."""
 
 from __future__ import annotations
 

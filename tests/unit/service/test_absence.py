@@ -1,4 +1,4 @@
-"""What keeps an aborted write from being forgotten; the accidents are in tests/integration/service/test_forgetting.py."""
+"""Reasons not to forget an aborted write yet; the accidents are in tests/integration/service/test_forgetting.py."""
 
 from __future__ import annotations
 

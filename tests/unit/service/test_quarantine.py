@@ -1,4 +1,4 @@
-"""What a cleaner keeps instead of removing it, and what the housekeeper erases (PROTOCOL 11.15)."""
+"""Directories that a cleaner keeps instead of removing them, and those that the housekeeper erases (PROTOCOL 11.15)."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_properties_still_only_tighten() -> None:
 
 @pytest.mark.parametrize("mode", ["observe", "clean"])
 def test_a_flag_is_for_every_database(mode: str) -> None:
-    """Who says ``--set compactor.mode=observe`` means this run, whatever the site's file opens."""
+    """A ``--set compactor.mode=observe`` means this run, whatever the site's file opens."""
     settings = site(mode, layer="flag")
     assert {settings.of_database(name).mode for name in ("pilot", "team_a", "default")} == {mode}
     assert settings.loosest_mode == mode

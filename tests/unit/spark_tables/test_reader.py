@@ -1,4 +1,4 @@
-"""What executors read, and what they import for it."""
+"""The files that executors read, and what they import for it."""
 
 from __future__ import annotations
 

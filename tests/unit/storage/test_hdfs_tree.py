@@ -13,7 +13,7 @@ def status(name: str, kind: str = "DIRECTORY") -> dict[str, Any]:
 
 
 def test_directories_files_and_links_by_their_types() -> None:
-    """What is in ``.snapshot`` is the past: it is not even listed."""
+    """Everything in ``.snapshot`` is the past: it is not even listed."""
     listed = {
         "": [status("p=1"), status(".snapshot"), status("link", "SYMLINK"), status("000000_0", "FILE")],
         "p=1": [status("_tmp"), status("delta_1_1")],

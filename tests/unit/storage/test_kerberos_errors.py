@@ -1,4 +1,4 @@
-"""What an error of Kerberos' libraries, or a cluster's words, means."""
+"""The meaning of an error of Kerberos' libraries, or of a cluster's words."""
 
 from __future__ import annotations
 

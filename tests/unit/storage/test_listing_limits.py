@@ -1,4 +1,4 @@
-"""How much a listing may hold."""
+"""Limits of a listing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who we are in a cluster without Kerberos; tests/cluster has those with it."""
+"""The user that we are in a cluster without Kerberos; tests/cluster has those with it."""
 
 from __future__ import annotations
 

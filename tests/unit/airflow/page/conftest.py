@@ -81,7 +81,7 @@ def client(application: Any, place: DemoPaths) -> Caller:
 
 @pytest.fixture
 def audit(application: Any) -> Audit:
-    """What Airflow's audit log says since this test began: event, user and what about."""
+    """The rows of Airflow's audit log since this test began: event, user and what about."""
     from airflow.models import Log
     from airflow.utils.session import create_session
     from sqlalchemy import func, select

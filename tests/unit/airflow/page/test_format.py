@@ -1,4 +1,4 @@
-"""What the page shows is what the command line shows: ``static/format.js``, run by Node."""
+"""The page shows figures as the command line does: ``static/format.js``, run by Node."""
 
 from __future__ import annotations
 

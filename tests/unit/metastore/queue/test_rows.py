@@ -36,7 +36,7 @@ def row(**changed: object) -> RowMapping:
 
 
 class Kept(dict[int, dict[str, Any]]):
-    """What is kept elsewhere, in a dictionary."""
+    """Values that are kept elsewhere, in a dictionary."""
 
     def get(self, ids: Collection[int]) -> Mapping[int, Mapping[str, Any]]:  # type: ignore[override]
         return {i: self[i] for i in ids if i in self}

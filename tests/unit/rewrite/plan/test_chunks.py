@@ -1,4 +1,4 @@
-"""What a bounded request merges, as golden cases: names with their bytes, a bound, the deltas that come of it."""
+"""Deltas that a bounded request merges, as golden cases: names with their bytes, a bound, the deltas that come of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which formats of insert-only tables are put together."""
+"""Formats of insert-only tables that are put together."""
 
 from __future__ import annotations
 

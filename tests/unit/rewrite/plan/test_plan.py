@@ -1,4 +1,4 @@
-"""How outputs are named, as golden cases: a listing of names, what a compactor sees, the output."""
+"""Names of outputs, as golden cases: a listing of names, what a compactor sees, the output."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_a_slice_that_fails_leaves_nothing(site: Site, table: Table) -> None:
 
 
 def test_room_for_slices_is_looked_for_first(site: Site, table: Table) -> None:
-    """What they make is staged besides what the compaction itself makes."""
+    """Their outputs are staged besides what the compaction itself makes."""
     size = sum(file.stat().st_size for file in Path(table.location).rglob("bucket_*"))
 
     class Full(LocalStorage):

@@ -1,4 +1,4 @@
-"""What the doctor says about quarantine (PROTOCOL 11.15)."""
+"""Findings of the doctor about quarantine (PROTOCOL 11.15)."""
 
 from __future__ import annotations
 

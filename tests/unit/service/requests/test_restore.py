@@ -210,7 +210,7 @@ def test_every_role_takes_what_is_back_for_what_it_is(site: Site, table: Table) 
 
 
 def snapshot_rows(site: Site, table: Table) -> list[tuple[Any, ...]]:
-    """What a reader that honours visibility reads, without a transaction of its own."""
+    """The rows that a reader that honours visibility reads, without a transaction of its own."""
     txns = site.metastore.transactions.snapshot()
     write_ids = site.write_ids(table, txns)
     directory = acid_directory(LocalStorage().listing(table.location), write_ids, txns)

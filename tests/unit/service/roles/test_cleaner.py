@@ -1,4 +1,4 @@
-"""What a pass of the cleaner removes and keeps; the gate is tested in tests/integration/service."""
+"""Directories that a pass of the cleaner removes and keeps; the gate is tested in tests/integration/service."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_of_an_entry(site: Site, table: Table) -> None:
 
 
 def test_statements_do_not_grow_with_what_a_group_has_in_common(site: Site, warehouse: Path) -> None:
-    """What is asked of the metastore is asked for a whole group."""
+    """Questions to the metastore are asked for a whole group."""
     table = make_partitions(site.metastore, warehouse, 6, deltas=3, name="parted")
     counts: list[int] = []
 

@@ -47,7 +47,7 @@ def delta_bytes(table: Table) -> int:
 
 
 def asked(site: Site, kind: str = "minor", **properties: str) -> Outcome:
-    """What becomes of a request with these properties (underscores for dots), of it alone."""
+    """The outcome of a request with these properties (underscores for dots), of it alone."""
     given = {name.replace("_", "."): value for name, value in properties.items()}
     request_compaction(site, table="default.t", type=kind, properties=given)
     return once(site)

@@ -75,7 +75,7 @@ def test_a_query_that_is_older_than_the_newest_input_reads_on(site: Site, table:
 
 
 def test_without_it_such_a_query_fails(site: Site, table: Table) -> None:
-    """What the option is for."""
+    """The purpose of the option."""
     _, look = older_query(site, table)
     insert(site, table, range(20, 30))
     plain = with_settings(site, hive_txn_opentxn_timeout="1ms")

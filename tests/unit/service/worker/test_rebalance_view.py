@@ -313,7 +313,7 @@ def test_an_insert_under_a_smaller_write_id_lets_it_wait(site: Site, table: Tabl
 
 
 class Meanwhile:
-    """What another transaction does beside ``allocate_write_id``: ``before`` its write ID is given out, and ``after``."""
+    """Steps of another transaction beside ``allocate_write_id``: ``before`` its write ID is given out, and ``after``."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.before: list[Callable[[], object]] = []

@@ -1,4 +1,4 @@
-"""What a worker says of the rows and files that it leaves; what becomes of that in the metastore is in tests/contract."""
+"""Statistics that a worker gives of the rows and files that it leaves; tests/contract has them in the metastore."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def site(deployment: Site) -> Site:
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> Known:
-    """What each commit was given."""
+    """The statistics that each commit was given."""
     seen: Known = []
 
     def see(one: StagedEntry) -> CommitStatistics | None:

@@ -1,4 +1,4 @@
-"""What a transaction has written into, and the files that its commit tells of."""
+"""The partitions that a transaction has written into, and the files that its commit tells of."""
 
 from __future__ import annotations
 

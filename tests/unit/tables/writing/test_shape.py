@@ -1,4 +1,4 @@
-"""What travels of a table is all that its writers ask for."""
+"""The part of a table that travels is all that its writers ask for."""
 
 from __future__ import annotations
 
