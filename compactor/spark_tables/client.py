@@ -13,12 +13,16 @@ from compactor.errors import CommitUnknown, CompactorError, SnapshotExpired, Sto
 from compactor.rewrite.run.failure import Failure, error_of
 from compactor.spark_tables.application import Process, driver
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.messages import AbortWrite, CheckSnapshot, CommitWrite, Release, Request
+from compactor.spark_tables.messages import AbortWrite, CheckSnapshot, CommitWrite, Release, Request, Taken
 from compactor.spark_tables.wire import connect
 
 _ENTRY = "compactor.spark_tables.keeper"
 _STARTED: list[subprocess.Popen[bytes]] = []  #: keepers outlive whoever started them, so nobody waits for their end
 _ATTEMPTS = 3  #: a keeper that has nothing to hold ends, perhaps just now
+
+
+class _NotTaken(EOFError):
+    """No keeper has begun the work on a request."""
 
 
 class Keeper:
@@ -42,27 +46,31 @@ class Keeper:
         for _ in range(_ATTEMPTS):
             try:
                 return _answer(self._connected(), request)
-            except (EOFError, OSError):  # it ended before it looked at the request
+            except (EOFError, OSError):  # what it planned or began is lost with it
                 continue
         raise StorageError(f"the keeper ends whenever it is asked; see {self._folder.log}")
 
     def _ask_running(self, request: CheckSnapshot | Release | CommitWrite | AbortWrite) -> Any:
         """Asks a keeper that has to run already: another one knows nothing of the transaction."""
         try:
-            connection = connect(self._folder.socket)
-        except OSError as error:
+            return _answer(self._running(), request)
+        except _NotTaken as error:
             if isinstance(request, Release | AbortWrite):
                 return 0
             raise _lost(request) from error
-        try:
-            return _answer(connection, request)
         except (EOFError, OSError) as error:
             if isinstance(request, CommitWrite):
                 raise CommitUnknown(
-                    f"transaction {request.txn}: its keeper ended while it committed; look whether the rows are there "
+                    f"transaction {request.hold.txn}: its keeper ended while it committed; look whether the rows are there "
                     "before they are written again"
                 ) from error
             raise _lost(request) from error
+
+    def _running(self) -> Connection:
+        try:
+            return connect(self._folder.socket)
+        except OSError as error:
+            raise _NotTaken from error
 
     def _connected(self) -> Connection:
         try:
@@ -100,7 +108,12 @@ class Keeper:
 
 def _answer(connection: Connection, request: Request) -> Any:
     with connection:
-        connection.send(request)
+        try:
+            connection.send(request)
+            taken = connection.recv()
+        except (EOFError, OSError) as error:
+            raise _NotTaken from error
+        assert isinstance(taken, Taken)
         answer = connection.recv()
     if isinstance(answer, Failure):
         raise error_of(answer)
@@ -114,13 +127,13 @@ def _environment() -> Mapping[str, str]:
 
 def _lost(request: CheckSnapshot | Release | CommitWrite | AbortWrite) -> CompactorError:
     match request:
-        case CommitWrite(txn=txn):
+        case CommitWrite(hold=hold):
             return TransactionAborted(
-                f"transaction {txn}: the keeper that held it is gone; nothing was committed, write the rows again"
+                f"transaction {hold.txn}: the keeper that held it is gone; nothing was committed, write the rows again"
             )
-        case CheckSnapshot(txn=txn):
+        case CheckSnapshot(hold=hold):
             return SnapshotExpired(
-                f"transaction {txn}: the keeper that held it is gone, and what it saw is no longer protected; read the "
+                f"transaction {hold.txn}: the keeper that held it is gone, and what it saw is no longer protected; read the "
                 "table anew"
             )
     return StorageError("the keeper ended while it was asked to let go; what it held times out")

@@ -32,9 +32,18 @@ class PlanScan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A transaction that the keeper holds. ``name`` is unique: transactions of two metastores may have one number."""
+
+    name: str
+    txn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedScan:
     """A plan, and what executors need besides. ``padded`` are the columns whose trailing blanks do not count in filters."""
 
+    hold: Hold
     plan: ScanPlan
     stores: StoreOptions = field(repr=False)
     padded: tuple[str, ...] = ()
@@ -44,7 +53,7 @@ class PlannedScan:
 class CheckSnapshot:
     """Asks for an error if the snapshot of a transaction is no longer protected."""
 
-    txn: int
+    hold: Hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +82,9 @@ class BeginWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BegunWrite:
-    """A write that is under way in ``txn``, and what its writers need."""
+    """A write that is under way, and what its writers need."""
 
-    txn: int
+    hold: Hold
     work: SharedStatement
     stores: StoreOptions = field(repr=False)
 
@@ -84,7 +93,7 @@ class BegunWrite:
 class CommitWrite:
     """Asks that what the writers have staged is named and committed; answered by the number of rows."""
 
-    txn: int
+    hold: Hold
     parts: tuple[WrittenPart, ...]
 
 
@@ -92,7 +101,12 @@ class CommitWrite:
 class AbortWrite:
     """Asks that a write ends without a trace; answered by whether it was under way."""
 
-    txn: int
+    hold: Hold
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Sent before the work on a request begins, and its answer after it: without this nothing was done."""
 
 
 Request: TypeAlias = PlanScan | CheckSnapshot | OpenSnapshot | Release | BeginWrite | CommitWrite | AbortWrite

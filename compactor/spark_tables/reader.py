@@ -59,7 +59,7 @@ class Reader(DataSourceReader):
             SnapshotExpired: it is not.
         """
         plan = self._scan.plan
-        Keeper().ask(CheckSnapshot(txn=plan.txn))
+        Keeper().ask(CheckSnapshot(hold=self._scan.hold))
         kept = self._tasks if plan.condition is None else _meeting(plan.condition, self._tasks)
         return [Portion(tasks) for tasks in portions(kept, self._portion_bytes)] or [Portion(())]
 

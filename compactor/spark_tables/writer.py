@@ -41,8 +41,8 @@ class Writer(DataSourceArrowWriter):
             CommitUnknown: nobody knows whether it was committed.
         """
         parts = tuple(part for message in messages if message is not None for part in message.parts)
-        Keeper().ask(CommitWrite(txn=self._begun.txn, parts=parts))
+        Keeper().ask(CommitWrite(hold=self._begun.hold, parts=parts))
 
     def abort(self, messages: Sequence[Staged | None]) -> None:
         """Ends the transaction without a trace; does nothing to one that has ended."""
-        Keeper().ask(AbortWrite(txn=self._begun.txn))
+        Keeper().ask(AbortWrite(hold=self._begun.hold))

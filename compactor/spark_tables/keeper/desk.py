@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import uuid
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +19,7 @@ from compactor.spark_tables.messages import (
     BeginWrite,
     CheckSnapshot,
     CommitWrite,
+    Hold,
     OpenSnapshot,
     Place,
     PlanScan,
@@ -64,19 +64,19 @@ class Desk:
         """
         match request:
             case OpenSnapshot(place=place):
-                return self._open(place)[0]
+                return self._open(place).name
             case PlanScan():
                 return self._plan(request)
-            case CheckSnapshot(txn=txn):
-                return self._check(txn)
+            case CheckSnapshot(hold=hold):
+                return self._check(hold)
             case Release(snapshot=snapshot):
                 return self.release(snapshot)
             case BeginWrite(place=place):
                 return self._writers.begin(self._site(place), _role(place), request)
-            case CommitWrite(txn=txn, parts=parts):
-                return self._writers.commit(txn, parts)
-            case AbortWrite(txn=txn):
-                return self._writers.abort(txn)
+            case CommitWrite(hold=hold, parts=parts):
+                return self._writers.commit(hold, parts)
+            case AbortWrite(hold=hold):
+                return self._writers.abort(hold)
 
     def release(self, snapshot: str | None) -> int:
         """Lets go of one snapshot, or of all; returns how many there were."""
@@ -97,13 +97,12 @@ class Desk:
                 log.warning("%s", error)
                 self.release(name)
 
-    def _open(self, place: Place) -> tuple[str, Held]:
+    def _open(self, place: Place) -> Held:
         held = Held(self._site(place), _role(place))
-        name = uuid.uuid4().hex
         with self._lock:
-            self._readers[name] = held
+            self._readers[held.name] = held
         log.info("transaction %d is held for %s", held.txn.id, place.application)
-        return name, held
+        return held
 
     def _plan(self, request: PlanScan) -> Any:
         if request.snapshot is not None:
@@ -115,18 +114,20 @@ class Desk:
             with held.lock:
                 held.check()
                 return planned(held, request)
-        name, held = self._open(request.place)
+        held = self._open(request.place)
         try:
             with held.lock:
                 return planned(held, request)
         except BaseException:
-            self.release(name)
+            self.release(held.name)
             raise
 
-    def _check(self, txn: int) -> None:
-        held = next((one for one in list(self._readers.values()) if one.txn.id == txn), None)
+    def _check(self, hold: Hold) -> None:
+        held = self._readers.get(hold.name)
         if held is None:
-            raise SnapshotExpired(f"transaction {txn} is no longer held: it was released or lost; read the table anew")
+            raise SnapshotExpired(
+                f"transaction {hold.txn} is no longer held: it was released or lost; read the table anew"
+            )
         held.check()
 
     def _site(self, place: Place) -> Site:

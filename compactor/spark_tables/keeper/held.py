@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from contextlib import ExitStack, suppress
 
 from compactor.errors import CompactorError, SnapshotExpired
 from compactor.service.site import Site
+from compactor.spark_tables.messages import Hold
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
@@ -21,9 +23,15 @@ class Held:
 
     def __init__(self, site: Site, role: str) -> None:
         self._stack = ExitStack()
+        self.name = uuid.uuid4().hex
         self.lock = threading.RLock()
         self.tokens = self._stack.enter_context(ExecutorTokens())
         self.txn: Transaction = self._stack.enter_context(transaction(site, role=role))
+
+    @property
+    def hold(self) -> Hold:
+        """How others name it."""
+        return Hold(name=self.name, txn=self.txn.id)
 
     def check(self) -> None:
         """Checks that it is still open and protected.

@@ -26,7 +26,7 @@ def planned(held: Held, request: PlanScan) -> PlannedScan:
     )
     plan = plan_scan(held.txn, table, wanted)
     stores = held.tokens.standing_in(site.storage.options, table.location)
-    return PlannedScan(plan=plan, stores=stores, padded=_padded(table))
+    return PlannedScan(hold=held.hold, plan=plan, stores=stores, padded=_padded(table))
 
 
 def _padded(table: Table) -> tuple[str, ...]:

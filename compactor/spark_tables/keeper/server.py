@@ -19,6 +19,7 @@ from compactor.rewrite.run.failure import Failure
 from compactor.spark_tables.application import Process
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.keeper.desk import Desk
+from compactor.spark_tables.messages import Taken
 from compactor.spark_tables.wire import accept
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,9 @@ class Server:
     def _converse(self, connection: Connection) -> None:
         try:
             with connection:
-                connection.send(self._answered(connection.recv()))
+                request = connection.recv()
+                connection.send(Taken())
+                connection.send(self._answered(request))
         except (EOFError, OSError) as error:
             log.warning("a process went away before it had its answer: %s", error)
         finally:

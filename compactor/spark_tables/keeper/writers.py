@@ -11,7 +11,7 @@ from compactor.errors import CompactorError, TransactionAborted
 from compactor.service.mode import must_write
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.held import Held
-from compactor.spark_tables.messages import BeginWrite, BegunWrite
+from compactor.spark_tables.messages import BeginWrite, BegunWrite, Hold
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction import WriteOperation, WriteStatement
 from compactor.tables.writing.part_files import WrittenPart
@@ -27,11 +27,11 @@ class _Writer:
 
 
 class Writers:
-    """The writes of one application that are under way, by transaction."""
+    """The writes of one application that are under way, by the name of what is held."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._writers: dict[int, _Writer] = {}
+        self._writers: dict[str, _Writer] = {}
 
     def __bool__(self) -> bool:
         return bool(self._writers)
@@ -49,21 +49,21 @@ class Writers:
             held.abort()
             raise
         with self._lock:
-            self._writers[held.txn.id] = _Writer(held=held, statement=statement)
+            self._writers[held.name] = _Writer(held=held, statement=statement)
         log.info("transaction %d writes into %s for %s", held.txn.id, table, request.place.application)
-        return BegunWrite(txn=held.txn.id, work=work, stores=stores)
+        return BegunWrite(hold=held.hold, work=work, stores=stores)
 
-    def commit(self, txn: int, parts: Sequence[WrittenPart]) -> int:
+    def commit(self, hold: Hold, parts: Sequence[WrittenPart]) -> int:
         """Commits a write with what its tasks have staged; returns the number of rows.
 
         Raises:
             TransactionAborted: it is not under way: lost, or ended before.
             CommitUnknown: the answer of the database was lost.
         """
-        writer = self._taken(txn)
+        writer = self._taken(hold.name)
         if writer is None:
             raise TransactionAborted(
-                f"transaction {txn} is no longer held; nothing was committed, write the rows again"
+                f"transaction {hold.txn} is no longer held; nothing was committed, write the rows again"
             )
         try:
             with writer.held.lock:
@@ -72,29 +72,30 @@ class Writers:
             writer.held.abort()
             raise
         writer.held.commit()
-        log.info("transaction %d is committed with %d rows", txn, rows)
+        log.info("transaction %d is committed with %d rows", hold.txn, rows)
         return rows
 
-    def abort(self, txn: int) -> bool:
+    def abort(self, hold: Hold) -> bool:
         """Ends a write without a trace; returns false if it is not under way."""
-        writer = self._taken(txn)
+        writer = self._taken(hold.name)
         if writer is None:
             return False
-        self._end(txn, writer)
+        self._end(writer)
         return True
 
     def abort_all(self) -> None:
         """Ends all that are under way."""
-        for txn in list(self._writers):
-            self.abort(txn)
+        for writer in list(self._writers.values()):
+            self.abort(writer.held.hold)
 
-    def _end(self, txn: int, writer: _Writer) -> None:
+    def _end(self, writer: _Writer) -> None:
+        txn = writer.held.txn.id
         try:
             writer.held.abort()
         except CompactorError as error:
             log.warning("transaction %d: %s; it times out", txn, error)
         log.info("transaction %d, a write, is aborted", txn)
 
-    def _taken(self, txn: int) -> _Writer | None:
+    def _taken(self, name: str) -> _Writer | None:
         with self._lock:
-            return self._writers.pop(txn, None)
+            return self._writers.pop(name, None)

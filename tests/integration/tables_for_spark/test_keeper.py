@@ -33,7 +33,7 @@ def test_a_snapshot_outlives_the_process_that_asked_and_names_its_application(
     keeper: Keeper, place: Place, folder: Folder, open_agents: Callable[[], list[str]]
 ) -> None:
     scan = keeper.ask(PlanScan(place=place, table="db.t"))
-    keeper.ask(CheckSnapshot(txn=scan.plan.txn))
+    keeper.ask(CheckSnapshot(hold=scan.hold))
     [agent] = open_agents()
     assert agent.startswith("compactor-app-7-")
     assert f"transaction {scan.plan.txn} is held for app-7" in folder.log.read_text()
@@ -57,7 +57,7 @@ def test_scans_of_one_snapshot_see_the_same_rows(
     with pytest.raises(SnapshotExpired, match="not held"):
         keeper.ask(PlanScan(place=place, table="db.t", snapshot=name))
     with pytest.raises(SnapshotExpired, match="no longer held"):
-        keeper.ask(CheckSnapshot(txn=first.plan.txn))
+        keeper.ask(CheckSnapshot(hold=first.hold))
     assert keeper.ask(Release()) == 1
     assert open_agents() == []
 
@@ -99,7 +99,7 @@ def test_what_a_killed_keeper_held_is_expired_and_is_not_looked_at_again(
     os.kill(pid, signal.SIGKILL)
     until("the end of the keeper", lambda: keeper_of(folder) is None)
     with pytest.raises(SnapshotExpired, match="the keeper that held it is gone"):
-        keeper.ask(CheckSnapshot(txn=scan.plan.txn))
+        keeper.ask(CheckSnapshot(hold=scan.hold))
     assert keeper.ask(Release(snapshot=name)) == 0
     with pytest.raises(SnapshotExpired, match="not held"):  # another keeper, which knows nothing of it
         keeper.ask(PlanScan(place=place, table="db.t", snapshot=name))
@@ -125,7 +125,7 @@ def test_a_snapshot_that_is_too_old_is_let_go(
     scan = keeper.ask(PlanScan(place=place, table="db.t"))
     until("the end of its transaction", lambda: open_agents() == [])
     with pytest.raises(SnapshotExpired):
-        keeper.ask(CheckSnapshot(txn=scan.plan.txn))
+        keeper.ask(CheckSnapshot(hold=scan.hold))
 
 
 def test_a_keeper_that_cannot_start_says_where_its_log_is(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +20,7 @@ from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.messages import AbortWrite, BeginWrite, BegunWrite, CommitWrite, Place
 from compactor.steps import WriteStep
-from compactor.tables import Store
+from compactor.tables import Store, open_metastore
 from compactor.tables.writing.part_files import WrittenPart, write_part
 from tests.integration.tables_for_spark.conftest import keeper_of
 from tests.support.passes import every_role, time_out_all
@@ -53,13 +55,41 @@ def test_a_write_is_committed_by_another_process_once(
     parts = (*staged(write, deployment, 4, 5), *staged(write, deployment, 6, writer=1))
     staged(write, deployment, 4, 5)  # an attempt that Spark tells nobody of
     assert rows_of(store) == [1, 2, 3]
-    assert keeper.ask(CommitWrite(txn=write.txn, parts=parts)) == 3
+    assert keeper.ask(CommitWrite(hold=write.hold, parts=parts)) == 3
     assert rows_of(store) == [1, 2, 3, 4, 5, 6]
     assert hidden(warehouse) == []
     with pytest.raises(TransactionAborted, match="no longer held"):
-        keeper.ask(CommitWrite(txn=write.txn, parts=parts))
-    assert keeper.ask(AbortWrite(txn=write.txn)) is False
+        keeper.ask(CommitWrite(hold=write.hold, parts=parts))
+    assert keeper.ask(AbortWrite(hold=write.hold)) is False
     assert rows_of(store) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.fixture
+def other(config: str, empty_metastore: Path, tmp_path: Path) -> Iterator[Store]:
+    """Another metastore of the same configuration, ``other``, with ``db.t(i bigint, s string)`` and three rows."""
+    database, warehouse = tmp_path / "other.db", tmp_path / "other"
+    shutil.copy(empty_metastore, database)
+    warehouse.mkdir()
+    with Path(config).open("a") as file:
+        file.write(f'[metastore.other]\nurl = "sqlite:///{database}"\n')
+    with open_metastore("other", config_path=config) as found:
+        found.create_database("db", str(warehouse))
+        found.create_table("db.t", {"i": "bigint", "s": "string"}).append(pa.table({"i": [7, 8, 9]}))
+        yield found
+
+
+def test_writes_in_two_metastores_are_told_apart_where_their_transactions_have_one_number(
+    keeper: Keeper, place: Place, store: Store, other: Store, deployment: Site
+) -> None:
+    first = begun(keeper, place)
+    second = begun(keeper, replace(place, metastore="other"))
+    assert first.hold.txn == second.hold.txn
+    assert keeper.ask(CommitWrite(hold=first.hold, parts=staged(first, deployment, 4))) == 1
+    assert rows_of(store) == [1, 2, 3, 4]
+    assert keeper.ask(AbortWrite(hold=first.hold)) is False
+    assert keeper.ask(CommitWrite(hold=second.hold, parts=staged(second, deployment, 10, 11))) == 2
+    assert rows_of(other) == [7, 8, 9, 10, 11]
+    assert rows_of(store) == [1, 2, 3, 4]
 
 
 def test_an_aborted_write_leaves_nothing(
@@ -67,7 +97,7 @@ def test_an_aborted_write_leaves_nothing(
 ) -> None:
     write = begun(keeper, place, overwrite=True)
     staged(write, deployment, 4)
-    assert keeper.ask(AbortWrite(txn=write.txn)) is True
+    assert keeper.ask(AbortWrite(hold=write.hold)) is True
     assert rows_of(store) == [1, 2, 3]
     assert hidden(warehouse) == []
     assert open_agents() == []
@@ -102,7 +132,7 @@ def test_an_application_that_ends_between_write_and_commit_leaves_nothing(
     assert open_agents() == []
     assert hidden(warehouse) == []
     with pytest.raises(TransactionAborted, match="nothing was committed"):
-        keeper.ask(CommitWrite(txn=write.txn, parts=parts))
+        keeper.ask(CommitWrite(hold=write.hold, parts=parts))
     assert rows_of(store) == [1, 2, 3]
 
 
@@ -117,8 +147,8 @@ def test_a_keeper_that_is_killed_before_the_commit_leaves_what_roles_sweep(
     os.kill(pid, signal.SIGKILL)
     until("the end of the keeper", lambda: keeper_of(folder) is None)
     with pytest.raises(TransactionAborted, match="nothing was committed"):
-        keeper.ask(CommitWrite(txn=write.txn, parts=parts))
-    assert keeper.ask(AbortWrite(txn=write.txn)) == 0
+        keeper.ask(CommitWrite(hold=write.hold, parts=parts))
+    assert keeper.ask(AbortWrite(hold=write.hold)) == 0
     _time_out_and_sweep(deployment, "parts")
     assert hidden(warehouse) == []
     assert rows_of(store, "db.parts") == [9]
@@ -145,10 +175,10 @@ def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
     parts = (*staged(write, deployment, 4, **more), *staged(write, deployment, 5, writer=1, **more))
     is_reached = is_partitioned or step is not WriteStep.WRITE_PARTITIONS_ADDED
     if not is_reached:
-        assert keeper.ask(CommitWrite(txn=write.txn, parts=parts)) == 2
+        assert keeper.ask(CommitWrite(hold=write.hold, parts=parts)) == 2
         return
     with pytest.raises(CommitUnknown, match="look whether the rows are there"):
-        keeper.ask(CommitWrite(txn=write.txn, parts=parts))
+        keeper.ask(CommitWrite(hold=write.hold, parts=parts))
     is_committed = step is WriteStep.WRITE_COMMITTED
     assert rows_of(store, f"db.{name}") == ([*before, 4, 5] if is_committed else before)
     if is_committed:

@@ -14,7 +14,7 @@ from pyspark.sql import datasource as ds
 
 from compactor.service.site import Site
 from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.messages import PlannedScan
+from compactor.spark_tables.messages import Hold, PlannedScan
 from compactor.spark_tables.reader import Portion, Reader
 from compactor.spark_tables.spark_types import spark_schema
 from compactor.tables import Store
@@ -36,7 +36,7 @@ def scan(deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> 
     table.append(pa.table({"i": [1, 2, 3], "x": [1.5, None, 2.5], "c": ["a", "b", "c"], "p": [1, 1, 2]}))
     with transaction(deployment) as txn:
         plan = plan_scan(txn, named_table(deployment, "db.t"), Wanted(row_filter="i <> 2", timestamps="us"))
-    return PlannedScan(plan=plan, stores=deployment.storage.options, padded=("c",))
+    return PlannedScan(hold=Hold(name="h", txn=plan.txn), plan=plan, stores=deployment.storage.options, padded=("c",))
 
 
 def reader_of(scan: PlannedScan) -> Reader:

@@ -17,6 +17,7 @@ from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.keeper.desk import Desk
 from compactor.spark_tables.keeper.server import Server
+from compactor.spark_tables.messages import Taken
 from compactor.spark_tables.wire import connect, listen
 
 
@@ -45,6 +46,7 @@ def test_requests_are_answered_until_there_is_nothing_to_hold(tmp_path: Path) ->
         for request in ("a", NotFound("no table"), ValueError("odd")):
             with connect(folder.socket) as connection:
                 connection.send(request)
+                assert connection.recv() == Taken()
                 answers.append(connection.recv())
 
     with OddDesk() as desk, listen(folder.socket) as listening:
