@@ -1,4 +1,4 @@
-"""How far the compactions are that are being worked on: for people who watch them. No correctness depends on it."""
+"""The progress of running compactions, for people who watch them. No correctness depends on it."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far compactions are that are being worked on, and where to watch them: a few statements for all of them."""
+"""The progress of running compactions, and the places to watch them: a few statements for all of them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Held:
 
     @property
     def hold(self) -> Hold:
-        """How others name it."""
+        """The name that others have for it."""
         return Hold(name=self.name, txn=self.txn.id)
 
     def check(self) -> None:

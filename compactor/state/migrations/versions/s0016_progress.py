@@ -1,4 +1,4 @@
-"""How far running compactions are, and where the scheduler's task of a batch is shown."""
+"""The progress of running compactions, and the page of the scheduler's task of a batch."""
 
 from __future__ import annotations
 
