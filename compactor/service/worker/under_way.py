@@ -34,7 +34,7 @@ class _Work:
 
 
 class UnderWay:
-    """What threads tell of the entries that they work on. ``clock`` is in seconds."""
+    """The progress that threads tell of the entries that they work on. ``clock`` is in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
