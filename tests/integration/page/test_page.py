@@ -220,10 +220,10 @@ def test_what_is_refused_says_why_where_it_was_asked(shown: Shown, login: Login)
 def test_a_request_is_cancelled_after_a_question_and_asked_for_again(shown: Shown, login: Login, site: Site) -> None:
     entry_id = shown.busy.waiting
     page = opened(login("opal"), shown.page_url("queue"))
-    page.get_by_role("button", name=f"Cancel compaction {entry_id}").click()
+    page.get_by_role("button", name=f"Cancel request of compaction {entry_id}").click()
     page.get_by_role("button", name="Leave it in the queue").click()
     assert site.metastore.entries.get(entry_id).state is State.INITIATED
-    page.get_by_role("button", name=f"Cancel compaction {entry_id}").click()
+    page.get_by_role("button", name=f"Cancel request of compaction {entry_id}").click()
     page.get_by_role("button", name="Cancel the compaction").click()
     expect(page.get_by_role("status")).to_contain_text(f"Compaction {entry_id} of default.carts is cancelled.")
     assert site.metastore.entries.get(entry_id).state is State.ABORTED
@@ -302,7 +302,7 @@ def test_what_runs_is_watched_as_it_gets_on(shown: Shown, login: Login, site: Si
                 expect(row).to_contain_text("4 of 8 units, 1.0 GB of 2.0 GB")
                 expect(row).to_contain_text(re.compile(r"working for .*, about .* left"))
                 expect(row.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "50")
-                expect(row.get_by_role("button", name=f"Cancel compaction {number}")).to_have_text("Cancel run…")
+                expect(row.get_by_role("button", name=f"Cancel run of compaction {number}")).to_have_text("Cancel run…")
                 assert outside(page) == [], (view, width)
                 assert serious(page) == [], (view, width)
                 picture(page, f"page-running-{view}-{name}")

@@ -58,7 +58,7 @@ function elapsed(row) {
 /** The button that cancels a compaction, which says what that does. */
 export function canceller(row, shell) {
   if (!row.can_cancel || !shell.overview.rights.compact) return null;
-  return h("button", { type: "button", class: "quiet", "aria-label": `Cancel compaction ${row.compactionid}`, title: isRunning(row) ? "Stops its worker; nothing of it is kept" : "Takes the request off the queue",
+  return h("button", { type: "button", class: "quiet", "aria-label": `Cancel ${isRunning(row) ? "run" : "request"} of compaction ${row.compactionid}`, title: isRunning(row) ? "Stops its worker; nothing of it is kept" : "Takes the request off the queue",
     onclick: () => cancel(row, shell) }, isRunning(row) ? "Cancel run…" : "Cancel request…");
 }
 
