@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, case, func, literal_column, select
+from sqlalchemy import ColumnElement, Select, case, func, select
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.lost_count import LOST, lost_workers
@@ -58,26 +58,31 @@ class QueueFigures:
             failed_from: ``failed_lately`` counts what ended then or later, epoch ms.
             began_from: ``worker_versions`` are of what began then or later.
         """
+        # A database would sort all of the history to group it. Most of it has succeeded: what has not is grouped, and all
+        # of it is counted, which reads no row of its own.
         failed = CC.CC_STATE == State.FAILED.value
-        # a schema without it has no column to group by
-        version = func.coalesce(CC.CC_WORKER_VERSION, literal_column("''"))
-        query = select(
+        known = case((KNOWN_ENDED, 1), else_=0)
+        others = select(
             CC.CC_STATE,
-            version,
+            known,
             func.count(),
-            func.max(CC.CC_START),
             func.sum(case((failed & (CC.CC_END >= failed_from), 1), else_=0)),
             func.sum(case((failed & CC.CC_ERROR_MESSAGE.startswith(LOST), 1), else_=0)),
         )
-        query = query.where(KNOWN_ENDED, CC.CC_STATE.in_(_STATES)).group_by(CC.CC_STATE, version)
-        states: Counter[State] = Counter()
-        versions, lately, lost = set(), 0, 0
+        others = others.where(~(KNOWN_ENDED & (CC.CC_STATE == State.SUCCEEDED.value))).group_by(CC.CC_STATE, known)
+        worked = select(CC.CC_WORKER_VERSION).where(func.coalesce(CC.CC_START, 0) >= began_from)
+        worked = worked.where(KNOWN_ENDED, CC.CC_STATE.in_(_STATES)).distinct()
+        is_whole, states, lately, lost = self._table.rows.is_whole, Counter[State](), 0, 0
         with self._table.database.read() as conn:
-            for code, worked, rows, newest, recent, losing in conn.execute(query).all():
+            found = conn.execute(others).all()
+            total = int(conn.execute(select(func.count()).select_from(COMPLETED_COMPACTIONS)).scalar_one())
+            versions = {one for one in conn.execute(worked).scalars() if one} if is_whole else set()
+        for code, is_known, rows, recent, losing in found:
+            if is_known and code in _STATES:
                 states[State(code)] += int(rows)
                 lately, lost = lately + int(recent), lost + int(losing)
-                if worked and (newest or 0) >= began_from:
-                    versions.add(worked)
+        states[State.SUCCEEDED] = max(0, total - sum(int(one[2]) for one in found))
+        states = +states
         if not self._table.rows.is_whole:
             states, versions = self._really(states), self._versions_of_ended(began_from)
             lost = states[State.FAILED]  # their messages are kept beside the rows
