@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import tomllib
@@ -15,7 +14,7 @@ from pathlib import Path
 from tests.support.daemons import Daemon
 from tests.support.downloads import ROOT, kept_once
 from tests.support.patience import until
-from tests.support.ports import free_port
+from tests.support.ports import answers, free_port
 
 REALM = "TESTS.EXAMPLE"
 #: Whose sources are all that there is for Linux: they are compiled, against the headers of Debian's libkrb5-dev.
@@ -126,12 +125,6 @@ def kdc(folder: Path) -> Iterator[Kdc]:
     daemon = Daemon(name="kdc", folder=folder, command=server, environment=environment)
     with daemon.running(lambda: answers(port)):
         yield Kdc(folder=folder, port=port, daemon=daemon)
-
-
-def answers(port: int) -> bool:
-    """Returns true once somebody listens on a port of the loopback interface."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def kerberos_libraries() -> Path:

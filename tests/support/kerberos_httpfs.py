@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tests.support.daemons import HTTPFS_PLACES, HTTPFS_SERVER, Daemon
 from tests.support.hadoop import hadoop_jars, java_command, write_site
-from tests.support.kerberos import REALM, answers
+from tests.support.kerberos import REALM
 from tests.support.kerberos_hdfs import SHORT_NAMES, SecureHdfs
-from tests.support.ports import free_port
+from tests.support.ports import answers, free_port
 
 
 @contextmanager

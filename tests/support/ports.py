@@ -27,3 +27,9 @@ def free_port() -> int:
                 continue
         return port
     raise AssertionError(f"no port is free from {_FIRST + _WORKER * _EACH} on")
+
+
+def answers(port: int) -> bool:
+    """Returns true once somebody listens on a port of the loopback interface."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
-_CONF = {
+CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -39,7 +39,7 @@ def local_session(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # py4j leaves sockets to the garbage collector
         builder = SparkSession.builder.master(master).appName("tests")
-        for key, value in {**_CONF, "spark.sql.warehouse.dir": str(folder / "spark"), **(conf or {})}.items():
+        for key, value in {**CONF, "spark.sql.warehouse.dir": str(folder / "spark"), **(conf or {})}.items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()
         register(session)
