@@ -6,7 +6,7 @@ import threading
 import uuid
 from contextlib import ExitStack, suppress
 
-from compactor.errors import CompactorError, SnapshotExpired
+from compactor.errors import CompactorError, NotFound, SnapshotExpired, TransactionAborted
 from compactor.service.site import Site
 from compactor.spark_tables.messages import Hold
 from compactor.storage.executor_tokens import ExecutorTokens
@@ -45,6 +45,17 @@ class Held:
             raise
         except CompactorError as error:
             raise SnapshotExpired(f"transaction {self.txn.id}: {error}; read the table anew") from error
+
+    def must_be_open(self) -> None:
+        """Asks the metastore whether it is still open: a process that was suspended does not know.
+
+        Raises:
+            TransactionAborted: it has timed out, or was aborted.
+        """
+        try:
+            self.txn.site.metastore.transactions.heartbeat(self.txn.id)
+        except NotFound as error:
+            raise TransactionAborted(f"{error}; nothing was committed, write the rows again") from error
 
     def end(self) -> None:
         """Ends it after reading; one that is lost already has ended."""

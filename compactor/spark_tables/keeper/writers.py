@@ -67,6 +67,7 @@ class Writers:
             )
         try:
             with writer.held.lock:
+                writer.held.must_be_open()
                 rows = finish(writer.held.txn, writer.statement, parts)
         except BaseException:
             writer.held.abort()

@@ -155,6 +155,27 @@ def test_a_keeper_that_is_killed_before_the_commit_leaves_what_roles_sweep(
 
 
 @pytest.mark.whole
+def test_a_keeper_that_was_paused_past_its_time_out_names_nothing(
+    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, folder: Folder
+) -> None:
+    """PROTOCOL 14.1: its transaction was timed out, swept and forgotten while it was suspended."""
+    write = begun(keeper, place)
+    parts = staged(write, deployment, 4)
+    pid = keeper_of(folder)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        _time_out_and_sweep(deployment, "t")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    with pytest.raises(TransactionAborted):
+        keeper.ask(CommitWrite(hold=write.hold, parts=parts))
+    assert rows_of(store) == [1, 2, 3, 9]
+    assert hidden(warehouse) == []
+    assert list((warehouse / "t").rglob(f"delta_{write.work.write_id:07d}_*")) == []
+
+
+@pytest.mark.whole
 @pytest.mark.parametrize("is_partitioned", [False, True])
 @pytest.mark.parametrize("step", list(WriteStep)[1:])
 def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
