@@ -280,6 +280,22 @@ _OWN = (
         "yet, because no write to them is recorded; there it reports what it finds and requests nothing.",
     ),
     Setting(
+        key="compactor.order",
+        default="thresholds",
+        unit=SettingUnit.TEXT,
+        choices=("thresholds", "benefit"),
+        effect="Order in which the initiator requests what is over a threshold: thresholds, as it finds it; benefit, what "
+        "saves readers the most for each core-second first. See docs/production.md.",
+    ),
+    Setting(
+        key="compactor.budget",
+        default="0",
+        unit=_C,
+        effect="Core-seconds that the compactions requested by the initiator within an hour may be expected to take; the "
+        "others wait for a later pass. 0 is no bound. Requests of people, aborted transactions and what readers would see "
+        "wrongly never wait.",
+    ),
+    Setting(
         key="compactor.history.retention.aborted",
         default="3",
         unit=_C,

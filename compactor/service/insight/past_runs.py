@@ -19,8 +19,13 @@ def store_of(location: str) -> str:
 
 def estimator_of(site: Site, store: str) -> Estimator:
     """Returns the estimates of work over ``store``, from one statement; it has none without a state."""
+    return Estimator(past_runs(site, store))
+
+
+def past_runs(site: Site, store: str) -> list[Past]:
+    """Returns the newest runs over ``store``, newest first; none without a state."""
     runs = [] if site.state is None else site.state.runs.over_store(site.name, store, NEWEST)
-    return Estimator([past for run in runs if (past := past_of(run)) is not None])
+    return [past for run in runs if (past := past_of(run)) is not None]
 
 
 def past_of(run: Run) -> Past | None:

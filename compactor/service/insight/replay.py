@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from functools import cache
 
 from compactor.compaction.decision import decide
+from compactor.compaction.economy import BUDGET, ORDER, Order, Policy
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.errors import NotSupported
 from compactor.service.insight.arrivals import Content, Looked, Ran, Recorded
-from compactor.service.insight.simulator import Decide, Frame, Tally, count, replay
+from compactor.service.insight.curve import Curve
+from compactor.service.insight.simulator import Decide, Frame, Tally, count, replay_all
 from compactor.service.site import Site, own_state
+from compactor.settings.catalogue import CATALOGUE
 from compactor.settings.precedence import Settings, with_override
+from compactor.settings.setting import parse
 from compactor.state.decisions import Decided
 from compactor.state.runs import DAY_MS, Run
 
@@ -46,14 +50,18 @@ def simulate(site: Site, days: int, given: Mapping[str, str]) -> Simulation:
     """Replays what was written in the last ``days``.
 
     Args:
-        given: values of settings of tables, in place of those of each table.
+        given: values of settings of tables, in place of those of each table, and of ``compactor.order`` and
+            ``compactor.budget``.
 
     Raises:
-        BadSetting: one is no setting of a table, or its value is bad.
+        BadSetting: one is no other setting of a table, or its value is bad.
         NotSupported: there is no state, or nothing is recorded.
     """
     state = own_state(site)
-    with_override(site.settings, given, strict=True)
+    of_site = {key: value for key, value in given.items() if key in (ORDER, BUDGET)}
+    of_tables = {key: value for key, value in given.items() if key not in of_site}
+    with_override(site.settings, of_tables, strict=True)
+    policy = _policy(Policy.of(site.settings), of_site)
     now = site.metastore.now_ms()
     since = now - days * DAY_MS
     runs = _runs_by_entity(state.runs.since(site.name, since))
@@ -68,16 +76,30 @@ def simulate(site: Site, days: int, given: Mapping[str, str]) -> Simulation:
             "compactor.decisions.retention"
         )
     frame = Frame.of(passes, now, list(recorded.values()))
-    happened, present, other = Tally(), Tally(), Tally()
+    happened, present, other = (Tally(curve=Curve(since, now)) for _ in range(3))
     settings_of = cache(lambda database, table: site.settings_of(Entity(database=database, table=table)))
+    as_is, as_given = [], []
     for entity, one in recorded.items():
         settings = settings_of(entity.database, entity.table)
         count(one, now, happened)
-        replay(one, _decider(settings), frame, present)
-        replay(one, _decider(with_override(settings, given)), frame, other)
+        as_is.append((one, _decider(settings)))
+        as_given.append((one, _decider(with_override(settings, of_tables))))
+    replay_all(as_is, frame, present, Policy.of(site.settings))
+    replay_all(as_given, frame, other, policy)
     return Simulation(
         days=days, entities=len(recorded), passes=len(passes), happened=happened, present=present, other=other
     )
+
+
+def _policy(present: Policy, given: Mapping[str, str]) -> Policy:
+    """Returns the policy with what is ``given`` of it.
+
+    Raises:
+        BadSetting: a value is bad.
+    """
+    found = {key: parse(CATALOGUE[key], text) for key, text in given.items()}
+    order, budget = found.get(ORDER, present.order.value), found.get(BUDGET, present.budget)
+    return Policy(order=Order(order), budget=int(str(budget)) if budget else None)
 
 
 def _decider(settings: Settings) -> Decide:

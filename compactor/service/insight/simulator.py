@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from statistics import median
 
 from compactor.compaction.decision import Decision, Facts
+from compactor.compaction.economy import Policy, Purse, Wish, benefit, choose
 from compactor.compaction.states import CompactionType
 from compactor.service.insight.arrivals import (
-    Arrival,
     Content,
     Recorded,
     arrivals,
@@ -24,6 +25,7 @@ from compactor.service.insight.arrivals import (
     happened,
     keeps,
 )
+from compactor.service.insight.curve import Curve
 
 Decide = Callable[[Facts], Decision]
 _NOTHING = {True: 1.0, False: 1.0}
@@ -68,6 +70,7 @@ class Tally:
     worst: int = 0
     directory_ms: int = 0
     all_ms: int = 0
+    curve: Curve = field(default_factory=Curve)
 
     @property
     def runs(self) -> int:
@@ -84,11 +87,12 @@ class Tally:
         self.minors += not major
         self.core_seconds += core_seconds
 
-    def lasted(self, content: Content, milliseconds: int) -> None:
-        """Counts what a reader met for some time."""
-        self.directory_ms += content.directories * milliseconds
-        self.all_ms += milliseconds
+    def lasted(self, content: Content, since: int, until: int) -> None:
+        """Counts what a reader met from ``since`` to ``until`` (epoch ms)."""
+        self.directory_ms += content.directories * (until - since)
+        self.all_ms += until - since
         self.worst = max(self.worst, content.directories)
+        self.curve.add(content.directories, since, until)
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -107,48 +111,117 @@ def count(recorded: Recorded, end: int, tally: Tally) -> None:
     for run in recorded.runs:
         if run.began >= begin.at:
             tally.run(run.core_seconds, major=run.major)
-    _over_time(happened(recorded), begin.at, end, tally)
+    watch = _Watch(begin.at, end, tally)
+    for at, content in happened(recorded):
+        watch.turn(at, content)
+    watch.close()
 
 
 def replay(recorded: Recorded, decide: Decide, frame: Frame, tally: Tally) -> None:
     """Counts what would have happened to one table or partition, if ``decide`` had decided."""
-    _over_time(_replayed(recorded, decide, frame, tally), recorded.begin.at, frame.end, tally)
+    replay_all([(recorded, decide)], frame, tally)
 
 
-def _replayed(recorded: Recorded, decide: Decide, frame: Frame, tally: Tally) -> Iterable[tuple[int, Content]]:
-    content, waiting = recorded.begin.content, deque(arrivals(recorded))
-    left, cost = keeps(recorded.runs, frame.keeps), core_seconds_a_byte(recorded.runs, frame.core_seconds)
-    no_minor = any(look.no_minor for look in recorded.looks)
-    at, free = recorded.begin.at, recorded.begin.at
-    yield at, content
-    looks_at = bisect_left(frame.passes, at)
-    while looks_at < len(frame.passes):
-        now = frame.passes[looks_at]
-        content = yield from _grown(content, waiting, now)
-        kind = decide(_facts(content, minor_supported=not no_minor)).type if now >= free else None
-        if kind in (CompactionType.MAJOR, CompactionType.MINOR) and content.deltas:
-            major, began = kind is CompactionType.MAJOR, now + frame.lag_ms
-            content = yield from _grown(content, waiting, began)
-            free = began + frame.run_ms
-            if free > frame.end:
-                return
-            tally.run(_read(content, major=major) * cost[major], major=major)
-            content = content.merged(major=major, keeps=left[major])
-            yield free, content
-            looks_at = bisect_left(frame.passes, free)
-            continue
-        # nothing changes until the next one arrives
-        following = waiting[0].at if waiting else _NEVER
-        looks_at = max(looks_at + 1, bisect_left(frame.passes, min(following, free) if now < free else following))
+def replay_all(every: Iterable[tuple[Recorded, Decide]], frame: Frame, tally: Tally, policy: Policy = Policy()) -> None:
+    """Counts what would have happened to all tables and partitions, if each ``decide`` had decided and ``policy`` had chosen
+    among what was due in a pass."""
+    tracks = [_Track(recorded, decide, frame, tally) for recorded, decide in every]
+    waiting = [(track.first_look, number) for number, track in enumerate(tracks)]
+    heapify(waiting)
+    purse = Purse(policy.budget)
+    while waiting and waiting[0][0] < len(frame.passes):
+        look, now = waiting[0][0], frame.passes[waiting[0][0]]
+        due: list[Wish[int]] = []
+        while waiting and waiting[0][0] == look:
+            _, number = heappop(waiting)
+            wish = tracks[number].wish(number, now)
+            if wish is None:
+                heappush(waiting, (tracks[number].look_after(look), number))
+            else:
+                due.append(wish)
+        chosen, later = choose(due, policy.order, purse, now)
+        for one in chosen:
+            heappush(waiting, (tracks[one.key].run(now), one.key))
+        for one in later:
+            heappush(waiting, (look + 1, one.key))
+    for track in tracks:
+        track.close()
 
 
-def _grown(content: Content, waiting: deque[Arrival], until: int) -> Generator[tuple[int, Content], None, Content]:
-    """Takes from ``waiting`` what arrives at ``until`` at the latest; yields the content after each, returns the last."""
-    while waiting and waiting[0].at <= until:
-        arrival = waiting.popleft()
-        content = content.plus(arrival)
-        yield arrival.at, content
-    return content
+class _Watch:
+    """What the readers of one table or partition meet, as time goes on."""
+
+    def __init__(self, begin: int, end: int, tally: Tally) -> None:
+        self._since, self._end, self._tally = begin, end, tally
+        self._there = Content()
+
+    def turn(self, at: int, content: Content) -> None:
+        """Tells that from ``at`` on there is ``content``."""
+        until = max(self._since, min(at, self._end))
+        self._tally.lasted(self._there, self._since, until)
+        self._since, self._there = until, content
+
+    def close(self) -> None:
+        """Tells that nothing changes any more."""
+        self._tally.lasted(self._there, self._since, max(self._since, self._end))
+
+
+class _Track:
+    """One table or partition in a replay: what is there, and what will still be written."""
+
+    def __init__(self, recorded: Recorded, decide: Decide, frame: Frame, tally: Tally) -> None:
+        self._decide, self._frame, self._tally = decide, frame, tally
+        self._content, self._waiting = recorded.begin.content, deque(arrivals(recorded))
+        self._left, self._cost = (
+            keeps(recorded.runs, frame.keeps),
+            core_seconds_a_byte(recorded.runs, frame.core_seconds),
+        )
+        self._no_minor = any(look.no_minor for look in recorded.looks)
+        self._watch = _Watch(recorded.begin.at, frame.end, tally)
+        self._watch.turn(recorded.begin.at, self._content)
+        self._kind: CompactionType | None = None
+        self.first_look = bisect_left(frame.passes, recorded.begin.at)
+
+    def wish(self, key: int, now: int) -> Wish[int] | None:
+        """Looks at what is there at ``now``; returns the compaction that is due."""
+        self._grow(now)
+        content = self._content
+        self._kind = self._decide(_facts(content, minor_supported=not self._no_minor)).type
+        if self._kind not in (CompactionType.MAJOR, CompactionType.MINOR) or not content.deltas:
+            return None
+        major = self._kind is CompactionType.MAJOR
+        return Wish(
+            key=key,
+            benefit=benefit(self._kind, deltas=content.deltas, delete_bytes=content.delete_bytes),
+            cost=_read(content, major=major) * self._cost[major],
+        )
+
+    def look_after(self, look: int) -> int:
+        """Returns the number of the next pass that may find anything else than that of number ``look``."""
+        following = self._waiting[0].at if self._waiting else _NEVER
+        return max(look + 1, bisect_left(self._frame.passes, following))
+
+    def run(self, now: int) -> int:
+        """Runs what the look at ``now`` found to be due; returns the number of the first pass after it has ended."""
+        major, began = self._kind is CompactionType.MAJOR, now + self._frame.lag_ms
+        self._grow(began)
+        ended = began + self._frame.run_ms
+        if ended > self._frame.end:
+            return len(self._frame.passes)
+        self._tally.run(_read(self._content, major=major) * self._cost[major], major=major)
+        self._content = self._content.merged(major=major, keeps=self._left[major])
+        self._watch.turn(ended, self._content)
+        return bisect_left(self._frame.passes, ended)
+
+    def close(self) -> None:
+        """Takes in what is written after the last pass."""
+        self._watch.close()
+
+    def _grow(self, until: int) -> None:
+        while self._waiting and self._waiting[0].at <= until:
+            arrival = self._waiting.popleft()
+            self._content = self._content.plus(arrival)
+            self._watch.turn(arrival.at, self._content)
 
 
 def _facts(content: Content, *, minor_supported: bool) -> Facts:
@@ -166,14 +239,6 @@ def _facts(content: Content, *, minor_supported: bool) -> Facts:
 
 def _read(content: Content, *, major: bool) -> int:
     return content.delta_bytes + (content.base_bytes if major else 0)
-
-
-def _over_time(states: Iterable[tuple[int, Content]], begin: int, end: int, tally: Tally) -> None:
-    since, there = begin, Content()
-    for at, content in states:
-        tally.lasted(there, max(0, min(at, end) - since))
-        since, there = max(since, min(at, end)), content
-    tally.lasted(there, max(0, end - since))
 
 
 def _lags(recorded: Recorded) -> list[int]:

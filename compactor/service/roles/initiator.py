@@ -17,6 +17,8 @@ from compactor.service.memory import must_not_be_older
 from compactor.service.roles import outdated, unrecorded
 from compactor.service.roles.candidate_page import CandidatePage
 from compactor.service.roles.outdated import record_conditions
+from compactor.service.roles.past import Past
+from compactor.service.roles.saving import Saving, without_cost
 from compactor.service.roles.scan import Considered, Scan
 from compactor.service.side_by_side import SideBySide
 from compactor.service.site import Site
@@ -76,6 +78,7 @@ def initiate(site: Site) -> InitiatorPass:
     """
     repaired = lost_workers.repair(site) if must_not_be_older(site) else ()
     scan = Scan(site)
+    saving = Saving(scan)
     cursor = beside("reading where the last pass ended", lambda: _cursor(site))
     looked_at = beside("reading when the last pass was", lambda: _looked_at(site))
     considered: list[Considered] = []
@@ -88,23 +91,49 @@ def initiate(site: Site) -> InitiatorPass:
                 first = page if portion.after is not None else first  # its other half comes last
                 found = page.sort_out(portion)
             kept += found.kept
-            considered += _judge(scan, page.judged(found.pending, threads))
+            considered += _judge(scan, saving, page.judged(found.pending, threads))
+    considered += _spend(scan, saving)
     beside("considering outdated conditions again", lambda: outdated.reconsider(scan, looked_at))
     beside("considering what has no recorded write", lambda: _consider_unrecorded(scan))
     beside("recording the pass", lambda: _record_pass(scan, len(considered)))
     return InitiatorPass(repaired=repaired, considered=tuple(considered), kept=kept)
 
 
-def _judge(scan: Scan, judgements: Iterable[Considered]) -> list[Considered]:
+def _spend(scan: Scan, saving: Saving) -> list[Considered]:
+    """Requests what was kept back as far as the budget allows, the worthiest first; records why the rest waits."""
+    chosen, waiting = saving.chosen()
+    done: list[Considered] = []
+    for kept, act in ((waiting, False), (chosen, True)):
+        for at in range(0, len(kept), RECORD_SIZE):
+            some = kept[at : at + RECORD_SIZE]
+            _turn_to(scan, [one.entity for one in some])
+            done += _act_on(scan, some) if act else _recorded(scan, some)
+    return done
+
+
+def _turn_to(scan: Scan, entities: Sequence[Entity]) -> None:
+    """Reads again what is needed of tables whose page the pass has left."""
+    tables, past = scan.fresh_tables(), Past(scan.site)
+    tables.expect(entities)
+    past.expect({(one.database, one.table) for one in entities})
+    scan.turn_to(tables, past)
+
+
+def _recorded(scan: Scan, waiting: Sequence[Considered]) -> list[Considered]:
+    beside("recording decisions", lambda: _record(scan, waiting))
+    return list(waiting)
+
+
+def _judge(scan: Scan, saving: Saving, judgements: Iterable[Considered]) -> list[Considered]:
     considered: list[Considered] = []
     judged: list[Considered] = []
     since = time.monotonic()
     for one in judgements:
         judged.append(one)
         if len(judged) >= RECORD_SIZE or time.monotonic() - since > RECORD_EVERY_S:
-            considered += _act_on(scan, judged)
+            considered += _act_on(scan, saving.keep_back(judged))
             judged, since = [], time.monotonic()
-    return considered + _act_on(scan, judged)
+    return considered + _act_on(scan, saving.keep_back(judged))
 
 
 def _act_on(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
@@ -112,7 +141,7 @@ def _act_on(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
     if not judged:
         return []
     must_not_be_older(scan.site, polling=True)
-    done = scan.request(judged)
+    done = [without_cost(one) for one in scan.request(judged)]
     beside("recording decisions", lambda: _record(scan, done))
     return done
 

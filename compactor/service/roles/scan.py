@@ -282,6 +282,10 @@ class Scan:
         rows = {c.entity: _with_answer(c, request, a) for (c, request), a in zip(due, answers, strict=True)}
         return [rows.get(c.entity, c) for c in judged]
 
+    def would_request(self, considered: Considered) -> bool:
+        """Returns true if a row is put into the queue for the decision."""
+        return self._request(considered) is not None
+
     def _request(self, considered: Considered) -> Request | None:
         """Returns the request for a decision, if it needs one. The cleaner finds aborted transactions by itself."""
         decision = considered.decision

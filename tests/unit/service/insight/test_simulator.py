@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from compactor.compaction.decision import Facts, decide
+from compactor.compaction.economy import HOUR_MS, Order, Policy
 from compactor.compaction.states import CompactionType
 from compactor.service.insight.arrivals import Content, Looked, Ran, Recorded
-from compactor.service.insight.simulator import Decide, Frame, Tally, count, replay
+from compactor.service.insight.simulator import Decide, Frame, Tally, count, replay, replay_all
 from compactor.settings.precedence import Layer, Settings
 
 MINUTE, DAY = 60_000, 86_400_000
@@ -153,3 +154,36 @@ def test_nothing_is_foretold_after_the_end() -> None:
     assert (tally.runs, tally.worst) == (0, 20)
     replay(Recorded(looks=looks), policy(), Frame(passes=[0], end=100, lag_ms=50, run_ms=50), tally)
     assert tally.majors == 1
+
+
+def busy(size: int, deltas: int = 20) -> Recorded:
+    looks = [Looked(at=0, content=Content(deltas=deltas, delta_bytes=size), is_due=True)]
+    before = Ran(
+        began=-9, ended=-1, major=True, directories_read=20, bytes_read=100, bytes_written=100, core_seconds=1.0
+    )
+    return Recorded(looks=looks, runs=[before])  # a core-second for each 100 bytes
+
+
+def test_a_budget_lets_what_is_worth_less_wait() -> None:
+    """Ten of a core-second each; of five in an hour the second five wait for the second hour."""
+    frame = Frame(passes=range(0, 3 * HOUR_MS, HOUR_MS // 2), end=3 * HOUR_MS)
+    every = [(busy(100), policy()) for _ in range(10)]
+    free, bound = Tally(), Tally()
+    replay_all(every, frame, free)
+    replay_all(every, frame, bound, Policy(order=Order.BENEFIT, budget=5))
+    assert (free.runs, bound.runs) == (10, 10)
+    assert (free.core_seconds, bound.core_seconds) == (10, 10)
+    assert bound.mean > free.mean
+    few = Tally()
+    replay_all(every, replace(frame, end=HOUR_MS - 1, passes=[0, HOUR_MS // 2]), few, Policy(budget=5))
+    assert few.runs == 5
+
+
+def test_with_a_budget_benefit_leaves_readers_less_than_thresholds() -> None:
+    frame = Frame(passes=range(0, 10 * HOUR_MS, HOUR_MS), end=10 * HOUR_MS)
+    every = [(busy(size, deltas), policy()) for size, deltas in ((900, 12), (800, 12), (100, 80), (100, 90))]
+    found = {}
+    for order in Order:
+        replay_all(every, frame, tally := Tally(), Policy(order=order, budget=2))
+        found[order] = tally.mean
+    assert found[Order.BENEFIT] < 0.8 * found[Order.THRESHOLDS]

@@ -1,0 +1,110 @@
+"""Which of the compactions that are due are requested now, and which wait: by benefit for cost, and within a budget. Pure.
+
+Only what is over one of the initiator's thresholds is ever a candidate; the order and the budget change when, not whether.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from compactor.compaction.states import CompactionType
+from compactor.settings.precedence import Settings
+
+ORDER, BUDGET = "compactor.order", "compactor.budget"
+HOUR_MS = 3_600_000
+OPENING_S = 0.01  #: that a reader takes to list and open a directory, near enough for an order
+DELETES_A_SECOND = 50e6  #: bytes of delete events that a reader applies in a second, likewise
+_BYTES_A_CORE_SECOND = 200e6  #: that are compacted in a core-second, as long as no run has told
+_KEY = TypeVar("_KEY")
+
+
+class Order(enum.Enum):
+    """The order in which compactions that are due are requested."""
+
+    THRESHOLDS = "thresholds"  #: as they are found
+    BENEFIT = "benefit"  #: what saves readers the most for its cost first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The order, and the core-seconds that the requests of an hour may be expected to take (None: no bound)."""
+
+    order: Order = Order.THRESHOLDS
+    budget: int | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Policy:
+        return cls(order=Order(settings.text(ORDER)), budget=settings.integer(BUDGET) or None)
+
+    @property
+    def chooses(self) -> bool:
+        """True if candidates have to be compared at all."""
+        return self.budget is not None or self.order is Order.BENEFIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish(Generic[_KEY]):
+    """A compaction that is due: the seconds that it saves the readers of a day, and the core-seconds that it is expected to
+    take. ``key`` says which it is."""
+
+    key: _KEY
+    benefit: float
+    cost: float
+
+    @property
+    def worth(self) -> float:
+        """The benefit for each core-second."""
+        return self.benefit / max(self.cost, 1e-6)
+
+
+def benefit(kind: CompactionType, *, deltas: int, delete_bytes: int, reads: float = 1.0) -> float:
+    """Returns the seconds that a compaction saves ``reads`` of the table or partition: directories that need not be listed
+    and opened, and delete events that need not be applied. A minor one leaves a delta and the events."""
+    is_major = kind is not CompactionType.MINOR
+    removed = deltas if is_major else max(0, deltas - 1)
+    return reads * (removed * OPENING_S + (delete_bytes / DELETES_A_SECOND if is_major else 0.0))
+
+
+def plain_cost(bytes_read: int) -> float:
+    """Returns the core-seconds of a compaction where no run says what one takes."""
+    return bytes_read / _BYTES_A_CORE_SECOND
+
+
+class Purse:
+    """What is left of the budget of the last hour. ``spent`` are times (epoch ms) and expected core-seconds of earlier
+    requests, oldest first."""
+
+    def __init__(self, budget: int | None, spent: Iterable[tuple[int, float]] = ()) -> None:
+        self._budget = budget
+        self._spent = deque(spent)
+        self._sum = sum(cost for _, cost in self._spent)
+
+    def is_open(self, now: int) -> bool:
+        """Returns true if something may be spent at ``now``. The last one may cost more than is left: it is paid for by
+        later ones, and so even what costs more than the budget of an hour has its turn."""
+        while self._spent and self._spent[0][0] <= now - HOUR_MS:
+            self._sum -= self._spent.popleft()[1]
+        return self._budget is None or self._sum < self._budget
+
+    def pay(self, now: int, cost: float) -> None:
+        """Spends ``cost`` at ``now``."""
+        self._spent.append((now, cost))
+        self._sum += cost
+
+
+def choose(
+    wishes: Sequence[Wish[_KEY]], order: Order, purse: Purse, now: int
+) -> tuple[list[Wish[_KEY]], list[Wish[_KEY]]]:
+    """Returns those that are requested at ``now``, in their order, and those that wait; the former are paid for."""
+    ranked = sorted(wishes, key=lambda one: -one.worth) if order is Order.BENEFIT else list(wishes)
+    chosen: list[Wish[_KEY]] = []
+    for one in ranked:
+        if not purse.is_open(now):
+            break
+        purse.pay(now, one.cost)
+        chosen.append(one)
+    return chosen, ranked[len(chosen) :]
