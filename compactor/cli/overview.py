@@ -14,6 +14,7 @@ from compactor.utc import utc_text
 
 if TYPE_CHECKING:
     from compactor.service.answers.fleet import Fleet, Returns
+    from compactor.service.answers.reads import TableReads
 
 
 @click.command()
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 def overview(context: CliContext, worst: int) -> None:
     """The health of all tables, what is due and runs, and what compaction brought in 7 and 30 days. Nothing is listed."""
     from compactor.service.answers.fleet import fleet
+    from compactor.service.answers.reads import table_reads
 
     with context.site(read_only=True) as site:
-        found = fleet(site, worst)
+        found, told = fleet(site, worst), table_reads(site)
     if context.json:
-        print_json(found.to_json())
+        print_json({**found.to_json(), "reads": [one.to_json() for one in told]})
         return
     for line in _lines(found):
         say(line)
@@ -36,6 +38,20 @@ def overview(context: CliContext, worst: int) -> None:
     )
     for one in found.returns:
         say(_returned(one))
+    for read in told:
+        say(_read(read))
+
+
+def _read(one: TableReads) -> str:
+    if not one.is_read:
+        return f"reads of {one.table}: none, although it was compacted {counted(one.runs, 'time')}"
+    told = one.to_json()
+    felt = (
+        ""
+        if told["before"] is None
+        else f"; like queries took {told['before']} s before compactions, {told['after']} s after"
+    )
+    return f"reads of {one.table}: {counted(one.queries, 'query', 'queries')}, {one.seconds:.3g} s{felt}"
 
 
 def _columns() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which of the compactions that are due are requested now, and which wait: by benefit for cost, and within a budget. Pure.
+"""Chooses which of the compactions that are due are requested now, by benefit for cost and within a budget. Pure.
 
 Only what is over one of the initiator's thresholds is ever a candidate; the order and the budget change when, not whether.
 """
@@ -18,7 +18,7 @@ ORDER, BUDGET = "compactor.order", "compactor.budget"
 HOUR_MS = 3_600_000
 OPENING_S = 0.01  #: that a reader takes to list and open a directory, near enough for an order
 DELETES_A_SECOND = 50e6  #: bytes of delete events that a reader applies in a second, likewise
-_BYTES_A_CORE_SECOND = 200e6  #: that are compacted in a core-second, as long as no run has told
+_CORE_SECONDS_A_RUN, _BYTES_A_CORE_SECOND = 0.05, 200e6  #: what a run takes for itself and for bytes, until runs tell
 _KEY = TypeVar("_KEY")
 
 
@@ -71,11 +71,11 @@ def benefit(kind: CompactionType, *, deltas: int, delete_bytes: int, reads: floa
 
 def plain_cost(bytes_read: int) -> float:
     """Returns the core-seconds of a compaction where no run says what one takes."""
-    return bytes_read / _BYTES_A_CORE_SECOND
+    return _CORE_SECONDS_A_RUN + bytes_read / _BYTES_A_CORE_SECOND
 
 
 class Purse:
-    """What is left of the budget of the last hour. ``spent`` are times (epoch ms) and expected core-seconds of earlier
+    """The rest of the budget of the last hour. ``spent`` are times (epoch ms) and expected core-seconds of earlier
     requests, oldest first."""
 
     def __init__(self, budget: int | None, spent: Iterable[tuple[int, float]] = ()) -> None:

@@ -189,7 +189,7 @@ def own_state(site: Site) -> OwnState:
     """
     if site.state is None:
         raise DatabaseUnavailable(
-            f"metastore {site.name}: batches need our own state and none is configured; set state_url"
+            f"metastore {site.name}: this needs our own state and none is configured; set state_url"
         )
     return site.state
 

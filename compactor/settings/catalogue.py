@@ -279,6 +279,19 @@ _OWN = (
         "has changed; in between their last decision stands, without a listing. It then also looks at those it has not seen "
         "yet, because no write to them is recorded; there it reports what it finds and requests nothing.",
     ),
+    _hive(
+        "compactor.reads.retention",
+        "30d",
+        _S,
+        "How long it is kept which queries read which table, and how long they took, as other programs told.",
+    ),
+    Setting(
+        key="compactor.reads.token.file",
+        default="",
+        unit=SettingUnit.TEXT,
+        effect="File on the API server's machine with the token by which programs may tell over HTTP what they have read; "
+        "empty: nobody may. See docs/http-api.md.",
+    ),
     Setting(
         key="compactor.order",
         default="thresholds",

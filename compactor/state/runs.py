@@ -154,6 +154,21 @@ class Runs:
         with self._database.read() as conn:
             return [_run(row) for row in conn.execute(query).mappings()]
 
+    def of_table(self, metastore: str, database: str, table: str, since: int, limit: int) -> list[Run]:
+        """Returns the newest runs of a table and its partitions that ended at ``since`` (epoch ms) or later, the newest
+        first."""
+        query = select(RUNS).where(_R.METASTORE == metastore, _R.DB_NAME == database, _R.TABLE_NAME == table)
+        query = query.where(_R.ENDED_AT >= since).order_by(_R.RUN_ID.desc()).limit(limit)
+        with self._database.read() as conn:
+            return [_run(row) for row in conn.execute(query).mappings()]
+
+    def tables_since(self, metastore: str, at: int) -> dict[tuple[str, str], int]:
+        """Returns the number of runs that ended at ``at`` (epoch ms) or later, by database and table."""
+        query = select(_R.DB_NAME, _R.TABLE_NAME, func.count()).where(_R.METASTORE == metastore, _R.ENDED_AT >= at)
+        with self._database.read() as conn:
+            rows = conn.execute(query.group_by(_R.DB_NAME, _R.TABLE_NAME)).all()
+        return {(database, table): int(n) for database, table, n in rows}
+
     def over_store(self, metastore: str, store: str, limit: int) -> list[Run]:
         """Returns the newest runs over a store, newest first."""
         query = select(RUNS).where(_R.METASTORE == metastore, _R.STORE == store)

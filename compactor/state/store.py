@@ -21,6 +21,7 @@ from compactor.state.overrides import StoredOverrides
 from compactor.state.places import Places
 from compactor.state.progress import ProgressRows
 from compactor.state.quarantines import Quarantines
+from compactor.state.reads import Reads
 from compactor.state.residents import Residents
 from compactor.state.runs import Runs
 from compactor.state.sightings import Sightings
@@ -42,6 +43,7 @@ class OwnState:
         self.quarantines = Quarantines(database)
         self.places = Places(database)
         self.progress = ProgressRows(database)
+        self.reads = Reads(database)
         self.aborts = AbortSightings(database)
 
     def kept_columns(self, metastore: str) -> KeptColumns:

@@ -110,6 +110,13 @@ RUNS = Table(
     Index("COMPACTOR_RUNS_ENTRY_IDX", "METASTORE", "ENTRY_ID"),
     Index("COMPACTOR_RUNS_TIME_IDX", "METASTORE", "ENDED_AT"),
     Index("COMPACTOR_RUNS_TABLE_IDX", "METASTORE", "DB_NAME", "TABLE_NAME"),
+    # the sums of each day are read from the index alone
+    Index(
+        "COMPACTOR_RUNS_DAYS_IDX",
+        *("METASTORE", "ENDED_AT", "DIRECTORIES_BEFORE", "DIRECTORIES_AFTER", "FILES_BEFORE", "FILES_AFTER"),
+        *("BYTES_BEFORE", "BYTES_AFTER", "BYTES_TAKEN_OVER", "SECONDS", "CORE_SECONDS"),
+        *("OPENING_BEFORE", "OPENING_AFTER"),
+    ),
     sqlite_autoincrement=True,
 )
 
@@ -237,6 +244,23 @@ PROGRESS = Table(
     Column("BYTES_DONE", BigInteger, nullable=False),
     Column("SPENT_MS", BigInteger, nullable=False),
     Column("AT", BigInteger, nullable=False),
+)
+
+READS = Table(
+    "COMPACTOR_READS",
+    metadata,
+    Column("METASTORE", String(128), primary_key=True),
+    Column("READ_KEY", String(64), primary_key=True),
+    Column("DB_NAME", String(256), nullable=False),
+    Column("TABLE_NAME", String(256), nullable=False),
+    Column("ENGINE", String(32), nullable=False),
+    Column("LIKENESS", String(64), nullable=False),
+    Column("ENDED_AT", BigInteger, nullable=False),
+    Column("SECONDS", Double, nullable=False),
+    Column("FILES", BigInteger),
+    Column("BYTES", BigInteger),
+    Index("COMPACTOR_READS_TABLE_IDX", "METASTORE", "DB_NAME", "TABLE_NAME", "ENDED_AT"),
+    Index("COMPACTOR_READS_TIME_IDX", "METASTORE", "ENDED_AT"),
 )
 
 #: Alembic's only row: its holder is alone among the transactions that read before they write.

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Respons
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 
-from compactor.airflow.page import actions, queries
+from compactor.airflow.page import actions, queries, told_reads
 from compactor.airflow.page.access import may_see, visible
 from compactor.airflow.page.readers import Overloaded
 from compactor.errors import BadSetting, CompactorError, DatabaseUnavailable, NotFound, Refused
@@ -71,6 +71,7 @@ def build() -> FastAPI:
     app = FastAPI(title="Compactor", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(queries.router, prefix="/{metastore}/api")
     app.include_router(actions.router, prefix="/{metastore}/api")
+    app.include_router(told_reads.router, prefix="/{metastore}/api")
     app.include_router(pages)
     app.add_exception_handler(CompactorError, _refused)
     app.add_exception_handler(Overloaded, _overloaded)

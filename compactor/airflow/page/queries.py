@@ -19,6 +19,7 @@ from compactor.service.answers import overview
 from compactor.service.answers.explain import considered_json
 from compactor.service.answers.fleet import fleet
 from compactor.service.answers.preview import preview
+from compactor.service.answers.reads import table_reads
 from compactor.service.answers.show import show_settings
 from compactor.service.memory import sentences_about
 from compactor.service.mode import modes_of_databases
@@ -73,6 +74,14 @@ def read_fleet(by: By) -> dict[str, Any]:
     """Returns the health of all tables, what is due and runs, and what compaction brought."""
     with by.site() as site:
         return fleet(site).to_json()
+
+
+@router.get("/reads")
+@on_readers(PageWork.LIST)
+def read_reads(by: By) -> dict[str, Any]:
+    """Returns how often tables are read, and how long like queries took before and after their compactions."""
+    with by.site() as site:
+        return {"rows": [one.to_json() for one in table_reads(site)]}
 
 
 @router.get("/tables")

@@ -149,7 +149,7 @@ def replay_all(every: Iterable[tuple[Recorded, Decide]], frame: Frame, tally: Ta
 
 
 class _Watch:
-    """What the readers of one table or partition meet, as time goes on."""
+    """The content of one table or partition that its readers meet, as time goes on."""
 
     def __init__(self, begin: int, end: int, tally: Tally) -> None:
         self._since, self._end, self._tally = begin, end, tally

@@ -1,5 +1,5 @@
-"""What a pass of the initiator keeps back until it has seen all candidates: then those that are worth most are requested,
-and what the budget does not allow waits for a later pass."""
+"""The requests that a pass of the initiator keeps back until it has seen all candidates: then those that are worth most are
+made, and what the budget does not allow waits for a later pass."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from compactor.compaction.economy import BUDGET, HOUR_MS, Policy, Purse, Wish, b
 from compactor.compaction.states import CompactionType
 from compactor.service.roles.scan import Considered, Scan
 from compactor.state.decisions import Decided
+from compactor.state.runs import DAY_MS
 
 if TYPE_CHECKING:
     from compactor.service.insight.costs import Costs
 
 CORE_SECONDS = "core_seconds"  #: the number of a decision that says what its request was expected to cost
+HARDLY = 0.1  #: reads a day of a table of which none is told, while others are
 #: Reasons that are no thresholds of size: readers see wrong rows, or aborts pile up. These never wait.
 _NEVER_WAIT = ("compactor.readers", "hive.compactor.abortedtxn.threshold", "hive.compactor.aborted.txn.time.threshold")
 
@@ -28,6 +30,7 @@ class Saving:
         self._scan = scan
         self._policy = Policy.of(scan.site.settings)
         self._costs: Costs | None = None
+        self._reads: Mapping[tuple[str, str], float] | None = None
         self._wishes: list[Wish[Considered]] = []
 
     def keep_back(self, judged: Sequence[Considered]) -> list[Considered]:
@@ -72,9 +75,24 @@ class Saving:
         found = self._scan.tables.found(considered.entity)
         return Wish(
             key=considered,
-            benefit=benefit(kind, deltas=figures["deltas"], delete_bytes=figures["delete_bytes"]),
+            benefit=benefit(
+                kind,
+                deltas=figures["deltas"],
+                delete_bytes=figures["delete_bytes"],
+                reads=self._reads_a_day(considered),
+            ),
             cost=self._cost("" if found is None else found.table.location or "", kind, figures["files"], size),
         )
+
+    def _reads_a_day(self, considered: Considered) -> float:
+        """Returns how often the table is read on a day, lately; 1 of each, if nobody tells of reads."""
+        site, days = self._scan.site, 7
+        if self._reads is None:
+            since = self._scan.now_ms - days * DAY_MS
+            sums = [] if site.state is None else site.state.reads.sums(site.name, since)
+            self._reads = {(one.database, one.table): one.queries / days for one in sums}
+        table = considered.entity.database, considered.entity.table
+        return self._reads.get(table, HARDLY) if self._reads else 1.0
 
     def _cost(self, location: str, kind: CompactionType, files: int, size: int) -> float:
         from compactor.service.insight.costs import Costs  # with numpy, which most passes do not need

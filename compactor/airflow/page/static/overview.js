@@ -14,11 +14,11 @@ let shell;
 
 export async function show(given) {
   shell = given;
-  const found = await read("fleet");
+  const [found, told] = await Promise.all([read("fleet"), read("reads")]);
   parts ??= { cards: h("div", { class: "cards" }), running: h("div", {}), plots: h("div", { class: "plots" }), rest: h("div", {}) };
   if (!shell.place.contains(parts.cards)) fill(shell.place, parts.cards, parts.running, parts.plots, parts.rest);
   fill(parts.cards, cards(found));
-  fill(parts.rest, [found.alarms.length ? [h("h2", {}, "Alarms"), alarms(found)] : null, h("h2", {}, "What compaction brought"), returns(found), h("h2", {}, "Health by database"), health(found),
+  fill(parts.rest, [found.alarms.length ? [h("h2", {}, "Alarms"), alarms(found)] : null, h("h2", {}, "What compaction brought"), returns(found), told.rows.length ? [h("h2", {}, "What readers felt in 30 days"), readers(told)] : null, h("h2", {}, "Health by database"), health(found),
     h("h2", {}, "Worst tables"), worst(found),
     found.failures.length ? [h("h2", {}, "Failed in the last 7 days"), failures(found), more(found.failed, found.failures.length)] : null]);
   drawDays(parts.plots, found.days);
@@ -59,6 +59,16 @@ function returns(found) {
     { label: "Directories removed", align: "right", cell: (row) => count(row.directories) }, { label: "Files removed", align: "right", cell: (row) => count(row.files) },
     { label: "Moved", align: "right", help: "Bytes read and written", cell: (row) => bytes(row.bytes_moved) }, { label: "Time", align: "right", help: "Of all runs together, from claim to commit", cell: (row) => duration(row.seconds * 1000) }, { label: "Processor time", align: "right", help: "Core-seconds of their units", cell: (row) => duration(row.core_seconds * 1000) },
     { label: "Opening saved", align: "right", help: "Seconds less to list and open the files of the measured runs, once for each", cell: (row) => seconds(row.opening) },
+  ] });
+}
+
+function readers(told) {
+  const change = (before, after, text) => before == null ? h("span", { class: "muted" }, "–") : `${text(before)} → ${text(after)}`;
+  return table({ caption: "Reads of tables, and like queries before and after their compactions", rows: told.rows, empty: "", columns: [
+    { label: "Table", wrap: true, cell: (row) => row.table }, { label: "Queries", align: "right", cell: (row) => row.queries ? count(row.queries) : h("span", { class: "chip warn" }, "nobody reads it") },
+    { label: "Time in all", align: "right", cell: (row) => duration(row.seconds * 1000) }, { label: "Last read", cell: (row) => ago(row.last_at, shell.overview.now, duration) },
+    { label: "Compactions", align: "right", cell: (row) => count(row.runs) }, { label: "Like queries", align: "right", help: "Of the same text but for its constants, within a week before and after a compaction", cell: (row) => count(row.like_queries) },
+    { label: "Before → after", cell: (row) => change(row.before, row.after, seconds) }, { label: "Files", help: "Splits or tasks, as far as the engine says them", cell: (row) => change(row.files_before, row.files_after, (n) => count(Math.round(n))) },
   ] });
 }
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.compaction.economy import BUDGET, plain_cost
+from compactor.compaction.economy import BUDGET
 from compactor.service.roles.initiator import InitiatorPass, initiate
 from compactor.service.roles.saving import CORE_SECONDS
 from compactor.service.site import Site, own_state
@@ -66,7 +66,3 @@ def test_what_the_budget_does_not_allow_waits_for_its_hour(site: Site, monkeypat
     assert of_few.because.count(BUDGET) == 1
     initiate(site)  # without a budget nothing waits
     assert requested(site) == ["many", "some", "few"]
-
-
-def test_a_cost_is_a_number(site: Site) -> None:
-    assert plain_cost(0) == 0
