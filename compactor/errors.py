@@ -73,6 +73,10 @@ class BadExpression(Refused):
     """A filter's text is not of its grammar, or compares what cannot be compared; the message has the place."""
 
 
+class BadStatement(Refused):
+    """A text is no statement of the list, or breaks off; the message has the place. Nothing of it was done."""
+
+
 class NotConforming(CompactorError):
     """A value or a column cannot be made one of the table's without loss."""
 

@@ -29,18 +29,13 @@ def abort_transaction(context: CliContext, txns: tuple[int, ...]) -> None:
     from compactor.ids import TxnId
     from compactor.service.requests import abort as service
 
-    failed: list[NotFound | Refused] = []
     with context.site() as site:
-        for txn in dict.fromkeys(txns):
-            try:
-                service.abort_transaction(site, TxnId(txn), _REASON)
-            except (NotFound, Refused) as error:
-                failed.append(error)
-                continue
-            if context.json:
-                print_json({"txnid": txn, "state": "ABORTED"})
-            else:
-                say(f"transaction {txn} is aborted")
+        aborted, failed = service.abort_transactions(site, map(TxnId, txns), _REASON)
+    for txn in aborted:
+        if context.json:
+            print_json({"txnid": txn, "state": "ABORTED"})
+        else:
+            say(f"transaction {txn} is aborted")
     if failed:
         kind = NotFound if all(isinstance(one, NotFound) for one in failed) else Refused
         raise kind("; ".join(dict.fromkeys(map(str, failed))))

@@ -62,12 +62,15 @@ def print_json_line(value: object) -> None:
     click.echo(printable_json(json.dumps(value, ensure_ascii=False, default=str)))
 
 
-def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str], empty: str) -> None:
-    """Prints ``rows`` with those of ``columns`` that have any value; no value is truncated, whatever the width."""
+def print_table(
+    rows: Sequence[Mapping[str, object]], columns: Sequence[str], empty: str, *, whole: bool = False
+) -> None:
+    """Prints ``rows`` with those of ``columns`` that have any value, or the ``whole`` of them; no value is truncated,
+    whatever the width."""
     if not rows:
         say(empty)
         return
-    shown = [c for c in columns if any(row.get(c) is not None for row in rows)]
+    shown = [c for c in columns if whole or any(row.get(c) is not None for row in rows)]
     cells = [[cell(column, row.get(column)) for column in shown] for row in rows]
     if sys.stdout.isatty() and _fits(shown, cells, shutil.get_terminal_size().columns):
         _print_rich(shown, cells)

@@ -28,6 +28,7 @@ from compactor.cli import (
     run,
     show,
     simulate,
+    sql,
     state,
     submit,
 )
@@ -109,6 +110,7 @@ for command in (
     doctor.doctor,
     explain.explain,
     explain_locks.explain_locks,
+    sql.sql,
     overview.overview,
     simulate.simulate,
     reads.reads,

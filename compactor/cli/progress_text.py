@@ -23,3 +23,8 @@ def progress_text(row: Mapping[str, object]) -> str | None:
 def watch_text(row: Mapping[str, object]) -> str | None:
     """Returns the addresses of the scheduler's task, Spark's page and the driver's log, as far as they are known."""
     return " ".join(str(row[name]) for name in ("task_url", "tracking_url", "log_url") if row[name]) or None
+
+
+def with_progress(row: Mapping[str, object]) -> dict[str, object]:
+    """Returns a row of SHOW COMPACTIONS with both for people: columns ``progress`` and ``watch``."""
+    return {**row, "progress": progress_text(row), "watch": watch_text(row)}

@@ -10,25 +10,7 @@ import click
 
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json, print_table
-from compactor.cli.progress_text import progress_text, watch_text
-
-#: The columns of SHOW COMPACTIONS shown to people; JSON has all of Hive's columns.
-_COMPACTION = (
-    "compactionid",
-    "dbname",
-    "tabname",
-    "partname",
-    "type",
-    "state",
-    "enqueuetime",
-    "starttime",
-    "duration",
-    "poolname",
-    "workerhost",
-    "txnid",
-    "highestwriteid",
-    "errormessage",
-)
+from compactor.cli.progress_text import with_progress
 
 _TABLES = (
     "table",
@@ -128,9 +110,11 @@ def compactions(context: CliContext, /, order_by: str, limit: int | None, **word
     if context.json:
         print_json([row.to_json() for row in found])
         return
-    shown = [row.to_json() for row in found]
-    values = [{**row, "progress": progress_text(row), "watch": watch_text(row)} for row in shown]
-    print_table(values, (*_COMPACTION, "progress", "watch"), "there are no compactions")
+    print_table(
+        [with_progress(row.to_json()) for row in found],
+        (*service.SHOWN, "progress", "watch"),
+        "there are no compactions",
+    )
 
 
 @show.command()
@@ -143,7 +127,7 @@ def history(context: CliContext, /, limit: int | None, **words: Any) -> None:
     with context.site(read_only=True) as site:
         wanted = service.find_filter(site, service.CompactionWords(**words))
         found = service.show_history(site, wanted, limit=limit)
-    columns = (*_COMPACTION, "deltas_left", "opening_before", "opening_after")
+    columns = (*service.SHOWN, "deltas_left", "opening_before", "opening_after")
     _print(context, found, columns, "no compaction has ended yet")
 
 

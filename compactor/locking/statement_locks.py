@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from compactor.errors import NotSupported, Refused
+from compactor.locking.accesses import Access, Accessing, Name, Spec
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest, sorted_requests, with_parents
-from compactor.locking.statement_parser import Access, Spec, Statement
 from compactor.locking.statement_rules import HIVE_4, AccessKind, HiveRules, OldLock, Operation, Rule
-from compactor.locking.statement_tokens import Name
 from compactor.settings.precedence import Settings
 
 _MAX_PARTITIONS = "hive.locks.max.partitions"
@@ -62,7 +61,7 @@ class PlannedLock:
 
 
 def locks(
-    statement: Statement, look: TableLookup, settings: Settings, current: str = "default", hive: HiveRules = HIVE_4
+    statement: Accessing, look: TableLookup, settings: Settings, current: str = "default", hive: HiveRules = HIVE_4
 ) -> tuple[PlannedLock, ...]:
     """Returns the locks of a ``hive``, sorted, only the strongest for each object; none if locking is off.
 
@@ -213,7 +212,7 @@ def _checked(spec: Spec, facts: TableFacts) -> Spec:
     return spec
 
 
-def old_locks(statement: Statement, look: TableLookup, current: str = "default") -> tuple[LockRequest, ...]:
+def old_locks(statement: Accessing, look: TableLookup, current: str = "default") -> tuple[LockRequest, ...]:
     """Returns the shared and exclusive locks of the manager without transactions, including parents, sorted.
 
     A partition ``p=1/q=2`` has the parents ``p=1``, its table and its database, each with a shared lock.

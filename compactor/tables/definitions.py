@@ -39,17 +39,17 @@ class Definition:
 
 def create_database(site: Site, name: str, location: str) -> None:
     """Creates a database; see ``Store.create_database``."""
-    _must_be_embedded(site, f"database {name}")
-    _must_be_a_name(name)
+    must_be_embedded(site, f"database {name}")
+    must_be_a_name(name)
     site.metastore.embedded_catalog.create_database(name, location)
 
 
 def create_table(site: Site, database: str, name: str, wanted: Definition) -> values.Table:
     """Creates an empty full ACID table and its directory, and returns it; see ``Store.create_table``."""
     what = f"{database}.{name}"
-    _must_be_embedded(site, what)
-    _must_be_a_name(name)
-    columns = {column.name.lower(): column for column in _columns(what, wanted.schema)}
+    must_be_embedded(site, what)
+    must_be_a_name(name)
+    columns = {column.name.lower(): column for column in checked_columns(what, wanted.schema)}
     keys = [_named(what, columns, key) for key in wanted.partitioned_by]
     plain = [column for column in columns.values() if column not in keys]
     if not plain:
@@ -83,34 +83,54 @@ def create_table(site: Site, database: str, name: str, wanted: Definition) -> va
 
 def drop_table(site: Site, table: values.Table, *, purge: bool) -> None:
     """Drops a table under an exclusive lock; see ``Store.drop_table``."""
-    _must_be_embedded(site, str(table))
-    overlap = Ground(site.metastore.grounds, site.storage).refusal(table.id, None) if purge else None
-    if overlap is not None:
-        raise Refused(f"{table} was not dropped: {overlap}")
-    places = [path_of(site.storage, table, None)]
-    places += [path_of(site.storage, table, part) for part in site.metastore.catalog.partitions(table)]
+    places = places_to_drop(site, table, purge=purge)
     with transaction(site, role="program") as txn:
         txn.lock_for_changes(table, [], LockType.EXCLUSIVE)
         site.metastore.embedded_catalog.drop_table(table)
-    if purge:
-        for place in places:
+        for place in places:  # under the lock: who creates it anew does not write there yet
             site.storage.remove(place)
 
 
-def _must_be_embedded(site: Site, what: str) -> None:
+def places_to_drop(site: Site, table: values.Table, *, purge: bool) -> list[str]:
+    """Returns the directories that go with a table that is dropped, partitions' included; none unless they are purged.
+
+    Raises:
+        Refused: the metastore is Hive's; or, with ``purge``, others' directories overlap the table's.
+    """
+    must_be_embedded(site, str(table))
+    if not purge:
+        return []
+    overlap = Ground(site.metastore.grounds, site.storage).refusal(table.id, None)
+    if overlap is not None:
+        raise Refused(f"{table} was not dropped: {overlap}")
+    places = [path_of(site.storage, table, None)]
+    return places + [path_of(site.storage, table, part) for part in site.metastore.catalog.partitions(table)]
+
+
+def must_be_embedded(site: Site, what: str) -> None:
+    """Refuses to define anything in a metastore of Hive.
+
+    Raises:
+        Refused: it is one.
+    """
     if site.metastore.database.kind != "sqlite":
         raise Refused(
-            f"{what}: metastore {site.name} is Hive's, and which creates and drops its tables itself; only in an "
-            "embedded metastore Compactor does it"
+            f"{what}: metastore {site.name} is Hive's, and Hive defines what is in it; only in an embedded metastore "
+            "Compactor does"
         )
 
 
-def _must_be_a_name(name: str) -> None:
+def must_be_a_name(name: str) -> None:
+    """Refuses what is no name of a database or table.
+
+    Raises:
+        Refused: it is none.
+    """
     if _NAME.fullmatch(name) is None:
         raise Refused(f"{name!r}: wanted a name of letters, digits and underscores, 128 at most")
 
 
-def _columns(what: str, schema: pa.Schema | Mapping[str, str]) -> Iterator[values.Column]:
+def checked_columns(what: str, schema: pa.Schema | Mapping[str, str]) -> Iterator[values.Column]:
     """Yields the columns, each with a type that full ACID tables can have.
 
     Raises:

@@ -20,16 +20,16 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType
 from compactor.ids import TxnId, WriteId
 from compactor.locking import statement_locks
+from compactor.locking.accesses import Name
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.locking.statement_locks import TableFacts
-from compactor.locking.statement_parser import parse
-from compactor.locking.statement_tokens import Name
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.rows import TxnType
 from compactor.settings.precedence import Settings
+from compactor.statements.parser import parse
 from tests.support.committing import committing
 from tests.support.row_changes import Recorded, State, changes, recording
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.entry import Entity
 from compactor.ids import TxnId
+from compactor.locking.accesses import Name
 from compactor.locking.statement_locks import PlannedLock, TableFacts, locks
-from compactor.locking.statement_parser import parse
 from compactor.locking.statement_rules import Operation
-from compactor.locking.statement_tokens import Name
 from compactor.metastore.locks.lock_rows import NO_TXN, Lock, LockRow
 from compactor.metastore.store import Metastore
 from compactor.settings.precedence import Layer, Settings
+from compactor.statements.parser import parse
 
 _CODES = {Operation.INSERT: "i", Operation.UPDATE: "u", Operation.DELETE: "d"}
 

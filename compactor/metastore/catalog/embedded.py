@@ -211,6 +211,32 @@ class EmbeddedCatalog:
             _set_parameter(conn, DATABASE_PARAMS, "DB_ID", db_id, key, value)
 
     @retried
+    def add_columns(self, table: Table, columns: Sequence[Column]) -> Table:
+        """Adds columns behind those that ``table`` has; returns the changed table. Its partitions share them.
+
+        Raises:
+            NotFound: the table is gone.
+            Refused: it has another column or partition key of such a name.
+        """
+        with self._database.write() as conn:
+            of_table = select(SDS.c.CD_ID).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID).where(TBLS.c.TBL_ID == table.id)
+            cd_id = conn.execute(of_table).scalar()
+            if cd_id is None:
+                raise NotFound(f"table {table} was dropped meanwhile; no column was added")
+            known = conn.execute(select(COLUMNS_V2.c.COLUMN_NAME).where(COLUMNS_V2.c.CD_ID == cd_id)).scalars().all()
+            taken = {name.lower() for name in (*known, *(key.name for key in table.partition_keys))}
+            for column in columns:
+                if column.name.lower() in taken:
+                    raise Refused(f"table {table} has a column {column.name.lower()} already")
+                taken.add(column.name.lower())
+            rows = [
+                {"CD_ID": cd_id, "COLUMN_NAME": column.name.lower(), "TYPE_NAME": column.type, "INTEGER_IDX": index}
+                for index, column in enumerate(columns, start=len(known))
+            ]
+            _insert_all(conn, COLUMNS_V2, rows)
+        return self._catalog.table(table.database, table.name)
+
+    @retried
     def drop_table(self, table: Table) -> None:
         """Drops a table, its partitions and its dependent rows (Hive's ``AcidEventListener``); files stay."""
         with self._database.write() as conn:

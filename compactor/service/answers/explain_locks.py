@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from compactor.acid.names import Layout
 from compactor.acid.partition_names import part_name
 from compactor.locking import statement_locks
-from compactor.locking.statement_locks import TableFacts
-from compactor.locking.statement_parser import parse
+from compactor.locking.accesses import Accessing, Name
+from compactor.locking.statement_locks import PlannedLock, TableFacts
 from compactor.locking.statement_rules import HIVE_3, HIVE_4
-from compactor.locking.statement_tokens import Name
 from compactor.metastore.catalog.values import Table, is_true, parameter
 from compactor.service.site import Site
+from compactor.statements.actions import Explained, ExplainLocks
+from compactor.statements.parser import parse
+from compactor.statements.statement import Statement
 
 _VIEWS = frozenset({"VIRTUAL_VIEW"})
 
@@ -48,26 +50,37 @@ class ExplainedLocks:
 
 
 def explain_locks(site: Site, text: str, *, database: str = "default", old: bool = False) -> ExplainedLocks:
-    """Returns the locks of the statement ``text`` with ``database`` as the current one.
+    """Returns the locks of the statement ``text``; see ``locks_of_statement``.
+
+    Raises:
+        BadStatement: the statement is unknown.
+        Refused: one of its tables or partition keys does not exist.
+        NotSupported: it reads a view.
+    """
+    return locks_of_statement(site, parse(text), database=database, old=old)
+
+
+def locks_of_statement(
+    site: Site, statement: Statement, *, database: str = "default", old: bool = False
+) -> ExplainedLocks:
+    """Returns the locks of ``statement``, of what it explains for EXPLAIN LOCKS, with ``database`` as the current one.
 
     They are those of the Hive that the metastore's schema belongs to; with ``old`` those of the lock manager without
     transactions, with types S and X.
 
     Raises:
-        Refused: the statement is unknown, or one of its tables or partition keys does not exist.
+        Refused: one of its tables or partition keys does not exist.
         NotSupported: it reads a view.
     """
-    statement = parse(text)
-    tables = _Tables(site, database)
+    of: Explained = statement.action.explained if isinstance(statement.action, ExplainLocks) else statement
     if old:
-        requests = statement_locks.old_locks(statement, tables.look, database)
-        planned_locks = [(r, "X" if r.type.name == "EXCLUSIVE" else "S", "") for r in requests]
+        requests = statement_locks.old_locks(of, _Tables(site, database).look, database)
+        found = [(r, "X" if r.type.name == "EXCLUSIVE" else "S", "") for r in requests]
     else:
-        hive = HIVE_4 if site.metastore.dialect.layout is Layout.VISIBILITY else HIVE_3
-        planned = statement_locks.locks(statement, tables.look, site.settings, database, hive)
-        planned_locks = [(p.request, p.request.type.name, p.operation.value) for p in planned]
+        planned = planned_locks(site, of, database)
+        found = [(p.request, p.request.type.name, p.operation.value) for p in planned]
     return ExplainedLocks(
-        statement=statement.name,
+        statement=of.name,
         locks=tuple(
             ExplainedLock(
                 database=request.database,
@@ -76,9 +89,15 @@ def explain_locks(site: Site, text: str, *, database: str = "default", old: bool
                 lock_type=kind,
                 operation=operation,
             )
-            for request, kind, operation in planned_locks
+            for request, kind, operation in found
         ),
     )
+
+
+def planned_locks(site: Site, statement: Accessing, database: str) -> tuple[PlannedLock, ...]:
+    """Returns the locks that ``statement`` takes on this metastore; see ``locks_of_statement``."""
+    hive = HIVE_4 if site.metastore.dialect.layout is Layout.VISIBILITY else HIVE_3
+    return statement_locks.locks(statement, _Tables(site, database).look, site.settings, database, hive)
 
 
 class _Tables:

@@ -22,6 +22,24 @@ from compactor.service.where import Where, find_where, nearest
 
 _T = TypeVar("_T")
 
+#: The columns of SHOW COMPACTIONS that people see; JSON has all of Hive's columns.
+SHOWN = (
+    "compactionid",
+    "dbname",
+    "tabname",
+    "partname",
+    "type",
+    "state",
+    "enqueuetime",
+    "starttime",
+    "duration",
+    "poolname",
+    "workerhost",
+    "txnid",
+    "highestwriteid",
+    "errormessage",
+)
+
 _OURS = "compactor-"
 _FREE = 4  #: parts of a worker id of ours that are not its host: ``compactor``, role, process, number
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
@@ -55,6 +56,19 @@ def _from_lost_worker_of_hive(site: Site, entry: Entry) -> Entry:
         return entry
     lost_workers.take_back(site, entry, because)
     return site.metastore.entries.get(entry.id)
+
+
+def abort_transactions(site: Site, txns: Iterable[TxnId], because: str) -> tuple[list[TxnId], list[NotFound | Refused]]:
+    """Aborts open transactions; returns those that are aborted, and the errors of those that could not be."""
+    aborted: list[TxnId] = []
+    failed: list[NotFound | Refused] = []
+    for txn in dict.fromkeys(txns):
+        try:
+            abort_transaction(site, txn, because)
+            aborted.append(txn)
+        except (NotFound, Refused) as error:
+            failed.append(error)
+    return aborted, failed
 
 
 def abort_transaction(site: Site, txn: TxnId, because: str) -> None:

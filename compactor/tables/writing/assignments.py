@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 
-from compactor.errors import BadExpression, NotConforming, NotFound, NotSupported
+from compactor.errors import BadExpression, NotFound, NotSupported
 from compactor.metastore.catalog.values import Table
 from compactor.tables.filters.expressions import Comparison, Literal, Name, parse
-from compactor.tables.schema import PARTS, column_type
+from compactor.tables.schema import column_type
 from compactor.tables.writing.conform import Door
-
-_DIGITS = 9  #: of a second's fraction
+from compactor.tables.writing.literals import literal_array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +61,7 @@ def _value(table: Table, name: str, text: str) -> pa.Array | str:
     if isinstance(operand, Name):
         return {**columns, **keys}[operand.name].name
     column = columns[name]
-    given = _array(operand, column_type(table, column), f"{table}: column {column.name}")
+    given = literal_array(operand, column_type(table, column), f"{table}: column {column.name}")
     door = Door(table=str(table), columns=((column.name, column.type),))
     return door.conform(pa.table({column.name: given})).column(0).combine_chunks()
 
@@ -78,32 +75,3 @@ def _operand(text: str) -> Name | Literal:
     if not isinstance(found, Comparison) or not isinstance(found.left, Name):
         raise BadExpression(f"value {text!r}: wanted a literal, NULL or a column's name")
     return found.right
-
-
-def _array(literal: Literal, kind: Any, what: str) -> pa.Array:
-    """Returns one value in the type that a column takes it in: texts for dates and timestamps are read as such."""
-    value = literal.value
-    if value is None:
-        return pa.nulls(1)
-    try:
-        if isinstance(value, str) and (pa.types.is_temporal(kind) or pa.types.is_binary(kind)):
-            return _temporal(value, kind)
-        if isinstance(value, Decimal) and pa.types.is_floating(kind):
-            return pa.array([float(value)])
-        if isinstance(value, Decimal) and pa.types.is_integer(kind) and value == int(value):
-            return pa.array([int(value)])
-        return pa.array([value])
-    except (pa.ArrowInvalid, OverflowError) as error:
-        raise NotConforming(f"{what}: {value!r}: {error}; a {kind} cannot hold it") from error
-
-
-def _temporal(text: str, kind: Any) -> pa.Array:
-    """Returns a text as ``kind``; a timestamp in parts, since Arrow has no type for all years with all digits."""
-    if not pa.types.is_timestamp(kind):
-        return pa.array([text]).cast(kind)
-    whole, _, fraction = text.partition(".")
-    if len(fraction) > _DIGITS or (fraction and not fraction.isdecimal()):
-        raise pa.ArrowInvalid(f"wanted: yyyy-mm-dd hh:mm:ss with up to {_DIGITS} digits behind a point")
-    seconds = pa.array([whole]).cast(pa.timestamp("s")).cast(pa.int64())
-    nanos = pa.array([int(fraction.ljust(_DIGITS, "0"))], pa.int32())
-    return pa.StructArray.from_arrays([seconds, nanos], fields=list(PARTS))

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.cli.row_json import rows, timestamp
+from compactor.cli.row_json import rows
+from compactor.orc.codecs.json_values import timestamp
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from tests.support.expected import FIXTURES, read_expected, step

@@ -31,7 +31,7 @@ def site(deployment: Site) -> Site:
 
 def test_printed_as_hive_prints_them(site: Site) -> None:
     explained = explain_locks(site, "INSERT OVERWRITE TABLE t SELECT a FROM part WHERE p = 'q'")
-    assert explained.statement == "INSERT OVERWRITE"
+    assert explained.statement == "INSERT OVERWRITE … SELECT"
     assert [str(lock) for lock in explained.locks] == ["default.part.p=q -> SHARED_READ", "default.t -> EXCL_WRITE"]
 
 

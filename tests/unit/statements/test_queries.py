@@ -1,11 +1,11 @@
-"""Statements as tokens, and the tables a query reads."""
+"""The tables a query reads, and what its conditions say of them."""
 
 from __future__ import annotations
 
 import pytest
 
-from compactor.errors import Refused
-from compactor.locking.statement_tokens import Name, TokenReader, conditions, sources, tokens
+from compactor.statements.queries import conditions, sources
+from compactor.statements.tokens import tokens
 
 
 def _read(text: str) -> list[str]:
@@ -60,44 +60,3 @@ def test_conditions_apply_only_to_a_query_of_one_table() -> None:
     assert [s.where for s in sources(tokens("select * from a join b on true where p = 1"))] == [(), ()]
     both = {str(s.name): s.where for s in sources(tokens("select * from a where p = 1 union select * from b"))}
     assert both == {"a": (("p", "1"),), "b": ()}
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("select 'a", "character 8"),
-        ("select 1; select 2", "there are several"),
-    ],
-)
-def test_a_text_that_is_no_statement_is_refused(text: str, said: str) -> None:
-    with pytest.raises(Refused, match=said):
-        tokens(text)
-
-
-def test_a_final_semicolon_starts_no_second_statement() -> None:
-    assert [str(token) for token in tokens("Select 1 ;; ")] == ["select", "1"]
-
-
-def test_names() -> None:
-    assert TokenReader(tokens("A.B")).name() == Name(database="a", table="b")
-    assert TokenReader(tokens("2024_x")).name() == Name(table="2024_x")
-    with pytest.raises(Refused, match="too many parts"):
-        TokenReader(tokens("a.b.c")).name()
-    with pytest.raises(Refused, match="a name is expected before '= 1'"):
-        TokenReader(tokens("= 1")).name()
-
-
-def test_partition_clause() -> None:
-    assert TokenReader(tokens("partition (p='a b', Q, r=-3)")).partition() == (("p", "a b"), ("q", None), ("r", "-3"))
-    assert TokenReader(tokens("partition (p > '2024', q=date '2024-01-01')")).partition() == (
-        ("p", None),
-        ("q", "2024-01-01"),
-    )
-    assert TokenReader(tokens("select")).partition() is None
-    with pytest.raises(Refused, match="a partition's value is expected at the end"):
-        TokenReader(tokens("partition (p=")).partition()
-
-
-def test_an_unclosed_parenthesis_is_refused() -> None:
-    with pytest.raises(Refused, match="never closed"):
-        TokenReader(tokens("(a (b)")).group()

@@ -1,0 +1,68 @@
+"""``compactor sql "STATEMENT; ..."``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from compactor.cli.context import CliContext, with_context
+from compactor.cli.output import print_json_line, print_table, say
+from compactor.cli.progress_text import with_progress
+from compactor.errors import BadSetting
+
+if TYPE_CHECKING:
+    from compactor.sql.answer import Answer
+
+
+@click.command("sql")
+@click.argument("text", metavar="[TEXT]", required=False)
+@click.option("--file", "path", metavar="PATH", help="Read the statements from a file.")
+@click.option("--database", metavar="DB", default="default", show_default=True, help="The current database.")
+@with_context
+def sql(context: CliContext, text: str | None, path: str | None, database: str) -> None:
+    """Run SQL statements, separated by semicolons: TEXT, a file, or standard input.
+
+    All are parsed before the first is done. docs/sql.md lists them.
+    """
+    from compactor.sql.run import checked, run
+    from compactor.statements.script import only_reads
+
+    statements = checked(_given(text, path))
+    with context.site(read_only=only_reads(statements)) as site:
+        for answer in run(site, statements, database.lower()):
+            _print(context, answer)
+
+
+def _given(text: str | None, path: str | None) -> str:
+    """Returns the text to run.
+
+    Raises:
+        BadSetting: it is given twice, or the file cannot be read.
+    """
+    if text is not None and path is not None:
+        raise BadSetting("sql: a text and --file were given; give one of them")
+    if text not in (None, "-"):
+        return str(text)
+    try:
+        if path is not None:
+            return Path(path).read_text("utf-8")
+        return sys.stdin.buffer.read().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"sql: {path or 'standard input'}: {error}") from error
+
+
+def _print(context: CliContext, answer: Answer) -> None:
+    if context.json:
+        for row in answer.rows:
+            print_json_line(row)
+    elif answer.statement == "SHOW COMPACTIONS":
+        rows = [with_progress(row) for row in answer.rows]
+        print_table(rows, (*answer.columns, "progress", "watch"), answer.said)
+    elif answer.columns:
+        print_table(list(answer.rows), answer.columns, answer.said, whole=answer.whole)
+    else:
+        for line in answer.said.split("\n"):
+            say(line)

@@ -1,0 +1,100 @@
+"""Partitions as statements name them: by the values of some of their keys, or of all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from compactor.acid.partition_names import DEFAULT_PARTITION, part_name
+from compactor.errors import NotConforming, NotFound, Refused
+from compactor.locking.accesses import Spec
+from compactor.metastore.catalog.read import Catalog
+from compactor.metastore.catalog.values import Column, Partition, Table
+from compactor.tables.schema import column_type
+from compactor.tables.writing.append import How, static_partition
+
+
+def key_values(table: Table, spec: Spec | None) -> dict[str, object]:
+    """Returns the values that ``spec`` gives, each of its key's type.
+
+    Raises:
+        NotFound: a key is none of the table's.
+        NotConforming: a value is none of its key's type.
+        Refused: a key is named twice.
+    """
+    keys = {key.name.lower(): key for key in table.partition_keys}
+    found: dict[str, object] = {}
+    for name, text in spec or ():
+        if name not in keys:
+            raise NotFound(f"{table} has no partition key {name!r}; it has {', '.join(keys) or 'none'}")
+        if name in found:
+            raise Refused(f"{table}: partition key {name} is named twice")
+        if text is not None:
+            found[name] = None if text == DEFAULT_PARTITION else _value(table, keys[name], text)
+    return found
+
+
+def name_of(table: Table, spec: Spec) -> str:
+    """Returns the name of the partition that ``spec`` gives the value of every key of; it need not exist.
+
+    Raises:
+        Refused: it does not, or the table is not partitioned.
+    """
+    given = key_values(table, spec)
+    name = static_partition(table, How(partition=given)) if table.is_partitioned else None
+    if name is None:
+        keys = ", ".join(key.name for key in table.partition_keys)
+        raise Refused(
+            f"{table}: the statement names one partition by the values of all its keys; they are {keys or 'none'}"
+        )
+    return name
+
+
+def stored_name(catalog: Catalog, table: Table, spec: Spec) -> str:
+    """Returns the stored name of an existing partition.
+
+    Raises:
+        Refused: ``spec`` does not give a value of every key.
+        NotFound: there is none.
+    """
+    name = name_of(table, spec)
+    plain = dict(spec)
+    keys = [key.name.lower() for key in table.partition_keys]
+    given = part_name(keys, [plain[key] or "" for key in keys])
+    there = {part.name for part in catalog.partitions(table, sorted({name, given}))}
+    return catalog.resolve_partition(table, given if given in there else name)
+
+
+def matching(catalog: Catalog, table: Table, spec: Spec | None) -> list[Partition]:
+    """Returns the partitions that have the values of ``spec``, all without one.
+
+    Raises:
+        NotFound: a key is none of the table's.
+        Refused: the table is not partitioned.
+    """
+    if not table.is_partitioned:
+        raise Refused(f"table {table} is not partitioned, but the statement names a partition")
+    given = {key: _text(value) for key, value in key_values(table, spec).items()}
+    plain: Mapping[str, str | None] = dict(spec or ())
+    keys = [key.name.lower() for key in table.partition_keys]
+
+    def has(part: Partition) -> bool:
+        pairs = zip(keys, part.values, strict=True)
+        return all(value in (given[key], plain[key]) for key, value in pairs if key in given)
+
+    return [part for part in catalog.partitions(table) if has(part)]
+
+
+def _value(table: Table, key: Column, text: str) -> object:
+    kind = column_type(table, key)
+    try:
+        return pa.array([text]).cast(kind)[0].as_py()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise NotConforming(
+            f"{table}: partition key {key.name} is a {key.type}, which {text!r} is not: {error}"
+        ) from error
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

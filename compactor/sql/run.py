@@ -1,0 +1,122 @@
+"""Runs the statements of a text: all are parsed and checked before the first is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from compactor.errors import BadExpression, NotSupported
+from compactor.service.requests.request import parse_type
+from compactor.service.site import Site
+from compactor.sql import catalog_answers, changes, definitions, queries, utilities
+from compactor.sql.answer import Answer
+from compactor.sql.session import Session
+from compactor.statements import actions
+from compactor.statements.script import parse_script
+from compactor.statements.statement import Statement
+from compactor.tables.filters.expressions import parse as parse_filter
+
+Handler = Callable[[Session, Statement, Any], Answer]
+
+#: How each action is done. An action that is not here is refused before anything is done.
+HANDLERS: dict[type, Handler] = {
+    actions.ShowCompactions: utilities.compactions,
+    actions.ShowTransactions: utilities.transactions,
+    actions.ShowLocks: utilities.locks,
+    actions.AbortTransactions: utilities.abort_transactions,
+    actions.AbortCompactions: utilities.abort_compactions,
+    actions.Compact: utilities.compact,
+    actions.ExplainLocks: utilities.explain_locks,
+    actions.Use: utilities.use,
+    actions.ShowDatabases: catalog_answers.databases,
+    actions.ShowTables: catalog_answers.tables,
+    actions.ShowPartitions: catalog_answers.partitions,
+    actions.ShowCreateTable: catalog_answers.create_table,
+    actions.Describe: catalog_answers.describe,
+    actions.CreateDatabase: definitions.create_database,
+    actions.DropDatabase: definitions.drop_database,
+    actions.CreateTable: definitions.create,
+    actions.DropTable: definitions.drop,
+    actions.TruncateTable: definitions.truncate,
+    actions.AddPartitions: definitions.add_partitions,
+    actions.DropPartitions: definitions.drop_partitions,
+    actions.AddColumns: definitions.add_columns,
+    actions.RenameTable: definitions.rename,
+    actions.SetProperties: definitions.set_properties,
+    actions.Insert: changes.insert,
+    actions.Update: changes.update,
+    actions.Delete: changes.delete,
+    actions.StartTransaction: changes.start,
+    actions.Commit: changes.commit,
+    actions.Rollback: changes.roll_back,
+    actions.Select: queries.select,
+}
+
+
+def checked(text: str, *, has_spark: bool = False) -> tuple[Statement, ...]:
+    """Parses ``text``, and checks what can be checked of it without looking at any table.
+
+    Args:
+        has_spark: there is a session that runs what needs it.
+
+    Raises:
+        BadStatement: a statement is none of the list; the message has the place.
+        NotSupported: one needs Spark, or is not run at all; the message says why.
+        BadExpression: a condition is none of ``compactor.tables``.
+        Refused: a compaction has an unknown type.
+    """
+    statements = parse_script(text)
+    for one in statements:
+        _check(one, has_spark)
+    return statements
+
+
+def _check(statement: Statement, has_spark: bool) -> None:
+    what = f"{statement.name} at {statement.place}"
+    match statement.action:
+        case actions.NotRun(because=because):
+            raise NotSupported(f"{what}: {because}")
+        case actions.NeedsSpark(because=because) if not has_spark:
+            raise NotSupported(
+                f"{what} needs Spark: {because} is more than SELECT columns FROM table WHERE filter, or INSERT of literals; "
+                "compactor.spark_tables.sql(spark, text) runs it"
+            )
+        case actions.Select(where=where) if not has_spark:
+            _check_filter(what, where)
+        case actions.Delete(where=where):
+            _check_filter(what, where)
+        case actions.Update(where=where, assignments=assignments):
+            _check_filter(what, where)
+            for column, value in assignments:
+                _check_filter(f"{what}: {column}", f"c = {value}")
+        case actions.Compact(type=kind):
+            parse_type(kind)
+
+
+def run(site: Site, statements: Sequence[Statement], database: str = "default") -> Iterator[Answer]:
+    """Does what ``checked`` has returned, one statement after another, and yields the answer of each; the rows of one are
+    read before the next is asked for.
+
+    What a statement has done stays when a later one fails; of a transaction nothing stays.
+
+    Args:
+        database: the current one at the beginning.
+
+    Raises:
+        CompactorError: a statement cannot be done; the message says why.
+    """
+    session = Session(site, database)
+    try:
+        for statement in statements:
+            yield HANDLERS[type(statement.action)](session, statement, statement.action)
+    finally:
+        session.roll_back()
+
+
+def _check_filter(what: str, where: str | None) -> None:
+    if where is None:
+        return
+    try:
+        parse_filter(where)
+    except BadExpression as error:
+        raise BadExpression(f"{what}: {error}; what a filter does not have needs Spark") from error

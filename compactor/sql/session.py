@@ -1,0 +1,111 @@
+"""The state between the statements of one text: the current database, and the transaction that is open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from compactor.locking.accesses import Name
+from compactor.locking.retry import waiting_times_within
+from compactor.metastore.catalog import values
+from compactor.metastore.locks.manager import wait_for
+from compactor.service.answers.explain_locks import planned_locks
+from compactor.service.site import Site
+from compactor.statements.statement import Statement
+from compactor.tables.table import Table
+from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import Transaction
+
+_ROLE = "sql"
+
+
+class _RolledBack(Exception):
+    """Ends a transaction without its writes."""
+
+
+class Session:
+    """A session over an opened site; it is closed when its text is done."""
+
+    def __init__(self, site: Site, database: str) -> None:
+        self.site = site
+        self.database = database
+        self._stack: ExitStack | None = None
+        self.transaction: Transaction | None = None
+
+    def full(self, name: Name) -> str:
+        """Returns ``<database>.<table>``."""
+        return f"{name.database or self.database}.{name.table}"
+
+    def found(self, name: Name) -> values.Table:
+        """Returns a table as the metastore describes it.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return self.site.metastore.catalog.table(name.database or self.database, name.table)
+
+    def table(self, name: Name) -> Table:
+        """Returns a table to read or write, in the transaction that is open, if any."""
+        return Table(self.site, self.found(name), self.transaction)
+
+    def start(self) -> int:
+        """Opens a transaction for the statements that follow; returns its id."""
+        self._stack = ExitStack()
+        self.transaction = self._stack.enter_context(transaction(self.site, role=_ROLE))
+        return self.transaction.id
+
+    def commit(self) -> int:
+        """Commits the transaction; returns its id.
+
+        Raises:
+            TransactionAborted: it timed out, or another writer committed first.
+        """
+        assert self._stack is not None
+        assert self.transaction is not None
+        stack, opened, self._stack, self.transaction = self._stack, self.transaction, None, None
+        stack.close()
+        return opened.id
+
+    def roll_back(self) -> int:
+        """Ends the transaction, if one is open, without its writes; returns its id, 0 if there is none."""
+        if self._stack is None or self.transaction is None:
+            return 0
+        stack, opened, self._stack, self.transaction = self._stack, self.transaction, None, None
+        try:
+            with stack:
+                raise _RolledBack
+        except _RolledBack:
+            return opened.id
+
+    @contextmanager
+    def within(self) -> Iterator[Transaction]:
+        """Yields the transaction that is open, or one that commits when the block ends."""
+        if self.transaction is not None:
+            yield self.transaction
+            return
+        with transaction(self.site, role=_ROLE) as txn:
+            yield txn
+
+    @contextmanager
+    def locked(self, statement: Statement) -> Iterator[Transaction]:
+        """Opens a transaction that holds the locks of ``statement``, until the block ends, which commits.
+
+        Raises:
+            LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
+        """
+        requests = [planned.request for planned in planned_locks(self.site, statement, self.database)]
+        with transaction(self.site, role=_ROLE) as txn:
+            if requests:
+                settings = self.site.settings
+                longest = settings.milliseconds("hive.lock.sleep.between.retries")
+                wait_for(
+                    self.site.metastore.locks,
+                    txn.id,
+                    requests,
+                    self.site.user,
+                    self.site.host,
+                    times=waiting_times_within(settings.milliseconds("compactor.lock.wait"), longest),
+                    sleep=time.sleep,
+                )
+            yield txn

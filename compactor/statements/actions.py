@@ -1,0 +1,388 @@
+"""Actions of statements as values: one kind for each form of the closed list, with everything that its text said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Protocol, TypeAlias
+
+from compactor.locking.accesses import Accessing, Name, Spec
+
+Properties: TypeAlias = tuple[tuple[str, str], ...]
+Columns: TypeAlias = tuple[tuple[str, str], ...]  #: names, each with Hive's type
+
+
+class Explained(Accessing, Protocol):
+    """A statement of which only the form and the locks are asked for."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Literal:
+    """A literal of VALUES: a number is a Decimal. ``word`` is DATE or TIMESTAMP if a text is introduced by it."""
+
+    value: Decimal | str | bool | None
+    word: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCompactions:
+    """SHOW COMPACTIONS with its filters; None matches all."""
+
+    id: int | None = None
+    schema: str | None = None
+    table: Name | None = None
+    partition: Spec | None = None
+    pool: str | None = None
+    type: str | None = None
+    status: str | None = None
+    order: str = ""
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTransactions:
+    """SHOW TRANSACTIONS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowLocks:
+    """SHOW LOCKS of a database, table or partition, or all."""
+
+    schema: str | None = None
+    table: Name | None = None
+    partition: Spec | None = None
+    extended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTransactions:
+    """ABORT TRANSACTIONS."""
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortCompactions:
+    """ABORT COMPACTIONS."""
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compact:
+    """ALTER TABLE ... COMPACT."""
+
+    table: Name
+    partition: Spec | None = None
+    type: str
+    wait: bool = False
+    buckets: int | None = None
+    order_by: str | None = None
+    pool: str | None = None
+    properties: Properties = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainLocks:
+    """EXPLAIN LOCKS of another statement."""
+
+    explained: Explained
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """USE: the current database of the statements that follow."""
+
+    database: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowDatabases:
+    """SHOW DATABASES; ``like`` is a pattern of Hive, or None."""
+
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTables:
+    """SHOW TABLES of a database; None is the current one."""
+
+    database: str | None = None
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowPartitions:
+    """SHOW PARTITIONS, all or those with some values."""
+
+    table: Name
+    partition: Spec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreateTable:
+    """SHOW CREATE TABLE."""
+
+    table: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe:
+    """DESCRIBE of a table; ``detailed`` for EXTENDED and FORMATTED."""
+
+    table: Name
+    detailed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateDatabase:
+    """CREATE DATABASE."""
+
+    database: str
+    if_not_exists: bool = False
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropDatabase:
+    """DROP DATABASE."""
+
+    database: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """CREATE TABLE of a full ACID table; ``columns`` are without those of ``partitioned_by``. With ``like`` the definition
+    is that table's."""
+
+    table: Name
+    if_not_exists: bool = False
+    columns: Columns = ()
+    partitioned_by: Columns = ()
+    clustered_by: tuple[str, ...] = ()
+    buckets: int = 0
+    location: str | None = None
+    properties: Properties = ()
+    like: Name | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable:
+    """DROP TABLE."""
+
+    table: Name
+    if_exists: bool = False
+    purge: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncateTable:
+    """TRUNCATE TABLE, or those of its partitions that have the given values."""
+
+    table: Name
+    partition: Spec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartitions:
+    """ALTER TABLE ... ADD PARTITION, each with the location that the text gives it, if any."""
+
+    table: Name
+    if_not_exists: bool = False
+    partitions: tuple[tuple[Spec, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropPartitions:
+    """ALTER TABLE ... DROP PARTITION: those that have the values of one of ``partitions``."""
+
+    table: Name
+    if_exists: bool = False
+    partitions: tuple[Spec, ...]
+    purge: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetProperties:
+    """ALTER TABLE ... SET TBLPROPERTIES, or UNSET; the value None removes a property."""
+
+    table: Name
+    properties: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameTable:
+    """ALTER TABLE ... RENAME TO."""
+
+    table: Name
+    to: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddColumns:
+    """ALTER TABLE ... ADD COLUMNS."""
+
+    table: Name
+    columns: Columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert:
+    """INSERT INTO or OVERWRITE ... VALUES. Without ``columns`` values are in the table's order, partition columns last."""
+
+    table: Name
+    overwrite: bool = False
+    partition: Spec | None = None
+    columns: tuple[str, ...] | None = None
+    rows: tuple[tuple[Literal, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """DELETE; ``where`` is a filter of ``compactor.tables``, or None."""
+
+    table: Name
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """UPDATE; values are literals and names of columns as ``compactor.tables`` reads them."""
+
+    table: Name
+    assignments: tuple[tuple[str, str], ...]
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTransaction:
+    """START TRANSACTION."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """COMMIT."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollback:
+    """ROLLBACK."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A table's name in a text: from ``start`` to ``end``; ``aliased`` is true if another name follows."""
+
+    table: Name
+    start: int
+    end: int
+    aliased: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A query: pieces of the whole text, by their starts and ends, and each place where it names a table."""
+
+    pieces: tuple[tuple[int, int], ...]
+    places: tuple[Place, ...]
+
+    def rewritten(self, text: str, names: Callable[[Name], str]) -> str:
+        """Returns the query with other names for its tables; each goes on by its own, where it has no alias.
+
+        Args:
+            text: the whole text.
+            names: returns the new name, as a field of ``str.format``, whose rules for braces the result follows.
+        """
+        written = []
+        for start, end in self.pieces:
+            at = start
+            for place in self.places:
+                if start <= place.start < end:
+                    alias = "" if place.aliased else f" AS `{place.table.table.replace('`', '``')}`"
+                    written += [_braced(text[at : place.start]), names(place.table), alias]
+                    at = place.end
+            written.append(_braced(text[at:end]))
+        return "".join(written)
+
+
+def _braced(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select:
+    """SELECT columns FROM one table. ``columns`` None is all; ``count`` is SELECT count(*)."""
+
+    table: Name
+    columns: tuple[str, ...] | None = None
+    count: bool = False
+    where: str | None = None
+    limit: int | None = None
+    query: Query | None = None  #: the same for Spark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The table that an INSERT ... SELECT writes into; see ``Insert``."""
+
+    table: Name
+    overwrite: bool = False
+    partition: Spec | None = None
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedsSpark:
+    """A query or INSERT ... SELECT that Spark runs; ``because`` says what of it is more than is done without Spark."""
+
+    because: str
+    query: Query
+    into: Target | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotRun:
+    """A statement whose locks are known, and which Compactor does not run: ``because``."""
+
+    because: str
+
+
+Action: TypeAlias = (
+    ShowCompactions
+    | ShowTransactions
+    | ShowLocks
+    | AbortTransactions
+    | AbortCompactions
+    | Compact
+    | ExplainLocks
+    | Use
+    | ShowDatabases
+    | ShowTables
+    | ShowPartitions
+    | ShowCreateTable
+    | Describe
+    | CreateDatabase
+    | DropDatabase
+    | CreateTable
+    | DropTable
+    | TruncateTable
+    | AddPartitions
+    | DropPartitions
+    | SetProperties
+    | RenameTable
+    | AddColumns
+    | Insert
+    | Delete
+    | Update
+    | Select
+    | StartTransaction
+    | Commit
+    | Rollback
+    | NeedsSpark
+    | NotRun
+)

@@ -1,0 +1,119 @@
+"""Parses texts into statements, each with the accesses that its locks follow from and its action: one parse for both.
+
+A closed list of forms (``catalogue``); anything else is refused with its place. Some forms are parsed for their locks alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from compactor.errors import BadStatement
+from compactor.statements import alterations, definitions, shows, utilities, writes
+from compactor.statements.actions import Commit, ExplainLocks, Rollback, StartTransaction, Use
+from compactor.statements.catalogue import not_run
+from compactor.statements.reader import TokenReader
+from compactor.statements.selects import query
+from compactor.statements.statement import Statement
+from compactor.statements.tokens import Token, split, tokens, words
+
+
+def parse(text: str) -> Statement:
+    """Parses ``text``, one statement.
+
+    Raises:
+        BadStatement: it is none of the list, or breaks off; the message has the place.
+    """
+    return _parsed(text, tokens(text))
+
+
+def parse_all(text: str) -> tuple[Statement, ...]:
+    """Parses the statements of ``text``, separated by semicolons.
+
+    Raises:
+        BadStatement: one is none of the list, or there is none.
+    """
+    found = split(text)
+    if not found:
+        raise BadStatement("statement: it is empty")
+    return tuple(_parsed(text, one) for one in found)
+
+
+def _parsed(text: str, found: Sequence[Token]) -> Statement:
+    if not found:
+        raise BadStatement("statement: it is empty")
+    statement = _form(found)
+    return replace(statement, place=found[0].place, text=text[found[0].start : found[-1].end])
+
+
+def _form(found: Sequence[Token]) -> Statement:
+    reader = TokenReader(found)
+    for opening, form in _FORMS:
+        if reader.take(*opening):
+            return form(reader)
+    if reader.at_any("select", "from", "with", "("):
+        return query(found)
+    raise BadStatement(
+        f"statement {words(found)!r} at {found[0].place} is not on the list of statements: SELECT, INSERT, UPDATE, DELETE, "
+        "MERGE, LOAD DATA, TRUNCATE TABLE, CREATE, DROP, ALTER TABLE, SHOW, DESCRIBE, ABORT, EXPLAIN LOCKS, USE, START "
+        "TRANSACTION, COMMIT, ROLLBACK, ANALYZE TABLE and MSCK; see docs/sql.md"
+    )
+
+
+def _explain(reader: TokenReader) -> Statement:
+    """Parses EXPLAIN, which runs and locks nothing; EXPLAIN LOCKS has the explained statement in its action."""
+    if not reader.take("locks"):
+        return Statement(name="EXPLAIN", action=not_run("EXPLAIN"))
+    if reader.ended:
+        raise reader.bad("a statement is expected")
+    if reader.at("explain"):
+        raise reader.bad("another statement than EXPLAIN is expected")
+    return Statement(name="EXPLAIN LOCKS", action=ExplainLocks(explained=_form(reader.rest)))
+
+
+def _use(reader: TokenReader) -> Statement:
+    action = Use(database=reader.part())
+    reader.end()
+    return Statement(name="USE", action=action)
+
+
+def _start(reader: TokenReader) -> Statement:
+    reader.need("transaction")
+    reader.end()
+    return Statement(name="START TRANSACTION", action=StartTransaction())
+
+
+def _commit(reader: TokenReader) -> Statement:
+    reader.take("work")
+    reader.end()
+    return Statement(name="COMMIT", action=Commit())
+
+
+def _rollback(reader: TokenReader) -> Statement:
+    reader.take("work")
+    reader.end()
+    return Statement(name="ROLLBACK", action=Rollback())
+
+
+_FORMS: tuple[tuple[tuple[str, ...], Callable[[TokenReader], Statement]], ...] = (
+    (("explain",), _explain),
+    (("insert",), writes.insert),
+    (("update",), writes.update),
+    (("delete",), writes.delete),
+    (("merge",), writes.merge),
+    (("load",), writes.load),
+    (("truncate",), definitions.truncate),
+    (("analyze",), definitions.analyze),
+    (("msck",), definitions.msck),
+    (("create",), definitions.create),
+    (("drop",), definitions.drop),
+    (("alter",), alterations.alter),
+    (("show",), shows.show),
+    (("describe",), shows.describe),
+    (("desc",), shows.describe),
+    (("abort",), utilities.abort),
+    (("use",), _use),
+    (("start",), _start),
+    (("commit",), _commit),
+    (("rollback",), _rollback),
+)

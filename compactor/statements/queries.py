@@ -1,0 +1,195 @@
+"""Finds the tables that a query reads, and the values that its conditions demand of their columns.
+
+It understands only as much of a query as finding locks needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from compactor.errors import BadStatement
+from compactor.locking.accesses import Access, Name
+from compactor.locking.statement_rules import AccessKind
+from compactor.statements.reader import TokenReader
+from compactor.statements.tokens import Token
+
+#: Words that end a list of tables in FROM outside parentheses.
+_ENDS_FROM = frozenset(
+    ("where", "group", "having", "order", "sort", "distribute", "cluster", "limit", "union", "intersect", "except")
+) | frozenset(("minus", "select", "insert", "window", "qualify", "when", "set", "lateral", "on", "using"))
+_JOINS = frozenset(("join", "inner", "outer", "left", "right", "full", "cross", "semi", "anti", "natural"))
+_QUERIES = frozenset(("select", "with", "from", "("))
+_NO_ALIAS = frozenset(("tablesample", "for", "pivot", "unpivot", "match_recognize"))
+_FROM = Token(kind="word", value="from")
+_TABLE = Token(kind="word", value="table")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueriedTable:
+    """A table that a query reads, with the plain values its WHERE demands of columns: ``where k = 'v' and ...``.
+
+    ``start`` and ``end`` are those of its name in the whole text; ``aliased`` is true if another name follows.
+    """
+
+    name: Name
+    where: tuple[tuple[str, str], ...] = ()
+    start: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
+    aliased: bool = field(default=False, compare=False)
+
+
+def sources(found: Sequence[Token]) -> tuple[QueriedTable, ...]:
+    """Returns every table that a query names after FROM or JOIN, including subqueries but not names defined by WITH.
+
+    Conditions are only used if FROM has one table, so that a column cannot belong to another table.
+    """
+    return tuple(dict.fromkeys(_sources(found, frozenset())))
+
+
+def places(found: Sequence[Token]) -> tuple[QueriedTable, ...]:
+    """Returns each place at which a query names a table, in their order.
+
+    Raises:
+        BadStatement: it names one as TABLE t, which is no place known here.
+    """
+    for before, token, after in zip((_FROM, *found), found, found[1:], strict=False):
+        if token == _TABLE and before.value != "." and after.kind in ("word", "quoted"):
+            raise BadStatement(
+                f"statement: TABLE {after} at {token.place} is no query of the list; write SELECT * FROM {after}"
+            )
+    return tuple(sorted(_sources(found, frozenset()), key=lambda one: one.start))
+
+
+def _sources(found: Sequence[Token], defined: frozenset[str]) -> list[QueriedTable]:
+    reader = TokenReader(found)
+    read: list[QueriedTable] = []
+    if reader.take("with"):
+        recursive = reader.take("recursive")
+        while True:
+            name = frozenset((reader.name().table,))
+            if reader.at("("):
+                reader.group()
+            reader.need("as")
+            # a name means a table within its own definition, unless that is recursive
+            read += _sources(reader.group(), defined | name if recursive else defined)
+            defined |= name
+            if not reader.take(","):
+                break
+    here: list[QueriedTable] = []
+    joined = False
+    where: tuple[tuple[str, str], ...] = ()
+    while not reader.ended:
+        if reader.at("("):
+            read += _inside(reader.group(), defined)
+        elif reader.take("is", "distinct", "from") or reader.take("is", "not", "distinct", "from"):
+            continue
+        elif reader.take("from") or reader.take("join"):
+            names, nested = _from(reader, defined)
+            joined = joined or bool(here) or len(names) != 1 or bool(nested)
+            here += names
+            read += nested
+        elif reader.take("where"):
+            where = conditions(reader.rest)
+        elif reader.at("union") or reader.at("intersect") or reader.at("except") or reader.at("minus"):
+            read += _with_conditions(here, joined, where)
+            here, joined, where = [], False, ()
+            reader.skip()
+        else:
+            reader.skip()
+    return read + _with_conditions(here, joined, where)
+
+
+def conditions(found: Sequence[Token]) -> tuple[tuple[str, str], ...]:
+    """Returns ``k = literal`` for each such term of a WHERE that joins its terms by AND; otherwise nothing."""
+    reader = TokenReader(found)
+    terms: list[list[Token]] = [[]]
+    while (token := reader.next) is not None:
+        if reader.at("("):
+            reader.group()
+            terms[-1].append(Token(kind="group", value="()"))
+            continue
+        if token.kind == "word" and token.value in ("or", "between", "not"):
+            return ()
+        if token.kind == "word" and token.value in _ENDS_FROM | {"minus"}:
+            break
+        reader.skip()
+        if token.kind == "word" and token.value == "and":
+            terms.append([])
+        else:
+            terms[-1].append(token)
+    return tuple(known for term in terms if (known := _equality(term)) is not None)
+
+
+def _equality(term: Sequence[Token]) -> tuple[str, str] | None:
+    if len(term) == 5 and term[1].value == ".":
+        term = term[2:]  # the alias in front of a column
+    if len(term) != 3 or term[1].value not in ("=", "==") or term[1].kind != "sign":
+        return None
+    column, value = (term[0], term[2]) if term[0].kind in ("word", "quoted") else (term[2], term[0])
+    if column.kind not in ("word", "quoted") or value.kind not in ("text", "number"):
+        return None
+    return (column.value, value.value)
+
+
+def _with_conditions(
+    named: Sequence[QueriedTable], joined: bool, where: tuple[tuple[str, str], ...]
+) -> list[QueriedTable]:
+    return [replace(one, where=() if joined else where) for one in named]
+
+
+def _inside(group: Sequence[Token], defined: frozenset[str]) -> list[QueriedTable]:
+    """Returns the tables a parenthesis reads. FROM outside a query belongs to a function (``extract(year from d)``)."""
+    if group and group[0].kind in ("word", "sign") and group[0].value in _QUERIES:
+        return _sources(group, defined)
+    reader, read = TokenReader(group), list[QueriedTable]()
+    while not reader.ended:
+        if reader.at("("):
+            read += _inside(reader.group(), defined)
+        else:
+            reader.skip()
+    return read
+
+
+def _from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[QueriedTable], list[QueriedTable]]:
+    """Returns the tables of one FROM up to its end or the next JOIN, and those its subqueries read."""
+    names: list[QueriedTable] = []
+    nested: list[QueriedTable] = []
+    while True:
+        if reader.at("("):
+            inner = reader.group()
+            if inner and inner[0].kind in ("word", "sign") and inner[0].value in _QUERIES:
+                nested += _sources(inner, defined)
+            else:
+                nested += _sources((_FROM, *inner), defined)
+        elif not reader.take("values") and not reader.at("table", "("):
+            named = _named(reader)
+            is_function = reader.at("(")  # range(10)
+            if not is_function and not (named.name.database is None and named.name.table in defined):
+                names.append(named)
+        while (token := reader.next) is not None and not reader.at(","):
+            if token.kind == "word" and token.value in _ENDS_FROM | _JOINS:
+                return names, nested
+            if reader.at("("):
+                reader.group()
+            else:
+                reader.skip()
+        if not reader.take(","):
+            return names, nested
+
+
+def _named(reader: TokenReader) -> QueriedTable:
+    before = reader.rest
+    name = reader.name()
+    after = reader.next
+    last = before[len(before) - reader.left - 1]
+    aliased = after is not None and (
+        after.kind == "quoted" or (after.kind == "word" and after.value not in _ENDS_FROM | _JOINS | _NO_ALIAS)
+    )
+    return QueriedTable(name=name, start=before[0].start, end=last.end, aliased=aliased)
+
+
+def reads(found: Sequence[Token], without: Name | None = None) -> tuple[Access, ...]:
+    """Returns the accesses of a query to the tables it names, but those to ``without``."""
+    read = (one for one in sources(found) if one.name != without)
+    return tuple(Access(kind=AccessKind.READ, name=one.name, where=one.where) for one in read)

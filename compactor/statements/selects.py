@@ -1,0 +1,165 @@
+"""Parses queries: SELECT of columns from one table is read without Spark, everything else is Spark's, as its text is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from compactor.errors import BadStatement
+from compactor.locking.accesses import Access, Name
+from compactor.statements.actions import Action, NeedsSpark, Select
+from compactor.statements.catalogue import not_run
+from compactor.statements.queries import reads
+from compactor.statements.reader import TokenReader
+from compactor.statements.rendering import rendered
+from compactor.statements.statement import Statement
+from compactor.statements.tokens import Token
+from compactor.statements.writes import as_query, form_of, into, target
+
+#: Words that are no column in a list of columns.
+_NO_COLUMN = frozenset(
+    ("distinct", "all", "case", "cast", "null", "true", "false", "interval", "not", "from", "transform")
+)
+#: Words after a table's name that are no alias of it.
+_NO_ALIAS = (
+    frozenset(
+        ("where", "limit", "group", "having", "order", "sort", "distribute", "cluster", "union", "intersect", "except")
+    )
+    | frozenset(
+        (
+            "minus",
+            "window",
+            "qualify",
+            "lateral",
+            "tablesample",
+            "join",
+            "inner",
+            "outer",
+            "left",
+            "right",
+            "full",
+            "cross",
+        )
+    )
+    | frozenset(("semi", "anti", "natural", "for", "on", "using"))
+)
+_ENDS = frozenset(("limit", *_NO_ALIAS)) - {"where"}
+
+
+class _Richer(Exception):
+    """A query that is more than columns of one table; its text names the place."""
+
+
+def query(found: Sequence[Token]) -> Statement:
+    """Parses SELECT, and one or several INSERTs after FROM or WITH."""
+    reader = TokenReader(found)
+    writes: list[Access] = []
+    before, after = len(found), 0
+    while reader.skip_to("insert"):
+        before = min(before, len(found) - reader.left)
+        reader.need("insert")
+        writes.append(target(reader))
+        after = len(found) - reader.left
+    if not writes and reader.at("update"):
+        raise BadStatement("statement: a query contains UPDATE")
+    accesses = (*writes, *reads(found))
+    if len(writes) == 1:
+        action: Action = NeedsSpark(
+            because=f"{str(found[0]).upper()} at {found[0].place}",
+            query=as_query(found[:before], found[after:]),
+            into=into(writes[0], None),
+        )
+        return Statement(name=f"{form_of(writes[0])} … SELECT", accesses=accesses, action=action)
+    if writes:
+        return Statement(name="MULTI INSERT", accesses=accesses, action=not_run("MULTI INSERT"))
+    try:
+        action = replace(_select(TokenReader(found)), query=as_query(found))
+    except _Richer as error:
+        action = NeedsSpark(because=str(error), query=as_query(found))
+    except BadStatement as error:
+        action = NeedsSpark(because=str(error).removeprefix("statement: "), query=as_query(found))
+    return Statement(name="SELECT", accesses=accesses, action=action)
+
+
+def _select(reader: TokenReader) -> Select:
+    """Parses a SELECT of columns from one table.
+
+    Raises:
+        _Richer: it is more than that.
+    """
+    if not reader.take("select"):
+        raise _richer(reader)
+    listed = _list(reader)
+    if not reader.take("from"):
+        raise _richer(reader)
+    name = _table(reader)
+    qualifiers = _alias(reader, name)
+    where = rendered(_where(reader), qualifiers) if reader.take("where") else None
+    limit = reader.integer() if reader.take("limit") else None
+    if not reader.ended:
+        raise _richer(reader)
+    count = listed == [("", "count")]
+    columns = None if count or listed == [("", "*")] else tuple(_unqualified(reader, one, qualifiers) for one in listed)
+    return Select(table=name, columns=columns, count=count, where=where, limit=limit)
+
+
+def _list(reader: TokenReader) -> list[tuple[str, str]]:
+    """Reads ``*``, ``count(*)`` or columns, each with its qualifier; an empty one is none."""
+    if reader.take("*"):
+        return [("", "*")]
+    if reader.take("count", "(", "*", ")"):
+        return [("", "count")]
+    found: list[tuple[str, str]] = []
+    while True:
+        token = reader.next
+        if (
+            token is None
+            or token.kind not in ("word", "quoted")
+            or (token.kind == "word" and token.value in _NO_COLUMN)
+        ):
+            raise _richer(reader)
+        first = reader.part()
+        found.append((first, reader.part()) if reader.take(".") else ("", first))
+        if not reader.take(","):
+            return found
+
+
+def _table(reader: TokenReader) -> Name:
+    if reader.next is None or reader.next.kind not in ("word", "quoted"):
+        raise _richer(reader)
+    return reader.name()
+
+
+def _alias(reader: TokenReader, name: Name) -> tuple[str, ...]:
+    token = reader.next
+    if reader.take("as"):
+        return (reader.part(),)
+    if token is not None and (token.kind == "quoted" or (token.kind == "word" and token.value not in _NO_ALIAS)):
+        return (reader.part(),)
+    return (name.table,)
+
+
+def _where(reader: TokenReader) -> list[Token]:
+    found: list[Token] = []
+    depth = 0
+    while (token := reader.next) is not None:
+        if depth == 0 and token.kind == "word" and token.value in _ENDS:
+            break
+        depth += {"(": 1, ")": -1}.get(token.value, 0) if token.kind == "sign" else 0
+        found.append(token)
+        reader.skip()
+    if not found:
+        raise _richer(reader)
+    return found
+
+
+def _unqualified(reader: TokenReader, column: tuple[str, str], qualifiers: tuple[str, ...]) -> str:
+    qualifier, name = column
+    if qualifier and qualifier not in qualifiers:
+        raise _Richer(f"{qualifier}.{name}, since no table is called {qualifier}")
+    return name
+
+
+def _richer(reader: TokenReader) -> _Richer:
+    token = reader.next
+    return _Richer("the end of it" if token is None else f"{str(token).upper()!r} at {token.place}")

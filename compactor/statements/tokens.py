@@ -1,0 +1,120 @@
+"""Splits a text into statements, and these into words, names, literals and signs, each with its place.
+
+Keywords and names are not case sensitive in Hive and come out in lower case; string literals keep their case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from compactor.errors import BadStatement
+
+LONGEST = 16 * 2**20  #: characters of a text
+DEEPEST = 100  #: levels of parentheses
+
+_TOKEN = re.compile(
+    r"""
+      (?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    | (?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
+    | (?P<quoted>`(?:[^`]|``)*`)
+    | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![A-Za-z0-9_]))
+    | (?P<word>[A-Za-z0-9_\u0080-\uffff]+)
+    | (?P<sign><>|<=|>=|!=|==|\|\||[-(),.;=<>*+/%&|^~!?:\[\]{}$@])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+#: Hive's escapes within a text (``BaseSemanticAnalyzer.unescapeSQLString``); any other character stands for itself.
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\([0-3][0-7]{2})|\\(.)|''|\"\"", re.DOTALL)
+_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A word, quoted name, text, number or sign (``kind``); ``value`` is in lower case except for texts.
+
+    ``start`` and ``end`` are those of its characters in the whole text; ``line`` and ``column`` count from 1.
+    """
+
+    kind: str
+    value: str
+    start: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
+    line: int = field(default=1, compare=False)
+    column: int = field(default=1, compare=False)
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def place(self) -> str:
+        """The place of its first character, as messages give it."""
+        return f"line {self.line}, character {self.column}"
+
+
+def split(text: str) -> tuple[tuple[Token, ...], ...]:
+    """Returns the tokens of each statement of ``text``, without comments, semicolons and empty statements.
+
+    Raises:
+        BadStatement: a character belongs to no word, a text is unterminated, or parentheses are nested too deep.
+    """
+    found: list[tuple[Token, ...]] = []
+    current: list[Token] = []
+    for token in _scan(text):
+        if token.kind == "sign" and token.value == ";":
+            found.append(tuple(current))
+            current = []
+        else:
+            current.append(token)
+    return tuple(one for one in (*found, tuple(current)) if one)
+
+
+def tokens(text: str) -> tuple[Token, ...]:
+    """Returns the tokens of a text with one statement; none if it is empty.
+
+    Raises:
+        BadStatement: also if there are several statements.
+    """
+    statements = split(text)
+    if len(statements) > 1:
+        raise BadStatement(f"statement: there are several, the second at {statements[1][0].place}; give one at a time")
+    return statements[0] if statements else ()
+
+
+def words(found: Sequence[Token], most: int = 3) -> str:
+    """Returns the first tokens as messages quote them."""
+    return " ".join(map(str, found[:most])).upper()
+
+
+def _scan(text: str) -> Iterator[Token]:
+    if len(text) > LONGEST:
+        raise BadStatement(f"a text of {len(text)} characters; at most {LONGEST} are read")
+    at = depth = begin = 0
+    line = 1
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        place = f"line {line}, character {at - begin + 1}"
+        if match is None:
+            raise BadStatement(f"statement: {text[at : at + 20]!r} at {place} is not a word, name, text or sign")
+        kind, raw, start, at = match.lastgroup or "", match.group(), at, match.end()
+        if kind != "space":
+            depth += {"(": 1, ")": -1}.get(raw, 0)
+            if depth > DEEPEST:
+                raise BadStatement(f"statement: more than {DEEPEST} levels of parentheses at {place}")
+            yield Token(kind=kind, value=_value(kind, raw), start=start, end=at, line=line, column=start - begin + 1)
+        if "\n" in raw:
+            line, begin = line + raw.count("\n"), start + raw.rindex("\n") + 1
+
+
+def _value(kind: str, raw: str) -> str:
+    if kind == "text":
+        return _ESCAPE.sub(_unescaped, raw[1:-1])
+    return raw[1:-1].replace("``", "`").lower() if kind == "quoted" else raw.lower()
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    unicode, octal, character = match.groups()
+    if unicode is not None or octal is not None:
+        return chr(int(unicode, 16) if unicode is not None else int(octal, 8))
+    return match.group()[0] if character is None else _ESCAPED.get(character, character)

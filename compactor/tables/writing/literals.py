@@ -1,0 +1,76 @@
+"""Literals as values of Arrow, of types that the door of a table takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from compactor.errors import NotConforming
+from compactor.tables.schema import PARTS
+
+_DIGITS = 9  #: of a second's fraction
+_LONGEST = 40  #: digits of a number that may be one of Arrow's
+
+
+class Value(Protocol):
+    """A literal: a number is a Decimal, a day or time a text."""
+
+    @property
+    def value(self) -> Decimal | str | bool | None: ...
+
+
+def literal_array(literal: Value, kind: Any, what: str) -> pa.Array:
+    """Returns one value in the type in which a column of ``kind`` takes it: texts for dates and timestamps are read as such.
+
+    Raises:
+        NotConforming: the literal is no value of such a column; ``what`` names that.
+    """
+    value = literal.value
+    if value is None:
+        return pa.nulls(1)
+    try:
+        if isinstance(value, str) and (pa.types.is_temporal(kind) or pa.types.is_binary(kind)):
+            return _temporal(value, kind)
+        return pa.array([_plain(value, kind)])
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise NotConforming(f"{what}: {value!r}: {error}; a {kind} cannot hold it") from error
+
+
+def literal_arrays(literals: Sequence[Value], kind: Any, what: str) -> pa.Array:
+    """Returns many values for one column; see ``literal_array``."""
+    values = [literal.value for literal in literals]
+    there = [value for value in values if value is not None]
+    if not there:
+        return pa.nulls(len(values))
+    if all(isinstance(value, str) for value in there) and (pa.types.is_temporal(kind) or pa.types.is_binary(kind)):
+        kinds = {literal_array(literal, kind, what).type for literal in literals if literal.value is not None}
+        (found,) = kinds
+        one_by_one = [literal_array(literal, kind, what) for literal in literals]
+        return pa.concat_arrays([pa.nulls(1, found) if pa.types.is_null(one.type) else one for one in one_by_one])
+    try:
+        return pa.array([None if value is None else _plain(value, kind) for value in values])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise NotConforming(f"{what}: {error}; a {kind} cannot hold all of its values") from error
+
+
+def _plain(value: Decimal | str | bool, kind: Any) -> Decimal | str | bool | int | float:
+    if isinstance(value, Decimal) and pa.types.is_floating(kind):
+        return float(value)
+    if isinstance(value, Decimal) and pa.types.is_integer(kind) and value.adjusted() < _LONGEST and value == int(value):
+        return int(value)
+    return value
+
+
+def _temporal(text: str, kind: Any) -> pa.Array:
+    """Returns a text as ``kind``; a timestamp in parts, since Arrow has no type for all years with all digits."""
+    if not pa.types.is_timestamp(kind):
+        return pa.array([text]).cast(kind)
+    whole, _, fraction = text.partition(".")
+    if len(fraction) > _DIGITS or (fraction and not fraction.isdecimal()):
+        raise pa.ArrowInvalid(f"wanted: yyyy-mm-dd hh:mm:ss with up to {_DIGITS} digits behind a point")
+    seconds = pa.array([whole]).cast(pa.timestamp("s")).cast(pa.int64())
+    nanos = pa.array([int(fraction.ljust(_DIGITS, "0"))], pa.int32())
+    return pa.StructArray.from_arrays([seconds, nanos], fields=list(PARTS))

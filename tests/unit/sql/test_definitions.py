@@ -1,0 +1,194 @@
+"""CREATE, DROP, ALTER and TRUNCATE: what is in the catalog and on disk then, under which locks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import BadStatement, CompactorError, NotConforming, NotFound, NotSupported, Refused
+from compactor.locking.lock_types import LockType
+from compactor.locking.requests import LockRequest
+from compactor.service.site import Site
+from compactor.sql.run import checked, run
+from tests.support.tables import with_settings
+
+Sql = Callable[[str], list[Mapping[str, object]]]
+
+
+@pytest.fixture
+def site(deployment: Site, warehouse: Path) -> Site:
+    deployment.metastore.embedded_catalog.create_database("default", str(warehouse))
+    return with_settings(deployment, compactor_lock_wait="1ms")
+
+
+@pytest.fixture
+def sql(site: Site) -> Sql:
+    """Runs a text, and returns the rows of its last statement."""
+    return lambda text: [list(answer.rows) for answer in run(site, checked(text))][-1]
+
+
+def test_databases_come_and_go(sql: Sql, warehouse: Path, site: Site) -> None:
+    assert sql("create database sales")[0]["created"] is True
+    assert site.metastore.catalog.database_location("sales") == f"{warehouse}/sales.db"
+    assert sql("create database if not exists sales")[0]["created"] is False
+    sql("create table sales.t (a int)")
+    with pytest.raises(Refused, match="has tables, such as t"):
+        sql("drop database sales")
+    sql("drop table sales.t purge; drop database sales")
+    assert sql("drop schema if exists sales")[0]["dropped"] is False
+    with pytest.raises(NotFound, match="sales"):
+        sql("drop database sales")
+
+
+def test_a_table_is_created_as_it_is_shown(sql: Sql, site: Site, warehouse: Path) -> None:
+    """SHOW CREATE TABLE gives a statement that makes the same table again."""
+    sql(
+        "create table t (Id bigint, `a b` decimal(10, 2), s struct<x:int,y:array<string>>) partitioned by (day date) "
+        "clustered by (id) into 4 buckets stored as orc tblproperties ('orc.compress'='ZSTD', 'it''s'='a\\nb')"
+    )
+    made = site.metastore.catalog.table("default", "t")
+    (shown,) = sql("show create table t")
+    sql("drop table t purge")
+    sql(str(shown["createtab_stmt"]))
+    again = site.metastore.catalog.table("default", "t")
+    assert (again.columns, again.partition_keys, again.buckets) == (made.columns, made.partition_keys, 4)
+    assert (again.bucket_columns, again.parameters, again.location) == (("id",), made.parameters, f"{warehouse}/t")
+    sql("create table u like t")
+    like = site.metastore.catalog.table("default", "u")
+    assert (like.columns, like.partition_keys, like.bucket_columns) == (made.columns, made.partition_keys, ("id",))
+    assert like.parameters == {key: value for key, value in made.parameters.items() if key != "it's"}
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("create table t (a int)", Refused, "exists already"),
+        ("create table u (a int, A int)", NotConforming, "'a' is there twice"),
+        ("create table u (a int) partitioned by (a int)", NotConforming, "'a' is there twice"),
+        ("create table u (a integer8)", NotConforming, "no type of Hive"),
+        ("create table u (a int comment 'x')", NotSupported, "comments and constraints of columns are not stored"),
+        ("create table u (a int) stored as parquet", NotSupported, "ORC is expected before 'parquet'"),
+        ("create table u (a int) tblproperties ('transactional'='false')", NotSupported, "only full ACID tables"),
+        ("create table nowhere.u (a int)", NotFound, "nowhere"),
+        ("create table u like nowhere", NotFound, "nowhere"),
+        ("drop table u", NotFound, "u"),
+        ("alter table t set tblproperties ('transactional'='false')", NotSupported, "another kind of table"),
+        ("alter table t unset tblproperties ('Transactional_Properties')", NotSupported, "another kind of table"),
+        ("alter table t add columns (A int)", Refused, "has a column a already"),
+        ("alter table t add columns (b int, B int)", NotConforming, "is there twice"),
+        ("alter table t rename to nowhere.u", NotFound, "nowhere"),
+        ("alter table t add partition (p=1)", Refused, "not partitioned"),
+        ("alter table t drop partition (p=1)", Refused, "not partitioned"),
+        ("truncate table t partition (p=1)", Refused, "not partitioned"),
+        ("truncate table nowhere", NotFound, "nowhere"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_name(sql: Sql, text: str, error: type[CompactorError], said: str) -> None:
+    sql("create table t (a int); insert into t values (1)")
+    before = sql("describe formatted t")
+    with pytest.raises(error, match=said):
+        sql(text)
+    assert sql("describe formatted t") == before
+    assert sql("show tables") == [{"tab_name": "t"}]
+    assert sql("select * from t") == [{"a": 1}]
+
+
+def test_partitions_are_added_and_dropped(sql: Sql, warehouse: Path) -> None:
+    sql("create table t (a int) partitioned by (p string, n int)")
+    added = sql("alter table t add partition (p='x y', n=1) partition (p='z', n='02')")
+    assert added[0]["partitions"] == ["p=x y/n=1", "p=z/n=2"]
+    assert (warehouse / "t/p=x y/n=1").is_dir()
+    with pytest.raises(Refused, match="exists already"):
+        sql("alter table t add partition (p='new', n=1) partition (p='z', n=2)")
+    assert sql("alter table t add if not exists partition (p='z', n=2)")[0]["partitions"] == []
+    sql("insert into t partition (p='z', n=2) values (1)")
+    assert sql("show partitions t partition (n=2)") == [{"partition": "p=z/n=2"}]
+    with pytest.raises(NotFound, match="no partition with p=nothing"):
+        sql("alter table t drop partition (p='z'), partition (p='nothing')")
+    assert sql("alter table t drop if exists partition (p='z') , partition (p='nothing') purge")[0]["partitions"] == [
+        "p=z/n=2"
+    ]
+    assert not (warehouse / "t/p=z/n=2").exists()
+    assert sql("show partitions t") == [{"partition": "p=x y/n=1"}]
+
+
+def test_no_partition_is_added_where_something_is(sql: Sql, warehouse: Path) -> None:
+    """PROTOCOL 14.10; what was added before it is taken back."""
+    sql("create table t (a int) partitioned by (p int)")
+    (warehouse / "full").mkdir()
+    (warehouse / "full/file").touch()
+    for location, said in ((f"{warehouse}/full", "holds file"), (f"{warehouse}/t/p=1/in", "was not added")):
+        with pytest.raises(Refused, match=said):
+            sql(f"alter table t add partition (p=1) partition (p=2) location '{location}'")
+        assert sql("show partitions t") == []
+
+
+def test_columns_are_added_behind_the_others(sql: Sql) -> None:
+    sql("create table t (a int) partitioned by (p int); insert into t values (1, 1)")
+    sql("alter table t add columns (b string, c decimal(5,2)); insert into t values (2, 'x', 1.5, 1)")
+    assert sql("select * from t") == [{"a": 1, "b": None, "c": None, "p": 1}, {"a": 2, "b": "x", "c": "1.50", "p": 1}]
+    assert [row["col_name"] for row in sql("describe t")] == ["a", "b", "c", "p"]
+
+
+def test_a_table_is_renamed_and_its_rows_stay(sql: Sql) -> None:
+    sql("create database s; create table t (a int); insert into t values (1); alter table t rename to s.u")
+    assert sql("select * from s.u; update s.u set a = 2; select * from s.u") == [{"a": 2}]
+    assert sql("show tables") == []
+
+
+def test_properties_are_set_and_removed(sql: Sql, site: Site) -> None:
+    sql("create table t (a int); alter table t set tblproperties ('a'='b', 'compactor.x'='1')")
+    sql("alter table t unset tblproperties ('a', 'nothing')")
+    parameters = site.metastore.catalog.table("default", "t").parameters
+    assert (parameters.get("a"), parameters["compactor.x"]) == (None, "1")
+
+
+def test_a_table_is_truncated_as_a_whole_or_by_partition(sql: Sql) -> None:
+    sql("create table t (a int); insert into t values (1); truncate table t")
+    assert sql("select count(*) from t") == [{"count(*)": 0}]
+    sql(
+        "create table p (a int) partitioned by (d date, n int); insert into p values (1, '2026-11-01', 1), (2, null, 2)"
+    )
+    sql("insert into p values (3, '2026-11-01', 2)")
+    assert sql("truncate table p partition (d='2026-11-01', n=1)")[0]["partitions"] == ["d=2026-11-01/n=1"]
+    assert [row["a"] for row in sql("select a from p")] == [3, 2]
+    for text in ("truncate table p partition (n>1)", "truncate table p partition (n)"):
+        with pytest.raises(BadStatement):
+            sql(text)
+    with pytest.raises(NotFound, match="no such partition"):
+        sql("truncate table p partition (n=9)")
+    sql("truncate table p partition (d='2026-11-01')")
+    assert [row["a"] for row in sql("select a from p")] == [2]
+    sql("truncate p")
+    assert sql("select count(*) from p") == [{"count(*)": 0}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "drop table t",
+        "truncate table t",
+        "alter table t drop partition (p=1)",
+        "alter table t add columns (b int)",
+        "alter table t rename to u",
+    ],
+)
+def test_a_definition_waits_for_whoever_writes_there(sql: Sql, site: Site, text: str) -> None:
+    """TABLES 15: the locks of the statement are those that EXPLAIN LOCKS lists."""
+    sql("create table t (a int) partitioned by (p int); insert into t values (1, 1)")
+    (txn,) = site.metastore.transactions.open("ada", "h")
+    held = LockRequest(database="default", table="t", partition="p=1", type=LockType.SHARED_WRITE)
+    site.metastore.locks.acquire(txn, [held], "ada", "h")
+    with pytest.raises(CompactorError, match="ada"):
+        sql(text)
+    assert sql("select a from t") == [{"a": 1}]
+
+
+def test_an_observer_changes_nothing(deployment: Site, warehouse: Path) -> None:
+    deployment.metastore.embedded_catalog.create_database("default", str(warehouse))
+    observer = with_settings(deployment, compactor_mode="observe")
+    for text in ("create database x", "create table t (a int)", "drop database default"):
+        with pytest.raises(Refused, match="observe"):
+            list(run(observer, checked(text)))

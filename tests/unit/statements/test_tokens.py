@@ -1,0 +1,66 @@
+"""Texts as statements, and these as tokens with their places."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.errors import BadStatement
+from compactor.statements.tokens import DEEPEST, LONGEST, split, tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("select 'a", "character 8"),
+        ("select 1; select 2", "there are several"),
+    ],
+)
+def test_a_text_that_is_no_statement_is_refused(text: str, said: str) -> None:
+    with pytest.raises(BadStatement, match=said):
+        tokens(text)
+
+
+def test_a_final_semicolon_starts_no_second_statement() -> None:
+    assert [str(token) for token in tokens("Select 1 ;; ")] == ["select", "1"]
+
+
+def test_statements_are_split_where_no_text_name_or_comment_has_the_semicolon() -> None:
+    text = "select ';' -- ;\n; /* ; */ select `;`;;"
+    assert [[str(token) for token in one] for one in split(text)] == [["select", ";"], ["select", ";"]]
+    assert split("") == split(" ; -- nothing\n") == ()
+
+
+def test_each_token_has_its_place_in_the_whole_text() -> None:
+    found = tokens("select\n  a -- x\n  from 'b\nc' d")
+    assert [(str(token), token.line, token.column) for token in found] == [
+        ("select", 1, 1), ("a", 2, 3), ("from", 3, 3), ("b\nc", 3, 8), ("d", 4, 4),
+    ]  # fmt: skip
+    assert [(token.start, token.end) for token in found][:2] == [(0, 6), (9, 10)]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r"'a\'b'", "a'b"),
+        ("'it''s'", "it's"),
+        ('"say ""no"""', 'say "no"'),
+        (r"'a\\b'", r"a\b"),
+        (r"'\n\t\0\x'", "\n\t\0x"),
+        (r"'\u0041\101'", "AA"),
+        (r"'50\%\_'", r"50\%\_"),
+    ],
+)
+def test_texts_have_hives_escapes(text: str, value: str) -> None:
+    """``BaseSemanticAnalyzer.unescapeSQLString``; those of LIKE stay for LIKE."""
+    (token,) = tokens(text)
+    assert (token.kind, token.value) == ("text", value)
+
+
+def test_a_text_has_its_limits() -> None:
+    assert len(tokens("(" * DEEPEST)) == DEEPEST
+    with pytest.raises(
+        BadStatement, match=f"more than {DEEPEST} levels of parentheses at line 1, character {DEEPEST + 1}"
+    ):
+        tokens("(" * (DEEPEST + 1))
+    with pytest.raises(BadStatement, match="at most"):
+        tokens(" " * (LONGEST + 1))
