@@ -4,6 +4,7 @@ login, and may do nothing else with it."""
 from __future__ import annotations
 
 import hmac
+import logging
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,13 +15,15 @@ from compactor.airflow.configuration import metastore_names
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.page.readers import Limits, PageWork, readers_of
 from compactor.deployment import Configuration, open_site
-from compactor.errors import BadFile, BadSetting
+from compactor.errors import BadFile, BadSetting, CompactorError
 from compactor.service.requests.import_reads import import_reads
 
 MOST_BODY = 8_000_000  #: bytes of a request
 LEAST_TOKEN = 16  #: characters; a shorter one is guessed
 TOKEN_FILE = "compactor.reads.token.file"
 _SCHEME = "bearer "
+
+log = logging.getLogger(__name__)
 
 router = APIRouter()
 
@@ -29,13 +32,12 @@ def _teller(metastore: str, request: Request) -> Configuration:
     """Returns the configuration of the metastore whose token the request has.
 
     Raises:
-        HTTPException: 401, it has none, or another one, or there is no such metastore: nobody is told which.
-        BadSetting: the token cannot be read, or is too short.
+        HTTPException: 401, it has none, or another one, or there is no such metastore: nobody is told which; 503, the
+            site's own token is of no use, and the log says why: whoever asks is a stranger so far.
     """
     given = request.headers.get("Authorization", "")
     if metastore in metastore_names() and given.lower().startswith(_SCHEME):
-        configuration = CompactorHook(metastore).configuration()
-        wanted = _token(configuration.settings.text(TOKEN_FILE))
+        configuration, wanted = _configured(metastore)
         if wanted is not None and hmac.compare_digest(given[len(_SCHEME) :].strip().encode(), wanted.encode()):
             return configuration
     raise HTTPException(
@@ -43,6 +45,17 @@ def _teller(metastore: str, request: Request) -> Configuration:
         f"Wanted: the header Authorization: Bearer TOKEN, with the token in the file that {TOKEN_FILE} names.",
         headers={"WWW-Authenticate": "Bearer"},
     )
+
+
+def _configured(metastore: str) -> tuple[Configuration, str | None]:
+    try:
+        configuration = CompactorHook(metastore).configuration()
+        return configuration, _token(configuration.settings.text(TOKEN_FILE))
+    except CompactorError as error:
+        log.error("metastore %s: no query can be told: %s", metastore, error)
+        raise HTTPException(
+            status.HTTP_503_SERVICE_UNAVAILABLE, "The token cannot be checked; the server's log says why."
+        ) from None
 
 
 def _token(path: str) -> str | None:

@@ -61,11 +61,18 @@ def test_a_login_is_no_token(client: Caller, token: Path) -> None:
     assert client("admin").post(PATH, content="{}").status_code == 401
 
 
-def test_a_short_token_lets_nobody_in(client: Caller, token: Path) -> None:
-    token.write_text("short")
-    answer = tell(client, "{}", "short")
-    assert answer.status_code == 400
-    assert "wanted: 16 or more" in answer.json()["detail"]
+@pytest.mark.parametrize(("text", "why"), [("short", "5 characters; wanted: 16 or more"), (None, "FileNotFoundError")])
+def test_a_token_of_no_use_lets_nobody_in_and_only_the_log_says_where_it_is(
+    client: Caller, token: Path, text: str | None, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    token.unlink() if text is None else token.write_text(text)
+    answer = tell(client, "{}", text or TOKEN)
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {"detail": "The token cannot be checked; the server's log says why."},
+    )
+    assert f"{token}: " in caplog.text
+    assert why in caplog.text
 
 
 def test_what_is_too_much_or_nonsense_is_refused(client: Caller, token: Path) -> None:
