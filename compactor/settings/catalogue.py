@@ -605,6 +605,12 @@ _TRANSACTIONS = (
     ),
     _hive("hive.txn.xlock.ctas", "true", _B, "Whether CREATE TABLE AS locks the table it creates."),
     _hive("hive.txn.xlock.mergeinsert", "false", _B, "Whether the insert branch of MERGE locks like an UPDATE."),
+    _hive(
+        "hive.merge.cardinality.check",
+        "true",
+        _B,
+        "Whether MERGE fails where a row of the table matches several rows of the source.",
+    ),
     _hive("hive.txn.read.locks", "true", _B, "Whether reading takes a lock."),
     _hive("hive.txn.nonacid.read.locks", "true", _B, "Whether reading a non-transactional table takes a lock."),
     _hive("hive.txn.strict.locking.mode", "true", _B, "Whether INSERT into a non-transactional table is exclusive."),

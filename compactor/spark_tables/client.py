@@ -13,11 +13,25 @@ from compactor.errors import CommitUnknown, CompactorError, SnapshotExpired, Sto
 from compactor.rewrite.run.failure import Failure, error_of
 from compactor.spark_tables.application import Process, driver
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.messages import AbortWrite, CheckSnapshot, CommitWrite, Release, Request, Taken
+from compactor.spark_tables.messages import (
+    AbortChange,
+    AbortWrite,
+    CheckSnapshot,
+    CommitChange,
+    CommitWrite,
+    CountChange,
+    PlanScan,
+    Release,
+    Request,
+    Taken,
+    WriteChange,
+)
 from compactor.spark_tables.wire import connect
 
 _ENTRY = "compactor.spark_tables.keeper"
 _STARTED: list[subprocess.Popen[bytes]] = []  #: keepers outlive whoever started them, so nobody waits for their end
+#: of these another keeper than the one that has begun knows nothing
+_LATER = (CheckSnapshot, Release, CommitWrite, AbortWrite, WriteChange, CommitChange, AbortChange, CountChange)
 _ATTEMPTS = 3  #: a keeper that has nothing to hold ends, perhaps just now
 
 
@@ -41,7 +55,7 @@ class Keeper:
             TransactionAborted, CommitUnknown: the same for a commit; of the latter nobody knows what became.
             StorageError: it cannot be started; its log says why.
         """
-        if isinstance(request, CheckSnapshot | Release | CommitWrite | AbortWrite):
+        if isinstance(request, _LATER) or (isinstance(request, PlanScan) and request.change is not None):
             return self._ask_running(request)
         for _ in range(_ATTEMPTS):
             try:
@@ -50,19 +64,19 @@ class Keeper:
                 continue
         raise StorageError(f"the keeper ends whenever it is asked; see {self._folder.log}")
 
-    def _ask_running(self, request: CheckSnapshot | Release | CommitWrite | AbortWrite) -> Any:
+    def _ask_running(self, request: Request) -> Any:
         """Asks a keeper that has to run already: another one knows nothing of the transaction."""
         try:
             return _answer(self._running(), request)
         except _NotTaken as error:
-            if isinstance(request, Release | AbortWrite):
+            if isinstance(request, Release | AbortWrite | AbortChange):
                 return 0
             raise _lost(request) from error
         except (EOFError, OSError) as error:
-            if isinstance(request, CommitWrite):
+            if isinstance(request, CommitWrite | CommitChange):
                 raise CommitUnknown(
-                    f"transaction {request.hold.txn}: its keeper ended while it committed; look whether the rows are there "
-                    "before they are written again"
+                    f"{_subject(request)}: its keeper ended while it committed; look whether the rows are there before they "
+                    "are written again"
                 ) from error
             raise _lost(request) from error
 
@@ -125,11 +139,15 @@ def _environment() -> Mapping[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def _lost(request: CheckSnapshot | Release | CommitWrite | AbortWrite) -> CompactorError:
+def _lost(request: Request) -> CompactorError:
     match request:
-        case CommitWrite(hold=hold):
+        case CommitWrite() | CommitChange() | WriteChange() | PlanScan():
             return TransactionAborted(
-                f"transaction {hold.txn}: the keeper that held it is gone; nothing was committed, write the rows again"
+                f"{_subject(request)}: the keeper that held it is gone; nothing was committed, write the rows again"
+            )
+        case CountChange():
+            return StorageError(
+                f"{_subject(request)} is committed; its keeper ended before it told how many rows it changed"
             )
         case CheckSnapshot(hold=hold):
             return SnapshotExpired(
@@ -137,3 +155,7 @@ def _lost(request: CheckSnapshot | Release | CommitWrite | AbortWrite) -> Compac
                 "table anew"
             )
     return StorageError("the keeper ended while it was asked to let go; what it held times out")
+
+
+def _subject(request: CommitWrite | CommitChange | WriteChange | CountChange | PlanScan) -> str:
+    return f"transaction {request.hold.txn}" if isinstance(request, CommitWrite) else f"change {request.change}"

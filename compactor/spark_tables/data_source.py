@@ -8,10 +8,11 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from compactor.errors import Refused
+from compactor.spark_tables.change_writer import ChangeWriter
 from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.messages import PlannedScan
+from compactor.spark_tables.messages import ChangeWork, PlannedScan
 from compactor.spark_tables.options import read_options, write_request
-from compactor.spark_tables.reader import Reader
+from compactor.spark_tables.reader import Reader, schema_of
 from compactor.spark_tables.spark_types import spark_schema
 from compactor.spark_tables.writer import Writer
 
@@ -31,7 +32,7 @@ class HiveAcid(DataSource):
         asked = read_options(self.options, self.application)
         self._scan = Keeper().ask(asked.request)
         assert self._scan is not None
-        return spark_schema(self._scan.plan.schema)
+        return spark_schema(schema_of(self._scan))
 
     def reader(self, schema: StructType) -> Reader:
         """Returns the reader of what ``schema`` has planned.
@@ -45,6 +46,7 @@ class HiveAcid(DataSource):
             )
         return Reader(self._scan, schema, read_options(self.options, self.application).split_bytes)
 
-    def writer(self, schema: StructType, overwrite: bool) -> Writer:
-        """Begins an append or overwrite; Spark asks for it when it runs the write, once."""
-        return Writer(Keeper().ask(write_request(self.options, self.application, overwrite=overwrite)))
+    def writer(self, schema: StructType, overwrite: bool) -> Writer | ChangeWriter:
+        """Begins an append or overwrite, or goes on with a change; Spark asks for it when it runs the write, once."""
+        begun = Keeper().ask(write_request(self.options, self.application, overwrite=overwrite))
+        return ChangeWriter(begun) if isinstance(begun, ChangeWork) else Writer(begun)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import pyarrow as pa
+
 from compactor.storage.options import StoreOptions
 from compactor.tables.reading.tasks import ScanPlan
+from compactor.tables.writing.change_parts import ChangedPart, SharedChange
 from compactor.tables.writing.part_files import SharedStatement, WrittenPart
 
 
@@ -29,6 +32,7 @@ class PlanScan:
     row_filter: str | None = None
     row_ids: bool = False
     snapshot: str | None = None
+    change: str | None = None  #: that ``BeginChange`` named: its rows are found with their ROW__IDs and files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +45,16 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedScan:
-    """A plan, and what executors need besides. ``padded`` are the columns whose trailing blanks do not count in filters."""
+    """A plan, and what executors need besides. ``padded`` are the columns whose trailing blanks do not count in filters;
+    with ``has_files`` each row comes with the file that holds it. ``shown`` is the schema that Spark sees where the plan's
+    has timestamps in parts: rows have both then, so that what stays as it is keeps every digit."""
 
     hold: Hold
     plan: ScanPlan
     stores: StoreOptions = field(repr=False)
     padded: tuple[str, ...] = ()
+    has_files: bool = False
+    shown: pa.Schema | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,4 +117,82 @@ class Taken:
     """Sent before the work on a request begins, and its answer after it: without this nothing was done."""
 
 
-Request: TypeAlias = PlanScan | CheckSnapshot | OpenSnapshot | Release | BeginWrite | CommitWrite | AbortWrite
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginChange:
+    """Asks for a transaction that updates, deletes or merges rows of a table; see ``Intent``.
+
+    ``is_checked`` is None for what ``hive.merge.cardinality.check`` says; a statement that matches nothing needs no check.
+    """
+
+    place: Place
+    table: str
+    deletes: bool = False
+    assigns: tuple[str, ...] | None = None
+    inserts: bool = False
+    is_checked: bool | None = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BegunChange:
+    """A change that is under way, by its name, and what the statement needs to know of its table: the names of all columns,
+    of partition columns, and of those by which rows are bucketed."""
+
+    change: str
+    columns: tuple[str, ...]
+    partition_keys: tuple[str, ...]
+    bucket_columns: tuple[str, ...]
+    is_checked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteChange:
+    """Asks for what the writers of a change need; answered by ``ChangeWork``."""
+
+    change: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeWork:
+    """The work of those who write a change."""
+
+    change: str
+    work: SharedChange
+    stores: StoreOptions = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitChange:
+    """Asks that what the writers of a change have staged is named and committed."""
+
+    change: str
+    parts: tuple[ChangedPart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortChange:
+    """Asks that a change ends without a trace; answered by whether it was under way."""
+
+    change: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountChange:
+    """Asks, once, for the numbers of rows that a committed change has changed."""
+
+    change: str
+
+
+Request: TypeAlias = (
+    PlanScan
+    | CheckSnapshot
+    | OpenSnapshot
+    | Release
+    | BeginWrite
+    | CommitWrite
+    | AbortWrite
+    | BeginChange
+    | WriteChange
+    | CommitChange
+    | AbortChange
+    | CountChange
+)

@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from compactor.errors import BadSetting
-from compactor.spark_tables.messages import BeginWrite, Place, PlanScan
+from compactor.spark_tables.messages import BeginWrite, Place, PlanScan, WriteChange
 
+CHANGE = "change"  #: a change that ``AcidTable`` has begun, which rows are found or written for
 _PLACE = ("table", "metastore", "config")
-_READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes")
-_WRITING = (*_PLACE, "time_zone")
+_READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes", CHANGE)
+_WRITING = (*_PLACE, "time_zone", CHANGE)
 _SPLIT_BYTES = 32 * 1024 * 1024
 _SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -40,18 +41,21 @@ def read_options(options: Mapping[str, str], application: str) -> ReadOptions:
             row_filter=given.get("filter"),
             row_ids=_boolean(given, "row_ids"),
             snapshot=given.get("snapshot"),
+            change=given.get(CHANGE),
         ),
         split_bytes=_bytes(given, "split_bytes", _SPLIT_BYTES),
     )
 
 
-def write_request(options: Mapping[str, str], application: str, *, overwrite: bool) -> BeginWrite:
+def write_request(options: Mapping[str, str], application: str, *, overwrite: bool) -> BeginWrite | WriteChange:
     """Returns the options of a write, as the request that they are.
 
     Raises:
         BadSetting: as with ``read_options``.
     """
     given = _known(options, _WRITING)
+    if CHANGE in given:
+        return WriteChange(change=given[CHANGE])
     return BeginWrite(
         place=place_of(given, application),
         table=_table(given),

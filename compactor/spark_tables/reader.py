@@ -20,6 +20,10 @@ from compactor.tables.filters.partition_constants import may_have
 from compactor.tables.reading.splits import portions
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.reading.tasks import ScanTask
+from compactor.tables.writing.changed_rows import EXACT, FILE, FILE_TYPE
+from compactor.tables.writing.encodable import encodable
+
+_FILE = pa.field(FILE, FILE_TYPE)
 
 
 class Portion(InputPartition):
@@ -76,7 +80,7 @@ class Reader(DataSourceReader):
 
     def _compared_alike(self) -> frozenset[str]:
         plan = self._scan.plan
-        known = [field.name for field in plan.comparable if not pa.types.is_floating(field.type)]
+        known = [field.name for field in plan.comparable if not _is_compared_otherwise(field.type)]
         return frozenset(name for name in known if name not in self._scan.padded and name in plan.schema.names)
 
 
@@ -93,10 +97,34 @@ class Pushed:
         return self.reader.push(filters)
 
 
+def _is_compared_otherwise(kind: pa.DataType) -> bool:
+    """Returns true for floating-point numbers, and for timestamps in parts."""
+    return bool(pa.types.is_floating(kind) or pa.types.is_struct(kind))
+
+
+def schema_of(scan: PlannedScan) -> pa.Schema:
+    """Returns the schema of the rows that a scan's readers yield."""
+    if scan.shown is None:
+        return scan.plan.schema.append(_FILE) if scan.has_files else scan.plan.schema
+    kept = [field for field in scan.plan.schema if not field.equals(scan.shown.field(field.name))]
+    return scan.shown.append(_FILE).append(pa.field(EXACT, pa.struct(kept)))
+
+
 def _rows(scan: PlannedScan, tasks: Iterable[ScanTask]) -> Iterator[pa.RecordBatch]:
     storage = opened(scan.stores)
     for task in tasks:
-        yield from read_task(scan.plan, task, storage)
+        file = pa.scalar({"partition": task.partition or "", "number": task.number}, FILE_TYPE)
+        for batch in read_task(scan.plan, task, storage):
+            found = batch.append_column(_FILE, pa.repeat(file, batch.num_rows)) if scan.has_files else batch
+            yield found if scan.shown is None else _shown(found, schema_of(scan))
+
+
+def _shown(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Returns rows as Spark sees them, with their exact timestamps beside."""
+    kind = schema.field(EXACT).type
+    exact = pa.StructArray.from_arrays([rows.column(field.name) for field in kind], fields=list(kind))
+    arrays = [encodable(rows.column(field.name), field.type) for field in schema if field.name != EXACT]
+    return pa.RecordBatch.from_arrays([*arrays, exact], schema=schema)
 
 
 def _meeting(condition: Condition, tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from compactor.spark_tables.asking import asked
+from compactor.spark_tables.changes import HiveAcidChange
 from compactor.spark_tables.data_source import HiveAcid
 from compactor.spark_tables.snapshots import HiveAcidSnapshot
 
@@ -17,7 +19,7 @@ def register(spark: SparkSession) -> None:
     """Makes ``hive_acid`` known to the session, classic or Connect. Its transactions have the application's ID in their
     names, as ``compactor show transactions`` lists them."""
     application = spark.conf.get("spark.app.id", "spark")
-    for source in (HiveAcid, HiveAcidSnapshot):
+    for source in (HiveAcid, HiveAcidSnapshot, HiveAcidChange):
         # a class without a home travels by value, with the ID in it
         spark.dataSource.register(
             type(source.__name__, (source,), {"application": application, "__module__": "__main__"})
@@ -41,5 +43,4 @@ def snapshot(spark: SparkSession, *, metastore: str = "default", config: str | N
 
 
 def _asked(spark: SparkSession, options: dict[str, str]) -> str:
-    [row] = spark.read.format(HiveAcidSnapshot.name()).options(**options).load().collect()
-    return str(row[0])
+    return asked(spark, HiveAcidSnapshot.name(), options)

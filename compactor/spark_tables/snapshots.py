@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.messages import OpenSnapshot, Release
+from compactor.spark_tables.messages import OpenSnapshot, Release, Request
 from compactor.spark_tables.options import place_of
 
 
@@ -25,20 +25,22 @@ class HiveAcidSnapshot(DataSource):
     def schema(self) -> str:
         return "answer string"
 
-    def reader(self, schema: StructType) -> _Reader:
+    def reader(self, schema: StructType) -> Answer:
         given = dict(self.options.items())
         if given.get("action") == "release":
-            return _Reader(Release(snapshot=given.get("snapshot")))
-        return _Reader(OpenSnapshot(place=place_of(given, self.application)))
+            return Answer(Release(snapshot=given.get("snapshot")))
+        return Answer(OpenSnapshot(place=place_of(given, self.application)))
 
 
-class _Reader(DataSourceReader):
-    def __init__(self, request: OpenSnapshot | Release) -> None:
-        self._request = request
+class Answer(DataSourceReader):
+    """A row with the keeper's answer to a request, which is asked for each time that the row is read."""
+
+    def __init__(self, request: Request, as_text: Callable[[Any], str] = str) -> None:
+        self._request, self._as_text = request, as_text
 
     def partitions(self) -> list[InputPartition]:
         """Acts: Spark asks for partitions once for each time that the row is read, on the driver's host."""
-        return [InputPartition(str(Keeper().ask(self._request)))]
+        return [InputPartition(self._as_text(Keeper().ask(self._request)))]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
         yield (partition.value,)

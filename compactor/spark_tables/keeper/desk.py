@@ -11,20 +11,26 @@ from typing import Any, Self
 from compactor.deployment import open_deployment
 from compactor.errors import CompactorError, SnapshotExpired
 from compactor.service.site import Site
+from compactor.spark_tables.keeper.changes import Changes
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.scans import planned
 from compactor.spark_tables.keeper.writers import Writers
 from compactor.spark_tables.messages import (
+    AbortChange,
     AbortWrite,
+    BeginChange,
     BeginWrite,
     CheckSnapshot,
+    CommitChange,
     CommitWrite,
+    CountChange,
     Hold,
     OpenSnapshot,
     Place,
     PlanScan,
     Release,
     Request,
+    WriteChange,
 )
 
 log = logging.getLogger(__name__)
@@ -40,6 +46,7 @@ class Desk:
         self._sites: dict[tuple[str, str | None], Site] = {}
         self._readers: dict[str, Held] = {}  # by the name of the snapshot
         self._writers = Writers()
+        self._changes = Changes()
 
     def __enter__(self) -> Self:
         return self
@@ -49,12 +56,13 @@ class Desk:
     ) -> None:
         self.release(None)
         self._writers.abort_all()
+        self._changes.abort_all()
         self._stack.close()
 
     @property
     def is_empty(self) -> bool:
         """True if nothing is held."""
-        return not self._readers and not self._writers
+        return not self._readers and not self._writers and not self._changes
 
     def answer(self, request: Request) -> Any:
         """Returns the answer to a request.
@@ -77,6 +85,16 @@ class Desk:
                 return self._writers.commit(hold, parts)
             case AbortWrite(hold=hold):
                 return self._writers.abort(hold)
+            case BeginChange(place=place):
+                return self._changes.begin(self._site(place), _role(place), request)
+            case WriteChange(change=change):
+                return self._changes.work(change)
+            case CommitChange(change=change, parts=parts):
+                return self._changes.commit(change, parts)
+            case AbortChange(change=change):
+                return self._changes.abort(change)
+            case CountChange(change=change):
+                return self._changes.counts(change)
 
     def release(self, snapshot: str | None) -> int:
         """Lets go of one snapshot, or of all; returns how many there were."""
@@ -89,7 +107,8 @@ class Desk:
         return len(released)
 
     def let_go_of_lost(self) -> None:
-        """Lets go of snapshots that are no longer protected: too old, or timed out."""
+        """Lets go of snapshots that are no longer protected: too old, or timed out; and of changes that nobody writes."""
+        self._changes.let_go_of_lost()
         for name, held in list(self._readers.items()):
             try:
                 held.check()
@@ -105,15 +124,10 @@ class Desk:
         return held
 
     def _plan(self, request: PlanScan) -> Any:
-        if request.snapshot is not None:
-            held = self._readers.get(request.snapshot)
-            if held is None:
-                raise SnapshotExpired(
-                    f"snapshot {request.snapshot!r} is not held: it was released or lost; open another"
-                )
+        if (held := self._asked_for(request)) is not None:
             with held.lock:
                 held.check()
-                return planned(held, request)
+                return planned(held, request, rewrites=self._changes.rewrites(request.change))
         held = self._open(request.place)
         try:
             with held.lock:
@@ -122,8 +136,19 @@ class Desk:
             self.release(held.name)
             raise
 
+    def _asked_for(self, request: PlanScan) -> Held | None:
+        """Returns the transaction under which a scan is to be planned; None for one of its own."""
+        if request.change is not None:
+            return self._changes.held(request.change)
+        if request.snapshot is None:
+            return None
+        held = self._readers.get(request.snapshot)
+        if held is None:
+            raise SnapshotExpired(f"snapshot {request.snapshot!r} is not held: it was released or lost; open another")
+        return held
+
     def _check(self, hold: Hold) -> None:
-        held = self._readers.get(hold.name)
+        held = self._readers.get(hold.name) or self._changes.find(hold.name)
         if held is None:
             raise SnapshotExpired(
                 f"transaction {hold.txn} is no longer held: it was released or lost; read the table anew"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -45,19 +45,37 @@ class Assignments:
         return self.door.conform(pa.table(arrays, names=rows.column_names))
 
 
+def must_be_assignable(table: Table, names: Iterable[str]) -> None:
+    """Refuses columns that no UPDATE may assign.
+
+    Raises:
+        NotSupported: one of them is a partition or bucketing column.
+        NotFound: there is no such column.
+    """
+    keys = {key.name.lower() for key in table.partition_keys}
+    for name in (one.lower() for one in names):
+        if name in keys or name in (bucketing.lower() for bucketing in table.bucket_columns):
+            raise NotSupported(
+                f"{table}: {name} is a {'partition' if name in keys else 'bucketing'} column, and rows with another value "
+                "lie elsewhere; delete and append them"
+            )
+        _must_be_known(table, name)
+
+
+def _must_be_known(table: Table, name: str) -> None:
+    known = [column.name.lower() for column in (*table.columns, *table.partition_keys)]
+    if name not in known:
+        raise NotFound(f"{table} has no column {name!r}; it has {', '.join(known)}")
+
+
 def _value(table: Table, name: str, text: str) -> pa.Array | str:
     """Reads what is assigned to the column ``name``."""
     columns = {column.name.lower(): column for column in table.columns}
     keys = {key.name.lower(): key for key in table.partition_keys}
-    if name in keys or name in (bucketing.lower() for bucketing in table.bucket_columns):
-        raise NotSupported(
-            f"{table}: {name} is a {'partition' if name in keys else 'bucketing'} column, and rows with another value lie "
-            "elsewhere; delete and append them"
-        )
+    must_be_assignable(table, [name])
     operand = _operand(text)
-    for wanted in (name, *((operand.name,) if isinstance(operand, Name) else ())):
-        if wanted not in {**columns, **keys}:
-            raise NotFound(f"{table} has no column {wanted!r}; it has {', '.join((*columns, *keys))}")
+    if isinstance(operand, Name):
+        _must_be_known(table, operand.name)
     if isinstance(operand, Name):
         return {**columns, **keys}[operand.name].name
     column = columns[name]

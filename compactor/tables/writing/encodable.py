@@ -10,7 +10,6 @@ from compactor.orc.codecs.codec import Unfit
 from compactor.tables.schema import PARTS
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_MOST_SECONDS = (2**63 - 1) // 10**9 - 1  #: that fit into 64 bits of nanoseconds
 
 
 def encodable(array: Array, kind: ArrowType) -> Array:
@@ -18,6 +17,7 @@ def encodable(array: Array, kind: ArrowType) -> Array:
 
     Raises:
         Unfit: a timestamp is not in the range of nanoseconds; the codec that has seconds and nanoseconds may write it.
+            Microseconds hold all years, and cut three digits off.
     """
     if array.type.equals(kind):
         return array
@@ -48,12 +48,14 @@ def _in_nanoseconds(array: Array, kind: ArrowType) -> Array:
 
 
 def _joined(array: Array, kind: ArrowType) -> Array:
-    """Returns ``struct<seconds,nanos>`` as nanoseconds."""
+    """Returns ``struct<seconds,nanos>`` in the unit of ``kind``."""
+    per_second = _PER_SECOND[kind.unit]
     seconds, nanos = (part.fill_null(0).to_numpy(zero_copy_only=False) for part in array.flatten())
     seconds, nanos = seconds.astype(np.int64), nanos.astype(np.int64)
-    if np.any(np.abs(seconds) > _MOST_SECONDS):
-        raise Unfit("a timestamp does not fit into 64 bits of nanoseconds")
-    return pa.array(seconds * _PER_SECOND["ns"] + nanos, pa.int64(), mask=np.asarray(array.is_null())).cast(kind)
+    if np.any(np.abs(seconds) > (2**63 - 1) // per_second - 1):
+        raise Unfit(f"a timestamp does not fit into 64 bits of {kind.unit}")
+    values = seconds * per_second + nanos // (10**9 // per_second)
+    return pa.array(values, pa.int64(), mask=np.asarray(array.is_null())).cast(kind)
 
 
 def _in_parts(array: Array, kind: ArrowType) -> Array:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from compactor.acid.bucket import MAX_STATEMENT
+from compactor.acid.names import DeltaKind
 from compactor.errors import Refused
 from compactor.ids import WriteId
 from compactor.rewrite.plan.unit import Output
@@ -41,12 +42,14 @@ class SharedStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPart:
-    """The rows that one writer has staged for one partition, "" in a table without any: ``directory``, with its files."""
+    """The rows or delete events that one writer has staged for one partition, "" in a table without any: ``directory``,
+    with its files."""
 
     partition: str
     statement_id: int
     directory: str
     outputs: tuple[Output, ...]
+    kind: DeltaKind = DeltaKind.INSERT
 
     @property
     def rows(self) -> int:
@@ -63,19 +66,48 @@ def write_part(
         NotConforming: a column or value is not the table's.
         StorageError: a file cannot be written.
     """
+    must_have_a_statement(work, writer)
+    with tempfile.TemporaryDirectory(prefix="compactor-write-") as scratch:
+        found = staged_inserts(work, rows, writer, storage, scratch)
+    make_durable(storage, found)
+    return found
+
+
+def must_have_a_statement(work: SharedStatement, writer: int) -> None:
+    """Refuses a writer for whom there is no statement ID.
+
+    Raises:
+        Refused: it is one.
+    """
     if writer > MAX_STATEMENT:
         raise Refused(
             f"{work.table}: writer {writer}, of {MAX_STATEMENT + 1} that one statement has at most; repartition the rows "
             "into fewer tasks"
         )
+
+
+def staged_inserts(
+    work: SharedStatement, rows: Iterable[pa.RecordBatch], writer: int, storage: Storage, scratch: str
+) -> tuple[WrittenPart, ...]:
+    """Stages rows, see ``write_part``; nothing is durable yet.
+
+    Args:
+        scratch: a directory for rows that are too many for the memory.
+    """
     columns = tuple((one.name, one.type) for one in (*work.table.columns, *work.table.partition_keys))
     door = Door(table=str(work.table), columns=columns, time_zone=work.time_zone)
-    with tempfile.TemporaryDirectory(prefix="compactor-write-") as scratch:
-        waiting = divided(work.table, map(door.conform, together(rows)), scratch)
-        found = tuple(_staged(work, name, of_number, writer, storage) for name, of_number in sorted(waiting.items()))
-    for error in storage.sync([part.directory for part in found]).values():
+    waiting = divided(work.table, map(door.conform, together(rows)), scratch)
+    return tuple(_staged(work, name, of_number, writer, storage) for name, of_number in sorted(waiting.items()))
+
+
+def make_durable(storage: Storage, parts: Iterable[WrittenPart]) -> None:
+    """Makes what is staged durable.
+
+    Raises:
+        StorageError: something could not be made durable.
+    """
+    for error in storage.sync([part.directory for part in parts]).values():
         raise error
-    return found
 
 
 def _staged(

@@ -12,6 +12,12 @@ def test_an_executors_error_is_rebuilt(kind: str) -> None:
         raise error_of(Failure(kind=kind, message="it is broken"))
 
 
+def test_a_conflict_keeps_its_winner() -> None:
+    found = error_of(Failure.of(errors.WriteConflict("it is lost", 7)))
+    assert isinstance(found, errors.WriteConflict)
+    assert (str(found), found.winner) == ("it is lost", 7)
+
+
 def test_a_kind_of_another_release_is_still_an_error_of_ours() -> None:
     with pytest.raises(errors.CompactorError, match=r"^it is broken$"):
         raise error_of(Failure(kind="NoSuchError", message="it is broken"))

@@ -1,0 +1,184 @@
+"""Changes of rows by Spark: begun for one process, read and written for others, committed or aborted for another."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from compactor.errors import CompactorError, TransactionAborted
+from compactor.service.mode import must_write
+from compactor.service.site import Site
+from compactor.spark_tables.keeper.held import Held
+from compactor.spark_tables.messages import BeginChange, BegunChange, ChangeWork
+from compactor.tables.store import named_table
+from compactor.tables.writing.change_parts import ChangedPart, SharedChange
+from compactor.tables.writing.changed_rows import CHECK, Changed
+from compactor.tables.writing.shared_changes import ChangeStatements, Intent, begin_changes, finish_changes
+
+log = logging.getLogger(__name__)
+PLANNING_S = (
+    600.0  #: that a program has from the beginning of a change to its write: only Spark's planning lies between
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Change:
+    held: Held
+    statements: ChangeStatements
+    work: ChangeWork
+    begun: float
+    is_written: bool = False
+
+
+class Changes:
+    """The changes of one application that are under way, by name, and the numbers of those that nobody has asked for yet."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._changes: dict[str, _Change] = {}
+        self._counts: dict[str, Changed] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._changes)
+
+    def begin(self, site: Site, role: str, request: BeginChange) -> BegunChange:
+        """Begins a change in a transaction of its own; see ``begin_changes`` for the errors."""
+        table = named_table(site, request.table)
+        settings = site.settings_for(table)
+        must_write(settings, request.table)
+        is_checked = settings.boolean(CHECK) if request.is_checked is None else request.is_checked
+        intent = Intent(
+            deletes=request.deletes,
+            assigns=None if request.assigns is None else frozenset(request.assigns),
+            inserts=request.inserts,
+            is_checked=is_checked,
+        )
+        held = Held(site, role)
+        try:
+            statements, work = begin_changes(held.txn, table, intent)
+            stores = held.tokens.standing_in(site.storage.options, table.location)
+        except BaseException:
+            held.abort()
+            raise
+        made = _Change(
+            held=held,
+            statements=statements,
+            work=ChangeWork(change=held.name, work=work, stores=stores),
+            begun=self._clock(),
+        )
+        with self._lock:
+            self._changes[held.name] = made
+        log.info("transaction %d changes %s for %s", held.txn.id, table, request.place.application)
+        return _begun(held.name, work)
+
+    def held(self, name: str) -> Held:
+        """Returns the transaction of a change that is under way.
+
+        Raises:
+            TransactionAborted: it is not.
+        """
+        return self._under_way(name).held
+
+    def work(self, name: str) -> ChangeWork:
+        """Returns the work of those who write a change; raises as ``held`` does."""
+        change = self._under_way(name)
+        change.is_written = True
+        return change.work
+
+    def commit(self, name: str, parts: Sequence[ChangedPart]) -> None:
+        """Commits a change with what its tasks have staged.
+
+        Raises:
+            TransactionAborted: it is not under way: lost, or ended before.
+            CommitUnknown: the answer of the database was lost.
+        """
+        with self._lock:
+            change = self._changes.pop(name, None)
+        if change is None:
+            raise _gone(name)
+        try:
+            with change.held.lock:
+                finish_changes(change.held.txn, change.statements, parts)
+        except BaseException:
+            change.held.abort()
+            raise
+        change.held.commit()
+        counts = Changed.total(part.counts for part in parts)
+        with self._lock:
+            self._counts[name] = counts
+        log.info("transaction %d is committed: %s", change.held.txn.id, counts)
+
+    def counts(self, name: str) -> Changed:
+        """Returns the numbers of a committed change, once.
+
+        Raises:
+            TransactionAborted: it was not committed.
+        """
+        with self._lock:
+            found = self._counts.pop(name, None)
+        if found is None:
+            raise _gone(name)
+        return found
+
+    def abort(self, name: str) -> bool:
+        """Ends a change without a trace; returns false if it is not under way."""
+        with self._lock:
+            change = self._changes.pop(name, None)
+        if change is None:
+            return False
+        try:
+            change.held.abort()
+        except CompactorError as error:
+            log.warning("transaction %d: %s; it times out", change.held.txn.id, error)
+        log.info("transaction %d, a change, is aborted", change.held.txn.id)
+        return True
+
+    def let_go_of_lost(self) -> None:
+        """Ends changes whose program went away, perhaps far from here, before it had them written: Spark says how those
+        end that are."""
+        for name, change in list(self._changes.items()):
+            if not change.is_written and self._clock() - change.begun >= PLANNING_S:
+                log.warning("transaction %d: nobody wrote its change in %d s", change.held.txn.id, PLANNING_S)
+                self.abort(name)
+
+    def abort_all(self) -> None:
+        """Ends all that are under way."""
+        for name in list(self._changes):
+            self.abort(name)
+
+    def rewrites(self, name: str | None) -> bool:
+        """Returns true if it is a change that gives rows new versions; raises as ``held`` does."""
+        return name is not None and all(self._under_way(name).statements.both)
+
+    def find(self, name: str) -> Held | None:
+        """Returns the transaction of a change; None if it is not under way."""
+        with self._lock:
+            found = self._changes.get(name)
+        return None if found is None else found.held
+
+    def _under_way(self, name: str) -> _Change:
+        with self._lock:
+            found = self._changes.get(name)
+        if found is None:
+            raise _gone(name)
+        return found
+
+
+def _begun(name: str, work: SharedChange) -> BegunChange:
+    table = work.rows.table
+    keys = tuple(key.name for key in table.partition_keys)
+    return BegunChange(
+        change=name,
+        columns=(*(column.name for column in table.columns), *keys),
+        partition_keys=keys,
+        bucket_columns=table.bucket_columns,
+        is_checked=work.is_checked,
+    )
+
+
+def _gone(name: str) -> TransactionAborted:
+    return TransactionAborted(f"change {name} is not held: it has ended; nothing was committed, begin it again")

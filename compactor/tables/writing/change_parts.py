@@ -1,0 +1,76 @@
+"""One of several processes that change rows by one statement at once: its delete events and its rows, staged.
+
+Both are written from the same rows in one pass, so that the two halves of an update come from one evaluation. What is staged
+counts only once the driver accepts it, as with ``part_files``.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from compactor.acid.names import BucketFile, DeltaKind
+from compactor.rewrite.full_acid.delete_events import SortedEvents
+from compactor.rewrite.full_acid.output_format import output_of
+from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
+from compactor.storage.protocol import Storage
+from compactor.tables.writing.changed_rows import Changed, ChangedRows
+from compactor.tables.writing.delete_files import write_deleted
+from compactor.tables.writing.part_files import (
+    SharedStatement,
+    WrittenPart,
+    make_durable,
+    must_have_a_statement,
+    staged_inserts,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedChange:
+    """A statement that changes rows by several processes. With ``is_checked`` a row may be matched once at most."""
+
+    rows: SharedStatement
+    is_checked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedPart:
+    """The parts that one writer has staged, and the numbers of rows in them."""
+
+    parts: tuple[WrittenPart, ...]
+    counts: Changed
+
+
+def write_changes(work: SharedChange, batches: Iterable[pa.RecordBatch], writer: int, storage: Storage) -> ChangedPart:
+    """Writes the changes in ``batches``, see ``changed_rows``, as writer number ``writer``.
+
+    Raises:
+        Refused: there are more writers than statement IDs, or a row is matched by several rows of the source.
+        NotConforming: a value is not of its column's type.
+        StorageError: a file cannot be written.
+        VerificationFailed: the rows of a file come out of order.
+    """
+    must_have_a_statement(work.rows, writer)
+    with tempfile.TemporaryDirectory(prefix="compactor-change-") as scratch:
+        rows = ChangedRows(str(work.rows.table), work.rows.write_id, scratch, is_checked=work.is_checked)
+        inserted = staged_inserts(work.rows, rows.inserts(batches), writer, storage, scratch)
+        deleted = tuple(_staged(work.rows, *found, writer, storage) for found in sorted(rows.deletes().items()))
+    make_durable(storage, (*deleted, *inserted))
+    return ChangedPart(parts=(*deleted, *inserted), counts=rows.counts)
+
+
+def _staged(
+    work: SharedStatement, partition: str, of_number: Mapping[int, SortedEvents], writer: int, storage: Storage
+) -> WrittenPart:
+    home = f"{work.attempts}/{secrets.token_hex(8)}"
+    with attempt_folder(storage, home) as folder:
+        outputs = []
+        for number, events in of_number.items():
+            path = f"{folder}/{BucketFile(number=number).name}"
+            outputs.append(output_of(DeltaKind.DELETE, path, number, write_deleted(path, work.table.row_type, events)))
+        there = hand_over(storage, outputs, home, full=False)
+    return WrittenPart(partition=partition, statement_id=writer, directory=home, outputs=there, kind=DeltaKind.DELETE)

@@ -1,0 +1,137 @@
+"""An UPDATE, DELETE or MERGE whose rows other processes change: begun here, and finished with what they have staged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from compactor.acid.names import Delta, DeltaKind
+from compactor.compaction.entry import Entity
+from compactor.locking.lock_types import LockType
+from compactor.metastore.catalog.values import Table
+from compactor.orc.format.tail import JULIAN
+from compactor.service.site import path_of
+from compactor.tables.reading.planning import must_be_readable, partitions_to_read
+from compactor.tables.reading.wanted import Wanted
+from compactor.tables.transactions.lock_kinds import is_hive_4
+from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
+from compactor.tables.writing.append import locations_of, must_be_writable
+from compactor.tables.writing.assignments import must_be_assignable
+from compactor.tables.writing.change_parts import ChangedPart, SharedChange
+from compactor.tables.writing.part_files import SharedStatement, WrittenPart
+from compactor.tables.writing.shape import TravellingShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """The kinds of changes that a statement makes, and the columns that it assigns, in any case.
+
+    ``assigns`` is None for one that updates nothing. With ``is_checked`` a row may be matched once at most.
+    """
+
+    deletes: bool = False
+    assigns: frozenset[str] | None = None
+    inserts: bool = False
+    is_checked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeStatements:
+    """The statements of a change within its transaction: one that deletes, one that inserts, or both."""
+
+    deleting: WriteStatement | None
+    inserting: WriteStatement | None
+
+    @property
+    def both(self) -> tuple[WriteStatement | None, WriteStatement | None]:
+        return self.deleting, self.inserting
+
+    @property
+    def every(self) -> tuple[WriteStatement, ...]:
+        return tuple(one for one in self.both if one is not None)
+
+
+def begin_changes(txn: Transaction, table: Table, intent: Intent) -> tuple[ChangeStatements, SharedChange]:
+    """Begins a change of ``table``, the only one of its transaction; returns its statements, and what its writers need.
+
+    Its lock is that of an UPDATE. One that adds rows where it finds none keeps every other writer out, as an upsert does: of
+    two that only share the lock, both would add what neither sees.
+
+    Raises:
+        NotSupported: the table is none that is written here, or a partition or bucketing column is assigned.
+        NotFound: a column that is assigned does not exist.
+        LockNotGranted: somebody holds a conflicting lock.
+    """
+    must_be_readable(table)
+    if intent.inserts or intent.assigns is not None:
+        must_be_writable(table)
+    must_be_assignable(table, sorted(intent.assigns or ()))
+    partitions = partitions_to_read(txn, table, Wanted(selected_fields=()))
+    kind = LockType.EXCL_WRITE if intent.inserts else None
+    txn.lock_for_changes(table, partitions, kind, must_see_all=intent.inserts)
+    changes, adds = intent.deletes or intent.assigns is not None, intent.inserts or intent.assigns is not None
+    statements = ChangeStatements(
+        deleting=_statement(txn, table, WriteOperation.DELETE) if changes else None,
+        inserting=_statement(txn, table, WriteOperation.INSERT) if adds else None,
+    )
+    first = statements.every[0]
+    rows = SharedStatement(
+        table=TravellingShape.of(table),
+        attempts=txn.pending.attempts(first.location),
+        write_id=first.write_id,
+        calendar=JULIAN if is_hive_4(txn.site) else 0,
+    )
+    return statements, SharedChange(rows=rows, is_checked=intent.is_checked)
+
+
+def finish_changes(txn: Transaction, statements: ChangeStatements, parts: Iterable[ChangedPart]) -> None:
+    """Takes what the writers have staged as the directories of their statements.
+
+    Raises:
+        VerificationFailed: a file is not as long as its writer said.
+        Refused: new rows belong to too many partitions, or to one that cannot be added.
+    """
+    every = [part for one in parts for part in one.parts]
+    locations = {}
+    for statement in statements.every:
+        kind = DeltaKind.DELETE if statement is statements.deleting else DeltaKind.INSERT
+        locations[kind] = _accepted(txn, statement, [part for part in every if part.kind is kind])
+    for statement, of_statement in zip(statements.every, locations.values(), strict=True):
+        if statement.table.is_partitioned:
+            txn.pending.let_go(statement.location)  # before the component for which it would be swept (PROTOCOL 14.16)
+            txn.record_partitions(statement, of_statement)
+
+
+def _accepted(txn: Transaction, statement: WriteStatement, parts: Sequence[WrittenPart]) -> Mapping[str, str]:
+    """Takes the parts of one statement; returns the locations of their partitions."""
+    table = statement.table
+    locations: Mapping[str, str] = {"": statement.location}
+    if table.is_partitioned:
+        names = {part.partition for part in parts}
+        is_new = statement.operation is WriteOperation.INSERT
+        locations = locations_of(txn, statement, names) if is_new else _known(txn, table, names)
+        txn.check_partitions(table, locations)
+    of_partition: dict[str, list[WrittenPart]] = defaultdict(list)
+    for part in sorted(parts, key=lambda one: one.statement_id):
+        of_partition[part.partition].append(part)
+    for partition, of_one in of_partition.items():
+        for part in of_one:
+            txn.pending.accept_from(locations[partition], _delta(statement, part), part.directory, part.outputs)
+    return locations
+
+
+def _known(txn: Transaction, table: Table, names: Collection[str]) -> Mapping[str, str]:
+    found = {part.name: part for part in txn.partitions(table)}
+    return {name: path_of(txn.site.storage, table, found[name]) for name in sorted(names)}
+
+
+def _delta(statement: WriteStatement, part: WrittenPart) -> Delta:
+    write_id = statement.write_id
+    return Delta(kind=part.kind, min_write_id=write_id, max_write_id=write_id, statement_id=part.statement_id)
+
+
+def _statement(txn: Transaction, table: Table, operation: WriteOperation) -> WriteStatement:
+    if table.is_partitioned:
+        return txn.dynamic_statement(table, operation)
+    return txn.statement(Entity(database=table.database, table=table.name), operation)

@@ -1,0 +1,214 @@
+"""A change begins in one process, is read and staged in others and commits in a third; what ends early leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from compactor.errors import CommitUnknown, NotFound, NotSupported, Refused, TransactionAborted
+from compactor.service.site import Site
+from compactor.spark_tables import client
+from compactor.spark_tables.client import Keeper
+from compactor.spark_tables.folder import Folder
+from compactor.spark_tables.messages import (
+    AbortChange,
+    BeginChange,
+    BegunChange,
+    ChangeWork,
+    CommitChange,
+    CountChange,
+    Place,
+    PlannedScan,
+    PlanScan,
+    WriteChange,
+)
+from compactor.spark_tables.reader import Portion, Reader, schema_of
+from compactor.spark_tables.spark_types import spark_schema
+from compactor.steps import WriteStep
+from compactor.tables import Store
+from compactor.tables.schema import ROW_ID
+from compactor.tables.writing.change_parts import ChangedPart, write_changes
+from compactor.tables.writing.changed_rows import FILE, KIND, Changed, Kind
+from tests.integration.tables_for_spark.conftest import keeper_of
+from tests.support.passes import every_role, time_out_all
+from tests.support.patience import until
+from tests.support.tables import make_table, with_settings
+
+
+def begun(keeper: Keeper, place: Place, table: str = "db.t", **more: Any) -> BegunChange:
+    found = keeper.ask(BeginChange(place=place, table=table, **{"deletes": True, "is_checked": None, **more}))
+    assert isinstance(found, BegunChange)
+    return found
+
+
+def staged(keeper: Keeper, site: Site, place: Place, change: str, table: str = "db.t") -> tuple[ChangedPart, ...]:
+    """Deletes the rows below 3, gives the next one another value and adds a row, as the tasks of two executors do."""
+    work = keeper.ask(WriteChange(change=change))
+    assert isinstance(work, ChangeWork)
+    scan = keeper.ask(PlanScan(place=place, table=table, change=change))
+    assert isinstance(scan, PlannedScan)
+    schema = schema_of(scan)
+    batches = list(Reader(scan, spark_schema(schema), 1 << 20).read(Portion(scan.plan.tasks)))
+    rows = sorted(pa.Table.from_batches(batches, batches[0].schema).to_pylist(), key=lambda row: row["i"])
+    kinds = {1: Kind.DELETE, 2: Kind.DELETE, 3: Kind.UPDATE}
+    changed = [{KIND: int(kinds[row["i"]]), **row, "i": -row["i"]} for row in rows]
+    added = [{KIND: int(Kind.INSERT), ROW_ID: None, FILE: None, **dict.fromkeys(scan.plan.schema.names[1:]), "i": 9}]
+    if "p" in schema.names:
+        added[0]["p"] = 7
+    wanted = pa.schema([pa.field(KIND, pa.int32()), *(field.with_nullable(True) for field in batches[0].schema)])
+    return tuple(
+        write_changes(work.work, [pa.RecordBatch.from_pylist(of_task, wanted)], writer, site.storage)
+        for writer, of_task in enumerate((changed, added))
+    )
+
+
+def rows_of(store: Store, name: str = "db.t") -> list[int]:
+    return sorted(row["i"] for row in store.load_table(name).scan().to_arrow().to_pylist())
+
+
+def hidden(warehouse: Path) -> list[Path]:
+    return list(warehouse.rglob(".compactor_w*"))
+
+
+EVERYTHING = {"assigns": ("i",), "inserts": True}
+
+
+def test_a_change_is_committed_by_another_process_once_and_tells_its_numbers(
+    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, open_agents: Callable[[], list[str]]
+) -> None:
+    """TABLES rules 10 and 14."""
+    change = begun(keeper, place, **EVERYTHING)
+    assert (change.columns, change.partition_keys, change.is_checked) == (("i", "s"), (), True)
+    [agent] = open_agents()
+    assert agent.startswith("compactor-app-7-")
+    staged(keeper, deployment, place, change.change)  # attempts that Spark tells nobody of
+    parts = staged(keeper, deployment, place, change.change)
+    assert rows_of(store) == [1, 2, 3]
+    keeper.ask(CommitChange(change=change.change, parts=parts))
+    assert rows_of(store) == [-3, 9]
+    assert hidden(warehouse) == []
+    assert keeper.ask(CountChange(change=change.change)) == Changed(deleted=2, updated=1, inserted=1)
+    for request in (CommitChange(change=change.change, parts=parts), CountChange(change=change.change)):
+        with pytest.raises(TransactionAborted, match="not held"):
+            keeper.ask(request)
+    assert keeper.ask(AbortChange(change=change.change)) is False
+    assert rows_of(store) == [-3, 9]
+
+
+def test_what_may_not_be_changed_is_refused_and_leaves_no_transaction(
+    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, open_agents: Callable[[], list[str]]
+) -> None:
+    assert rows_of(store) == [1, 2, 3]
+    with pytest.raises(NotFound, match="no column 'x'"):
+        begun(keeper, place, assigns=("x",))
+    make_table(deployment, warehouse, "only", database="db", transactional_properties="insert_only")
+    with pytest.raises(NotSupported, match="not insert_only"):
+        begun(keeper, place, "db.only")
+    assert open_agents() == []
+
+
+@pytest.mark.whole
+def test_a_table_that_is_only_observed_is_not_changed(keeper: Keeper, place: Place, store: Store, config: str) -> None:
+    assert rows_of(store) == [1, 2, 3]
+    with Path(config).open("a") as file:
+        file.write('[metastore.default.settings]\n"compactor.mode" = "observe"\n')
+    with pytest.raises(Refused, match="observe"):
+        begun(keeper, place)
+
+
+def test_the_check_is_the_sites_where_the_statement_leaves_it_open(
+    keeper: Keeper, place: Place, store: Store, config: str
+) -> None:
+    assert rows_of(store) == [1, 2, 3]
+    with Path(config).open("a") as file:
+        file.write('[metastore.default.settings]\n"hive.merge.cardinality.check" = "false"\n')
+    for asked, found in ((None, False), (True, True)):
+        change = begun(keeper, place, is_checked=asked)
+        assert change.is_checked is found
+        assert keeper.ask(AbortChange(change=change.change)) is True
+
+
+@pytest.mark.whole
+def test_an_application_that_ends_between_write_and_commit_leaves_nothing(
+    keeper: Keeper,
+    place: Place,
+    store: Store,
+    deployment: Site,
+    warehouse: Path,
+    application: subprocess.Popen[bytes],
+    folder: Folder,
+    open_agents: Callable[[], list[str]],
+) -> None:
+    change = begun(keeper, place, **EVERYTHING)
+    parts = staged(keeper, deployment, place, change.change)
+    application.kill()
+    until("the end of the keeper", lambda: keeper_of(folder) is None)
+    assert open_agents() == []
+    assert hidden(warehouse) == []
+    with pytest.raises(TransactionAborted, match="nothing was committed"):
+        keeper.ask(CommitChange(change=change.change, parts=parts))
+    assert rows_of(store) == [1, 2, 3]
+
+
+@pytest.mark.whole
+def test_a_keeper_that_was_paused_for_too_long_names_nothing(
+    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, folder: Folder
+) -> None:
+    """TABLES rule 4: a paused writer that wakes after its transaction was forgotten puts no row under a name."""
+    change = begun(keeper, place, **EVERYTHING)
+    parts = staged(keeper, deployment, place, change.change)
+    pid = keeper_of(folder)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    time_out_all(deployment)
+    os.kill(pid, signal.SIGCONT)
+    with pytest.raises(TransactionAborted):
+        keeper.ask(CommitChange(change=change.change, parts=parts))
+    assert rows_of(store) == [1, 2, 3]
+    assert hidden(warehouse) == []
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("is_partitioned", [False, True])
+@pytest.mark.parametrize("step", list(WriteStep)[1:])
+def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
+    keeper: Keeper,
+    place: Place,
+    store: Store,
+    deployment: Site,
+    warehouse: Path,
+    step: WriteStep,
+    is_partitioned: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store.create_table("db.parts", {"i": "bigint", "p": "int"}, partitioned_by=["p"]).append(
+        pa.table({"i": [1, 2, 3], "p": [1, 2, 2]})
+    )
+    environment: Mapping[str, str] = {**client._environment(), "COMPACTOR_DIE_AT": step.name}
+    monkeypatch.setattr(client, "_environment", lambda: environment)
+    name = "parts" if is_partitioned else "t"
+    change = begun(keeper, place, f"db.{name}", **EVERYTHING)
+    parts = staged(keeper, deployment, place, change.change, f"db.{name}")
+    if not is_partitioned and step is WriteStep.WRITE_PARTITIONS_ADDED:
+        keeper.ask(CommitChange(change=change.change, parts=parts))
+        return
+    with pytest.raises(CommitUnknown, match="look whether the rows are there"):
+        keeper.ask(CommitChange(change=change.change, parts=parts))
+    is_committed = step is WriteStep.WRITE_COMMITTED
+    assert rows_of(store, f"db.{name}") == ([-3, 9] if is_committed else [1, 2, 3])
+    if is_committed:
+        return
+    time_out_all(deployment)
+    more = {"p": [7]} if is_partitioned else {}
+    store.load_table(f"db.{name}").append(pa.table({"i": [8], **more}))
+    every_role(with_settings(deployment, hive_txn_opentxn_timeout="1ms", hive_compactor_abortedtxn_threshold="0"))
+    assert hidden(warehouse) == []
+    assert list((warehouse / name).rglob("*delta_0000002_*")) == []
+    assert rows_of(store, f"db.{name}") == [1, 2, 3, 8]

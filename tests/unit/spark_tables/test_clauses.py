@@ -1,0 +1,55 @@
+"""The clauses of a merge, and the columns that a text may mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.errors import NotFound, Refused
+from compactor.spark_tables.clauses import Clause, assigned, by_column, columns_in, is_plain, must_be_complete
+from compactor.tables.writing.changed_rows import Kind
+
+UPDATE, DELETE = Clause(kind=Kind.UPDATE, values={"b": "1", "A": "2"}), Clause(kind=Kind.DELETE, values={})
+INSERT = Clause(kind=Kind.INSERT, values={"c": "3"})
+
+
+def test_a_clause_that_no_row_reaches_is_refused() -> None:
+    some = Clause(kind=Kind.DELETE, condition="x", values={})
+    must_be_complete([some, INSERT, UPDATE])
+    with pytest.raises(Refused, match="never reached"):
+        must_be_complete([UPDATE, INSERT, some])
+    with pytest.raises(Refused, match="no clause"):
+        must_be_complete([])
+
+
+def test_columns_that_are_assigned_are_those_of_updates() -> None:
+    assert assigned([INSERT, DELETE]) is None
+    assert assigned([INSERT, UPDATE]) == ("A", "b")
+    assert assigned([Clause(kind=Kind.UPDATE)]) == ()
+
+
+def test_values_are_by_the_tables_names() -> None:
+    assert by_column({"AB": "1"}, ("ab", "c"), "db.t") == {"ab": "1"}
+    with pytest.raises(NotFound, match=r"db\.t has no column 'd'; it has ab, c"):
+        by_column({"d": "1"}, ("ab", "c"), "db.t")
+    with pytest.raises(Refused, match="ab is given twice"):
+        by_column({"AB": "1", "ab": "2"}, ("ab", "c"), "db.t")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a > 1 and t.B = 'x'", ("a", "b", "odd name")),
+        ("`c` in (select a from s)", ("a", "c", "odd name")),
+        ("ab = 1", ("odd name",)),
+        ("to_json(struct(*)) = ''", None),
+        (object(), None),
+        (None, ("odd name",)),
+    ],
+)
+def test_a_text_means_no_column_whose_name_is_no_word_of_it(text: str, found: tuple[str, ...] | None) -> None:
+    """TABLES rule 12: Spark reads every column that is declared."""
+    assert columns_in([text], ("a", "b", "c", "odd name")) == found
+
+
+def test_only_a_name_is_sure_to_be_the_same_again() -> None:
+    assert [is_plain(one) for one in ("s.day", " day ", None, "rand()", "a + b", "`x`")] == [True] * 3 + [False] * 3
