@@ -18,7 +18,7 @@ class Form:
         syntax: what is read of it.
         how: how it is done; empty if it is not.
         refused: the words with which it is refused; empty if it is done. Its locks are explained all the same.
-        spark: true if it is done in a session of Spark alone.
+        spark: true if it needs Spark.
     """
 
     name: str
