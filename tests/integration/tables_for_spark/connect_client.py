@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compactor.spark_tables import register, snapshot
+from compactor.errors import NotFound
+from compactor.spark_tables import AcidTable, register, snapshot
 
 
 def main(address: str, config: str) -> None:
@@ -36,6 +38,17 @@ def main(address: str, config: str) -> None:
     found["after"] = read()
     write(9, mode="overwrite")
     found["overwritten"] = read()
+    table = AcidTable.for_name(spark, "db.t", config=config)
+    source = spark.createDataFrame([(9, "y"), (10, "z"), (11, "z")], "i bigint, s string").alias("a")
+    merge = table.merge(source, "t.i = a.i").when_matched_update(set={"s": "a.s"}).when_not_matched_insert_all()
+    found["merged"] = asdict(merge.execute())
+    found["deleted"] = table.delete("s = 'z' and i > 10").deleted
+    found["updated"] = table.update("i = 10", {"s": "upper(s)"}).updated
+    found["changed"] = sorted((row.i, row.s) for row in table.toDF().collect())
+    try:
+        table.update(set={"x": "1"})
+    except NotFound as error:
+        found["refused"] = str(error)
     try:
         read(filter="i >")
     except PySparkException as error:

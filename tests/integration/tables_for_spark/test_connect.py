@@ -28,6 +28,7 @@ def test_a_program_without_a_jvm_reads_and_writes(
         assert client.returncode == 0, client.stderr
     found = json.loads(client.stdout)
     assert "BadExpression" in found.pop("error")
+    assert "no column 'x'" in found.pop("refused")
     assert found == {
         "before": [2, 3],
         "first": [1, 2, 3],
@@ -35,6 +36,10 @@ def test_a_program_without_a_jvm_reads_and_writes(
         "joined": 3,
         "after": [1, 2, 3, 4, 5],
         "overwritten": [9],
+        "merged": {"deleted": 0, "updated": 1, "inserted": 2},
+        "deleted": 1,
+        "updated": 1,
+        "changed": [[9, "y"], [10, "Z"]],
     }
-    assert [row["i"] for row in store.load_table("db.t").scan().to_arrow().to_pylist()] == [9]
+    assert [row["i"] for row in store.load_table("db.t").scan().to_arrow().to_pylist()] == [9, 10]
     until("the end of the keeper's transactions with the server", lambda: open_agents() == [])
