@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from compactor.spark_tables.asking import asked
 from compactor.spark_tables.changed_frames import Target, deleted_rows, merged_rows, stored, updated_rows
 from compactor.spark_tables.changes import HiveAcidChange, begun_of, counts_of, options_of
-from compactor.spark_tables.clauses import Clause, Expression, assigned, by_column, columns_in, must_be_complete
+from compactor.spark_tables.clauses import (
+    Clause,
+    Expression,
+    assigned,
+    by_column,
+    columns_in,
+    must_be_complete,
+    must_name_columns,
+)
 from compactor.spark_tables.data_source import HiveAcid
 from compactor.spark_tables.errors_of_spark import typed
 from compactor.spark_tables.messages import AbortChange, BeginChange, BegunChange, CountChange, Place
@@ -75,9 +83,11 @@ class AcidTable:
             NotFound: there is no such column.
             NotSupported: also if a partition or bucketing column is assigned.
             NotConforming: a value is not of its column's type.
-            LockNotGranted, WriteConflict, TransactionAborted, CommitUnknown, Refused: as with ``delete``.
+            Refused: also if ``set`` names no column.
+            LockNotGranted, WriteConflict, TransactionAborted, CommitUnknown: as with ``delete``.
         """
         values = dict(set or {})
+        must_name_columns(values, "update")
         request = BeginChange(place=self._place, table=self.name, assigns=tuple(sorted(values)))
 
         def rows(begun: BegunChange) -> DataFrame:

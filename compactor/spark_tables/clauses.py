@@ -39,6 +39,9 @@ def must_be_complete(clauses: Sequence[Clause]) -> None:
     """
     if not clauses:
         raise Refused("merge: no clause says what to do; call when_matched_… or when_not_matched_insert before execute")
+    for clause in clauses:
+        if clause.kind is not Kind.DELETE and clause.values is not None:
+            must_name_columns(clause.values, "merge")
     for is_matched in (True, False):
         of_kind = [clause for clause in clauses if clause.is_matched is is_matched]
         if any(clause.condition is None for clause in of_kind[:-1]):
@@ -46,6 +49,16 @@ def must_be_complete(clauses: Sequence[Clause]) -> None:
                 f"merge: a clause for rows that are {'' if is_matched else 'not '}matched has no condition and is not the "
                 "last of them, so the next one is never reached; give it a condition, or leave the next one out"
             )
+
+
+def must_name_columns(values: Mapping[str, Expression], statement: str) -> None:
+    """Refuses values that are given for no column at all.
+
+    Raises:
+        Refused: they are.
+    """
+    if not values:
+        raise Refused(f"{statement}: set or values name no column; give at least one, such as {{'status': \"'done'\"}}")
 
 
 def by_column(values: Mapping[str, Expression], columns: Collection[str], table: str) -> dict[str, Expression]:

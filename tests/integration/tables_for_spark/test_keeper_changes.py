@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import CommitUnknown, NotFound, NotSupported, Refused, TransactionAborted
+from compactor.errors import CommitUnknown, NotFound, NotSupported, Refused, TransactionAborted, WriteConflict
 from compactor.service.site import Site
 from compactor.spark_tables import client
 from compactor.spark_tables.client import Keeper
@@ -100,6 +100,21 @@ def test_a_change_is_committed_by_another_process_once_and_tells_its_numbers(
             keeper.ask(request)
     assert keeper.ask(AbortChange(change=change.change)) is False
     assert rows_of(store) == [-3, 9]
+
+
+def test_of_two_changes_at_once_the_one_that_commits_first_wins(
+    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, open_agents: Callable[[], list[str]]
+) -> None:
+    """TABLES rule 2."""
+    one, other = (begun(keeper, place, assigns=("i",)).change for _ in range(2))
+    parts = {change: staged(keeper, deployment, place, change) for change in (one, other)}
+    keeper.ask(CommitChange(change=other, parts=parts[other]))
+    with pytest.raises(WriteConflict) as caught:
+        keeper.ask(CommitChange(change=one, parts=parts[one]))
+    assert caught.value.winner > 0
+    assert rows_of(store) == [-3, 9]
+    assert hidden(warehouse) == []
+    assert open_agents() == []
 
 
 def test_what_may_not_be_changed_is_refused_and_leaves_no_transaction(

@@ -21,6 +21,13 @@ def test_a_clause_that_no_row_reaches_is_refused() -> None:
         must_be_complete([])
 
 
+@pytest.mark.parametrize("kind", [Kind.UPDATE, Kind.INSERT])
+def test_a_clause_that_names_no_column_is_refused(kind: Kind) -> None:
+    must_be_complete([DELETE, Clause(kind=kind)] if kind is Kind.INSERT else [Clause(kind=kind)])
+    with pytest.raises(Refused, match="name no column"):
+        must_be_complete([Clause(kind=kind, values={})])
+
+
 def test_columns_that_are_assigned_are_those_of_updates() -> None:
     assert assigned([INSERT, DELETE]) is None
     assert assigned([INSERT, UPDATE]) == ("A", "b")
