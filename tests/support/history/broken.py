@@ -53,14 +53,14 @@ class _UnguardedClaim(Claims):
 class _UnlockedWriteIds(WriteIds):
     """Reads and writes the counter without locking its row."""
 
-    def _draw(self, conn: Connection, database: str, table: str) -> WriteId:
+    def _draw(self, conn: Connection, database: str, table: str, count: int = 1) -> WriteId:
         counter = NEXT_WRITE_ID.c
         here = (counter.NWI_DATABASE == database) & (counter.NWI_TABLE == table)
         found = conn.execute(select(counter.NWI_NEXT).where(here)).scalar()
         if found is None:
-            return super()._draw(conn, database, table)
+            return super()._draw(conn, database, table, count)
         time.sleep(_MOMENT)
-        conn.execute(update(NEXT_WRITE_ID).where(here).values(NWI_NEXT=found + 1))
+        conn.execute(update(NEXT_WRITE_ID).where(here).values(NWI_NEXT=found + count))
         return WriteId(found)
 
 
