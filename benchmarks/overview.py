@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from sqlalchemy import Table, insert
+from sqlalchemy import Table, func, insert, select
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -65,6 +65,16 @@ def put(database: Database, table: Table, rows: Iterator[dict[str, object]]) -> 
             conn.execute(insert(table), found[at : at + _AT_ONCE])
 
 
+def repeat(database: Database, table: Table, key: str, shifts: list[int]) -> None:
+    """Copies all rows within the database, with their keys moved by each of ``shifts``."""
+    names = list(table.c.keys())
+    with database.write() as conn:
+        first = conn.execute(select(func.max(table.c[key]))).scalar_one()
+        for shift in shifts:
+            columns = [table.c[name] + shift if name == key else table.c[name] for name in names]
+            conn.execute(insert(table).from_select(names, select(*columns).where(table.c[key] <= first)))
+
+
 def seen(number: int, now: int) -> Seen:
     figures = Condition(
         base_bytes=10_000_000,
@@ -85,6 +95,7 @@ def make(site: Site, partitions: int) -> None:
     metastore, state, now = site.metastore, own_state(site), site.metastore.now_ms()
     everything = [entity(number) for number in range(partitions)]
     state.conditions.record(site.name, [seen(number, now) for number in range(partitions)])
+    progress("what was found is there")
 
     def row(prefix: str, number: int, state: str, entry: int) -> dict[str, object]:
         one = everything[number]
@@ -97,11 +108,11 @@ def make(site: Site, partitions: int) -> None:
         t.COMPACTION_QUEUE,
         (row("CQ", n, "iwr"[n % 3], n + 1) | {"CQ_ENQUEUE_TIME": now} for n in range(partitions // 5)),
     )
-    put(
-        metastore.database,
-        t.COMPLETED_COMPACTIONS,
-        (row("CC", n % partitions, "s", partitions + n) | {"CC_END": now} for n in range(3 * partitions)),
-    )
+    progress("the queue is there")
+    ended = (row("CC", n, "s", partitions + n) | {"CC_END": now} for n in range(partitions))
+    put(metastore.database, t.COMPLETED_COMPACTIONS, ended)
+    repeat(metastore.database, t.COMPLETED_COMPACTIONS, "CC_ID", [partitions, 2 * partitions])
+    progress("the history is there")
     written = ({"CTC_TXNID": 1, "CTC_WRITEID": 1, "CTC_DATABASE": e.database, "CTC_TABLE": e.table} for e in everything)
     put(metastore.database, t.COMPLETED_TXN_COMPONENTS, ({**one, "CTC_UPDATE_DELETE": "N"} for one in written))
     runs = [

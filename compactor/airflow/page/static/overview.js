@@ -15,7 +15,7 @@ let shell;
 export async function show(given) {
   shell = given;
   const [found, told] = await Promise.all([read("fleet"), read("reads")]);
-  parts ??= { cards: h("div", { class: "cards" }), running: h("div", {}), plots: h("div", { class: "plots" }), rest: h("div", {}) };
+  parts ??= { cards: h("div", { class: "cards" }), running: h("div", { class: "running" }), plots: h("div", { class: "plots" }), rest: h("div", {}) };
   if (!shell.place.contains(parts.cards)) fill(shell.place, parts.cards, parts.running, parts.plots, parts.rest);
   fill(parts.cards, cards(found));
   fill(parts.rest, [found.alarms.length ? [h("h2", {}, "Alarms"), alarms(found)] : null, h("h2", {}, "What compaction brought"), returns(found), told.rows.length ? [h("h2", {}, "What readers felt in 30 days"), readers(told)] : null, h("h2", {}, "Health by database"), health(found),
