@@ -7,9 +7,23 @@ does, for as long as the application lives. Executors read and write files and c
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from compactor.spark_tables.acid_table import AcidTable, Merge
 from compactor.spark_tables.data_source import HiveAcid
 from compactor.spark_tables.session import register, snapshot
 from compactor.tables.writing.changed_rows import Changed
 
-__all__ = ["AcidTable", "Changed", "HiveAcid", "Merge", "register", "snapshot"]
+if TYPE_CHECKING:
+    from compactor.spark_tables.sql_run import sql
+
+__all__ = ["AcidTable", "Changed", "HiveAcid", "Merge", "register", "snapshot", "sql"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what runs SQL when it is asked for: executors import this package, and no metastore with it."""
+    if name != "sql":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from compactor.spark_tables.sql_run import sql
+
+    return sql

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -34,12 +34,20 @@ def snapshot(spark: SparkSession, *, metastore: str = "default", config: str | N
     Raises:
         Exception: what Spark makes of an error of the keeper, with its text.
     """
-    options = {"metastore": metastore, **({} if config is None else {"config": config})}
-    name = _asked(spark, {**options, "action": "open"})
+    name = open_snapshot(spark, {"metastore": metastore, **({} if config is None else {"config": config})})
     try:
         yield name
     finally:
         _asked(spark, {"action": "release", "snapshot": name})
+
+
+def open_snapshot(spark: SparkSession, options: Mapping[str, str]) -> str:
+    """Returns the name of a snapshot that the application holds until it ends, or it is let go of; see ``snapshot``.
+
+    Args:
+        options: ``metastore`` and ``config``, as for a read.
+    """
+    return _asked(spark, {**options, "action": "open"})
 
 
 def _asked(spark: SparkSession, options: dict[str, str]) -> str:

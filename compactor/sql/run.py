@@ -79,7 +79,7 @@ def _check(statement: Statement, has_spark: bool) -> None:
         case actions.NeedsSpark(because=because) if not has_spark:
             raise NotSupported(
                 f"{what} needs Spark: {because} is more than SELECT columns FROM table WHERE filter, or INSERT of literals; "
-                "read and write DataFrames of hive_acid (docs/spark-tables.md)"
+                "compactor.spark_tables.sql(spark, text) runs it"
             )
         case actions.Select(where=where) if not has_spark:
             _check_filter(what, where)

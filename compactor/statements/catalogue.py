@@ -18,7 +18,7 @@ class Form:
         syntax: what is read of it.
         how: how it is done; empty if it is not.
         refused: the words with which it is refused; empty if it is done. Its locks are explained all the same.
-        spark: true if it needs Spark.
+        spark: true if it is done in a session of Spark alone.
     """
 
     name: str
@@ -129,7 +129,7 @@ FORMS: tuple[Form, ...] = (
     Form(
         name="MERGE",
         syntax="MERGE INTO …",
-        refused="MERGE is not run: UPDATE, DELETE and INSERT in one transaction do the same",
+        refused="MERGE is not run: AcidTable.merge of compactor.spark_tables does it",
     ),
     Form(
         name="MULTI INSERT",

@@ -73,6 +73,7 @@ ELSEWHERE: dict[str, str] = {
     "spark_tables/messages.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/session.py": "integration/tables_for_spark/test_reading.py",
     "spark_tables/snapshots.py": "integration/tables_for_spark/test_reading.py",
+    "spark_tables/sql_run.py": "integration/tables_for_spark/test_sql.py",
     "spark_tables/writer.py": "integration/tables_for_spark/test_writing.py",
     "tables/writing/change_parts.py": "unit/tables/writing/test_shared_changes.py",
     "tables/writing/part_files.py": "unit/tables/writing/test_shared.py",

@@ -19,7 +19,7 @@ EXAMPLES = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL 
 
 def row(form: Form) -> str:
     """The row of a form in the page's table."""
-    how = form.how or (f"refused: {form.refused}" if form.refused else "not without Spark: DataFrames of `hive_acid`")
+    how = form.how or (f"refused: {form.refused}" if form.refused else "in a session of Spark")
     return "| `" + form.syntax.replace("|", r"\|") + "` | " + how.replace("|", r"\|") + " |"
 
 

@@ -1,0 +1,95 @@
+"""SQL in one session of Spark: queries under one snapshot, INSERT ... SELECT, and what needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from compactor.errors import BadExpression, BadStatement, NotConforming, NotFound, NotSupported
+from compactor.service.site import Site
+from compactor.tables import Store
+from tests.support.spark_sessions import local_session
+
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+
+@pytest.fixture
+def spark(
+    deployment: Site, warehouse: Path, metastore_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    """A session; ``d.t(a, b)`` has three rows, ``d.s(a, c)`` two, ``d.p(a, b) partitioned by (day)`` none."""
+    store = Store(deployment)
+    store.create_database("d", str(warehouse))
+    store.create_table("d.t", {"a": "int", "b": "string"}).append(pa.table({"a": [1, 2, 3], "b": ["x", "y{0}", None]}))
+    store.create_table("d.s", {"a": "int", "c": "int"}).append(pa.table({"a": [1, 3], "c": [10, 30]}))
+    store.create_table("d.p", {"a": "int", "b": "string", "day": "date"}, partitioned_by=["day"])
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
+    with local_session(tmp_path) as session:
+        yield session
+
+
+def rows(frame: Any) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=str)
+
+
+def test_sql_in_a_session(spark: Any, deployment: Site) -> None:
+    """TABLES 11 and 15; one test, since a session takes longer than all of it."""
+    from compactor.spark_tables import snapshot, sql
+
+    def asked(text: str) -> list[tuple[Any, ...]]:
+        return rows(sql(spark, text, database="d"))
+
+    # queries: joins, subqueries, names that a WITH hides, texts with braces
+    assert asked("select t.a, c from t join d.s on t.a = s.a where lower(b) = 'x' or c > 5") == [(1, 10), (3, 30)]
+    assert asked("with t as (select a + 1 as a from t) select x.a from t x where x.a in (select a from s)") == [(3,)]
+    assert asked("select count(*) from t one join t two on one.a = two.a") == [(3,)]
+    assert asked("select a from t where b = 'y{0}'") == [(2,)]
+    assert asked("select 'a{b}' as c") == [("a{b}",)]
+    assert asked("use d; select max(a) from t") == [(3,)]
+    # inserts
+    assert asked("insert into p partition (day='2026-11-01') select a, b from t where a < 3") == [
+        ("INSERT INTO … SELECT", "d.p")
+    ]
+    asked("insert into p select a, cast(c as string), date'2026-11-02' from s")
+    assert asked("select a, b, cast(day as string) from p where a > 1") == [
+        (2, "y{0}", "2026-11-01"),
+        (3, "30", "2026-11-02"),
+    ]
+    asked("insert overwrite p select 7, 'new', date'2026-11-02'")
+    asked("insert into t (b, a) values (concat('a', 'b'), 4)")
+    asked("with q as (select a from s) insert into t select a + 10, 'q' from q")
+    assert asked("select a, b from t where a > 3") == [(11, "q"), (13, "q"), (4, "ab")]
+    # what needs no Spark
+    assert asked("show partitions p") == [("day=2026-11-01",), ("day=2026-11-02",)]
+    assert asked("update t set b = 'u' where a = 4; select b from t where a = 4") == [("u",)]
+    assert asked("start transaction; delete from t where a > 3; select count(*) from t; rollback")[0][0] == "ROLLBACK"
+    assert asked("select count(*) from t") == [(6,)]
+    assert asked("show tables like 'nothing'") == []
+    # one snapshot for several texts
+    with snapshot(spark) as name:
+        before = sql(spark, "select count(*) from d.t", snapshot=name).collect()
+        asked("delete from t where a > 3")
+        assert sql(spark, "select count(*) from d.t, (select 1) x", snapshot=name).collect() == before
+    assert asked("select count(*) from t") == [(3,)]
+    # refusals, before anything is done
+    for text, error, said in (
+        ("delete from t; select * from (table s)", BadStatement, "TABLE s at line 1"),
+        ("delete from t; merge into t using s on t.a = s.a when matched then delete", NotSupported, "MERGE is not run"),
+        ("delete from t; delete from t where lower(b) = 'x'", BadExpression, "DELETE at line 1, character 16"),
+        ("delete from t; start transaction; insert into t select * from s; commit", BadStatement, "not allowed in a"),
+    ):
+        with pytest.raises(error, match=said):
+            asked(text)
+    for text, refused, said in (
+        ("insert into t select a from s", NotConforming, "the query has 1 columns; wanted are 2, for a, b"),
+        ("insert overwrite p partition (day='2026-11-01') select a, b from t", NotSupported, "as dynamic ones"),
+        ("insert into nowhere select 1", NotFound, "nowhere"),
+    ):
+        with pytest.raises(refused, match=said):
+            asked(text)
+    assert asked("select count(*) from t") == [(3,)]
+    assert deployment.metastore.catalog.names() == [("d", "p"), ("d", "s"), ("d", "t")]
