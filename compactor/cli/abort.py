@@ -25,7 +25,6 @@ def abort_transaction(context: CliContext, txns: tuple[int, ...]) -> None:
 
     One that cannot be aborted keeps none of the others from it.
     """
-    from compactor.errors import NotFound, Refused
     from compactor.ids import TxnId
     from compactor.service.requests import abort as service
 
@@ -36,9 +35,7 @@ def abort_transaction(context: CliContext, txns: tuple[int, ...]) -> None:
             print_json({"txnid": txn, "state": "ABORTED"})
         else:
             say(f"transaction {txn} is aborted")
-    if failed:
-        kind = NotFound if all(isinstance(one, NotFound) for one in failed) else Refused
-        raise kind("; ".join(dict.fromkeys(map(str, failed))))
+    service.must_all_be_aborted(failed)
 
 
 _as_hive_says = copy(abort_transaction)  # ABORT TRANSACTIONS 206 207

@@ -46,7 +46,7 @@ def request_of(options: Mapping[str, str], application: str) -> BeginChange | Ab
     """Returns the request that ``options_of`` made these options from, with the place that they name besides."""
     fields = json.loads(options["request"])
     if options["action"] != "begin":
-        return _KINDS[options["action"]](**fields)  # type: ignore[no-any-return]
+        return _KINDS[options["action"]](**fields)  # type: ignore[no-any-return]  # a class of _KINDS
     assigns = fields.pop("assigns")
     place = place_of(options, application)
     return BeginChange(place=place, assigns=None if assigns is None else tuple(assigns), **fields)

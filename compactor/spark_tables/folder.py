@@ -18,9 +18,10 @@ _LOGS_KEPT_S = 7 * 86_400  #: of applications that have ended
 
 
 class Folder:
-    """The folder of one application. The name of a socket is short, so it is in ``/tmp``, wherever TMPDIR leads."""
+    """The folder of one application."""
 
     def __init__(self, application: Process, root: Path | None = None) -> None:
+        # /tmp itself, wherever TMPDIR leads: the name of a socket has 107 bytes at most (unix(7))
         self._root = Path(f"/tmp/compactor-keeper-{os.getuid()}") if root is None else root
         self.path = self._root / f"{application.pid}-{application.started}"
 

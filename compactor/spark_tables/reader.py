@@ -111,12 +111,12 @@ def schema_of(scan: PlannedScan) -> pa.Schema:
 
 
 def _rows(scan: PlannedScan, tasks: Iterable[ScanTask]) -> Iterator[pa.RecordBatch]:
-    storage = opened(scan.stores)
+    storage, schema = opened(scan.stores), schema_of(scan)
     for task in tasks:
         file = pa.scalar({"partition": task.partition or "", "number": task.number}, FILE_TYPE)
         for batch in read_task(scan.plan, task, storage):
             found = batch.append_column(_FILE, pa.repeat(file, batch.num_rows)) if scan.has_files else batch
-            yield found if scan.shown is None else _shown(found, schema_of(scan))
+            yield found if scan.shown is None else _shown(found, schema)
 
 
 def _shown(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -27,7 +27,7 @@ def insert(session: Session, statement: Statement, asked: actions.Insert) -> Ans
         Refused, LockNotGranted, TransactionAborted: as ``Table.append`` and ``Table.overwrite`` say.
     """
     found = session.found(asked.table)
-    table = session.table(asked.table)
+    table = session.opened(found)
     static = key_values(found, asked.partition)
     rows = _rows(found, columns_of_values(found, asked, static), asked.rows)
     write = table.overwrite if asked.overwrite else table.append
@@ -37,14 +37,14 @@ def insert(session: Session, statement: Statement, asked: actions.Insert) -> Ans
 
 def update(session: Session, statement: Statement, asked: actions.Update) -> Answer:
     """Gives rows other values; raises as ``Table.update`` does."""
-    table = session.table(asked.table)
+    table = session.opened(session.found(asked.table))
     count = table.update(dict(asked.assignments), asked.where)
     return done(statement.name, f"{table.name}: {counted(count)} updated", table=table.name, rows=count)
 
 
 def delete(session: Session, statement: Statement, asked: actions.Delete) -> Answer:
     """Deletes rows; raises as ``Table.delete`` does."""
-    table = session.table(asked.table)
+    table = session.opened(session.found(asked.table))
     count = table.delete(asked.where)
     return done(statement.name, f"{table.name}: {counted(count)} deleted", table=table.name, rows=count)
 

@@ -20,9 +20,9 @@ from compactor.tables.definitions import (
     Definition,
     checked_columns,
     create_table,
+    drop_locked,
     must_be_a_name,
     must_be_embedded,
-    places_to_drop,
 )
 from compactor.tables.schema import arrow_schema, select
 from compactor.tables.table import Table as ProgramTable
@@ -145,10 +145,7 @@ def drop(session: Session, statement: Statement, asked: actions.DropTable) -> An
         return done(statement.name, f"there is no table {name}", table=name, dropped=False)
     table = _writable(session, asked.table)
     with session.locked(statement):
-        places = places_to_drop(session.site, table, purge=asked.purge)
-        session.site.metastore.embedded_catalog.drop_table(table)
-        for place in places:  # under the lock: who creates it anew does not write there yet
-            session.site.storage.remove(place)
+        drop_locked(session.site, table, purge=asked.purge)
     stay = "" if asked.purge else f"; its files stay at {table.location}"
     return done(statement.name, f"table {table} is dropped{stay}", table=str(table), dropped=True)
 

@@ -33,7 +33,7 @@ def select(session: Session, statement: Statement, asked: actions.Select) -> Ans
     """
     found = session.found(asked.table)
     names = list(asked.columns) if asked.columns is not None else None
-    wanted = Table(session.site, found, session.transaction).scan(**_words(asked))
+    wanted = session.opened(found).scan(**_words(asked))
     if asked.count:
         return Answer(statement=statement.name, rows=[{_COUNT: wanted.count()}], columns=(_COUNT,), whole=True)
     shown = names if names is not None else [field.name.lower() for field in wanted.schema]

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from compactor.locking.accesses import Name
-from compactor.locking.retry import waiting_times_within
 from compactor.metastore.catalog import values
-from compactor.metastore.locks.manager import wait_for
 from compactor.service.answers.explain_locks import planned_locks
 from compactor.service.site import Site
 from compactor.statements.statement import Statement
 from compactor.tables.table import Table
-from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.held_locks import wait_for_locks
+from compactor.tables.transactions.running import give_up, transaction
 from compactor.tables.transactions.transaction import Transaction
 
 _ROLE = "sql"
-
-
-class _RolledBack(Exception):
-    """Ends a transaction without its writes."""
 
 
 class Session:
@@ -45,9 +39,9 @@ class Session:
         """
         return self.site.metastore.catalog.table(name.database or self.database, name.table)
 
-    def table(self, name: Name) -> Table:
+    def opened(self, found: values.Table) -> Table:
         """Returns a table to read or write, in the transaction that is open, if any."""
-        return Table(self.site, self.found(name), self.transaction)
+        return Table(self.site, found, self.transaction)
 
     def start(self) -> int:
         """Opens a transaction for the statements that follow; returns its id."""
@@ -72,11 +66,8 @@ class Session:
         if self._stack is None or self.transaction is None:
             return 0
         stack, opened, self._stack, self.transaction = self._stack, self.transaction, None, None
-        try:
-            with stack:
-                raise _RolledBack
-        except _RolledBack:
-            return opened.id
+        give_up(stack)
+        return opened.id
 
     @contextmanager
     def within(self) -> Iterator[Transaction]:
@@ -97,15 +88,5 @@ class Session:
         requests = [planned.request for planned in planned_locks(self.site, statement, self.database)]
         with transaction(self.site, role=_ROLE) as txn:
             if requests:
-                settings = self.site.settings
-                longest = settings.milliseconds("hive.lock.sleep.between.retries")
-                wait_for(
-                    self.site.metastore.locks,
-                    txn.id,
-                    requests,
-                    self.site.user,
-                    self.site.host,
-                    times=waiting_times_within(settings.milliseconds("compactor.lock.wait"), longest),
-                    sleep=time.sleep,
-                )
+                wait_for_locks(self.site, txn.id, requests, self.site.user)
             yield txn

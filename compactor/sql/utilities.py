@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import CompactionFailed, NotFound, Refused
+from compactor.errors import CompactionFailed
 from compactor.ids import TxnId
 from compactor.locking.accesses import Name, Spec
 from compactor.service.answers import show, show_compactions, show_locks
@@ -70,10 +70,7 @@ def abort_transactions(session: Session, statement: Statement, asked: actions.Ab
         NotFound, Refused: for those that could not be; the others are aborted.
     """
     aborted, failed = abort.abort_transactions(session.site, [TxnId(txn) for txn in asked.ids], _REASON)
-    if failed:
-        kind = NotFound if all(isinstance(one, NotFound) for one in failed) else Refused
-        others = f"; aborted are {', '.join(map(str, aborted))}" if aborted else ""
-        raise kind("; ".join(dict.fromkeys(map(str, failed))) + others)
+    abort.must_all_be_aborted(failed, aborted)
     rows = [{"txnid": txn, "state": "ABORTED"} for txn in aborted]
     said = "\n".join(f"transaction {txn} is aborted" for txn in aborted)
     return Answer(statement=statement.name, rows=rows, said=said)
@@ -85,17 +82,8 @@ def abort_compactions(session: Session, statement: Statement, asked: actions.Abo
     Raises:
         NotFound, Refused: for those that could not be; the others are aborted.
     """
-    entries: list[Entry] = []
-    failed: list[NotFound | Refused] = []
-    for entry_id in asked.ids:
-        try:
-            entries.append(abort.abort_compaction(session.site, entry_id))
-        except (NotFound, Refused) as error:
-            failed.append(error)
-    if failed:
-        kind = NotFound if all(isinstance(one, NotFound) for one in failed) else Refused
-        others = f"; aborted are {', '.join(str(entry.id) for entry in entries)}" if entries else ""
-        raise kind("; ".join(dict.fromkeys(map(str, failed))) + others)
+    entries, failed = abort.abort_compactions(session.site, asked.ids)
+    abort.must_all_be_aborted(failed, [entry.id for entry in entries])
     rows = [{"compactionid": entry.id, "state": entry.state.label} for entry in entries]
     said = "\n".join(f"compaction {entry.id} is {'stopped' if entry.end is None else 'aborted'}" for entry in entries)
     return Answer(statement=statement.name, rows=rows, said=said)

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 from sqlalchemy import delete, func, insert, select
 
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.parts import parts
 from compactor.database.retry import retried
 from compactor.state.tables import READS, alone
 
@@ -66,7 +66,7 @@ class Reads:
         new = {one.key: one for one in reads}
         with self._database.write() as conn:
             alone(conn)
-            for keys in _chunks(list(new)):
+            for keys in parts(list(new), _AT_ONCE):
                 known = conn.execute(select(_R.READ_KEY).where(_R.METASTORE == metastore, _R.READ_KEY.in_(keys)))
                 for key in known.scalars().all():
                     del new[key]
@@ -127,9 +127,3 @@ def _row(metastore: str, key: str, one: Read) -> dict[str, object]:
         "FILES": one.files,
         "BYTES": one.bytes,
     }
-
-
-def _chunks(keys: Sequence[str]) -> Iterator[list[str]]:
-    rest = iter(keys)
-    while some := list(islice(rest, _AT_ONCE)):
-        yield some

@@ -7,18 +7,20 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlalchemy import RowMapping, delete, func, insert, select
+from sqlalchemy import ColumnElement, RowMapping, and_, delete, func, insert, or_, select
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.parts import parts
 from compactor.database.retry import retried
 from compactor.ids import TxnId
 from compactor.state.tables import RUNS
 
 _R = RUNS.c
 DAY_MS = 86_400_000
+_AT_ONCE = 100  #: tables and partitions in one statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,11 +150,21 @@ class Runs:
         if entity is None:
             query = query.order_by(_R.ENDED_AT.desc(), _R.RUN_ID.desc())  # as the index has them
         else:
-            query = query.order_by(_R.RUN_ID.desc())
-            part = _R.PART_NAME.is_not_distinct_from(entity.partition)
-            query = query.where(_R.DB_NAME == entity.database, _R.TABLE_NAME == entity.table, part)
+            query = query.order_by(_R.RUN_ID.desc()).where(_is_of(entity))
         with self._database.read() as conn:
             return [_run(row) for row in conn.execute(query).mappings()]
+
+    def newest_of(self, metastore: str, entities: Collection[Entity]) -> dict[Entity, Run]:
+        """Returns the newest run of each of these tables and partitions; one never compacted by us has none."""
+        found: dict[Entity, Run] = {}
+        with self._database.read() as conn:
+            for some in parts(list(dict.fromkeys(entities)), _AT_ONCE):
+                newest = select(func.max(_R.RUN_ID)).where(_R.METASTORE == metastore, or_(*map(_is_of, some)))
+                newest = newest.group_by(_R.DB_NAME, _R.TABLE_NAME, _R.PART_NAME)
+                ids = conn.execute(newest).scalars().all()
+                rows = conn.execute(select(RUNS).where(_R.RUN_ID.in_(ids))).mappings()
+                found |= {run.entity: run for run in map(_run, rows)}
+        return found
 
     def of_table(self, metastore: str, database: str, table: str, since: int, limit: int) -> list[Run]:
         """Returns the newest runs of a table and its partitions that ended at ``since`` (epoch ms) or later, the newest
@@ -208,6 +220,11 @@ class Runs:
         """Deletes runs that ended longer ago than this; returns their number."""
         with self._database.write() as conn:
             return conn.execute(delete(RUNS).where(_R.ENDED_AT < now_ms(conn) - older_than_ms)).rowcount
+
+
+def _is_of(entity: Entity) -> ColumnElement[bool]:
+    part = _R.PART_NAME.is_not_distinct_from(entity.partition)
+    return and_(_R.DB_NAME == entity.database, _R.TABLE_NAME == entity.table, part)
 
 
 def _row(run: Run) -> dict[str, object]:

@@ -21,6 +21,7 @@ from compactor.statements.actions import (
     TruncateTable,
 )
 from compactor.statements.catalogue import not_run
+from compactor.statements.keywords import QUERIES
 from compactor.statements.queries import reads
 from compactor.statements.reader import TokenReader
 from compactor.statements.rendering import as_type
@@ -117,10 +118,11 @@ def create(reader: TokenReader) -> Statement:
     if_not_exists = reader.take("if", "not", "exists")
     name = reader.name()
     parent = Access(kind=AccessKind.DDL_SHARED, name=database_named(name.database))
-    read = reads(_query_after_as(reader))
+    query = _query_after_as(reader)
+    read = reads(query)
     if view:
         return Statement(name="CREATE VIEW", accesses=(parent, *read), action=not_run("CREATE VIEW"))
-    if _query_after_as(reader):
+    if query:
         makes = kind == "transactional" or _sets_transactional(reader.rest)
         made = Access(kind=AccessKind.CTAS, name=name, makes=makes)
         return Statement(name="CREATE TABLE AS", accesses=(made, parent, *read), action=not_run("CREATE TABLE AS"))
@@ -224,7 +226,7 @@ def _query_after_as(reader: TokenReader) -> tuple[Token, ...]:
     look = TokenReader(reader.rest)
     while look.skip_to("as"):
         look.need("as")
-        if look.at_any("select", "with", "from", "("):
+        if look.at_any(*QUERIES):
             return look.rest
     return ()
 

@@ -12,6 +12,7 @@ from compactor.errors import BadStatement
 from compactor.statements import alterations, definitions, shows, utilities, writes
 from compactor.statements.actions import Commit, ExplainLocks, Rollback, StartTransaction, Use
 from compactor.statements.catalogue import not_run
+from compactor.statements.keywords import QUERIES
 from compactor.statements.reader import TokenReader
 from compactor.statements.selects import query
 from compactor.statements.statement import Statement
@@ -51,7 +52,7 @@ def _form(found: Sequence[Token]) -> Statement:
     for opening, form in _FORMS:
         if reader.take(*opening):
             return form(reader)
-    if reader.at_any("select", "from", "with", "("):
+    if reader.at_any(*QUERIES):
         return query(found)
     raise BadStatement(
         f"statement {words(found)!r} at {found[0].place} is not on the list of statements: SELECT, INSERT, UPDATE, DELETE, "

@@ -11,15 +11,12 @@ from dataclasses import dataclass, field, replace
 from compactor.errors import BadStatement
 from compactor.locking.accesses import Access, Name
 from compactor.locking.statement_rules import AccessKind
+from compactor.statements.keywords import CLAUSES, JOINED, JOINS, QUERIES, SET_OPERATIONS
 from compactor.statements.reader import TokenReader
 from compactor.statements.tokens import Token
 
 #: Words that end a list of tables in FROM outside parentheses.
-_ENDS_FROM = frozenset(
-    ("where", "group", "having", "order", "sort", "distribute", "cluster", "limit", "union", "intersect", "except")
-) | frozenset(("minus", "select", "insert", "window", "qualify", "when", "set", "lateral", "on", "using"))
-_JOINS = frozenset(("join", "inner", "outer", "left", "right", "full", "cross", "semi", "anti", "natural"))
-_QUERIES = frozenset(("select", "with", "from", "("))
+_ENDS_FROM = CLAUSES | SET_OPERATIONS | JOINED | {"select", "insert", "when", "set"}
 _NO_ALIAS = frozenset(("tablesample", "for", "pivot", "unpivot", "match_recognize"))
 _FROM = Token(kind="word", value="from")
 _TABLE = Token(kind="word", value="table")
@@ -91,7 +88,7 @@ def _sources(found: Sequence[Token], defined: frozenset[str]) -> list[QueriedTab
             read += nested
         elif reader.take("where"):
             where = conditions(reader.rest)
-        elif reader.at("union") or reader.at("intersect") or reader.at("except") or reader.at("minus"):
+        elif reader.at_any(*SET_OPERATIONS):
             read += _with_conditions(here, joined, where)
             here, joined, where = [], False, ()
             reader.skip()
@@ -111,7 +108,7 @@ def conditions(found: Sequence[Token]) -> tuple[tuple[str, str], ...]:
             continue
         if token.kind == "word" and token.value in ("or", "between", "not"):
             return ()
-        if token.kind == "word" and token.value in _ENDS_FROM | {"minus"}:
+        if token.kind == "word" and token.value in _ENDS_FROM:
             break
         reader.skip()
         if token.kind == "word" and token.value == "and":
@@ -140,7 +137,7 @@ def _with_conditions(
 
 def _inside(group: Sequence[Token], defined: frozenset[str]) -> list[QueriedTable]:
     """Returns the tables a parenthesis reads. FROM outside a query belongs to a function (``extract(year from d)``)."""
-    if group and group[0].kind in ("word", "sign") and group[0].value in _QUERIES:
+    if group and group[0].kind in ("word", "sign") and group[0].value in QUERIES:
         return _sources(group, defined)
     reader, read = TokenReader(group), list[QueriedTable]()
     while not reader.ended:
@@ -158,7 +155,7 @@ def _from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[QueriedTab
     while True:
         if reader.at("("):
             inner = reader.group()
-            if inner and inner[0].kind in ("word", "sign") and inner[0].value in _QUERIES:
+            if inner and inner[0].kind in ("word", "sign") and inner[0].value in QUERIES:
                 nested += _sources(inner, defined)
             else:
                 nested += _sources((_FROM, *inner), defined)
@@ -168,7 +165,7 @@ def _from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[QueriedTab
             if not is_function and not (named.name.database is None and named.name.table in defined):
                 names.append(named)
         while (token := reader.next) is not None and not reader.at(","):
-            if token.kind == "word" and token.value in _ENDS_FROM | _JOINS:
+            if token.kind == "word" and token.value in _ENDS_FROM | JOINS:
                 return names, nested
             if reader.at("("):
                 reader.group()
@@ -184,7 +181,7 @@ def _named(reader: TokenReader) -> QueriedTable:
     after = reader.next
     last = before[len(before) - reader.left - 1]
     aliased = after is not None and (
-        after.kind == "quoted" or (after.kind == "word" and after.value not in _ENDS_FROM | _JOINS | _NO_ALIAS)
+        after.kind == "quoted" or (after.kind == "word" and after.value not in _ENDS_FROM | JOINS | _NO_ALIAS)
     )
     return QueriedTable(name=name, start=before[0].start, end=last.end, aliased=aliased)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from compactor.errors import BadStatement
 from compactor.locking.accesses import Name, Spec
@@ -39,6 +39,11 @@ class TokenReader:
     def next(self) -> Token | None:
         """The next token; None at the end."""
         return None if self.ended else self._tokens[self._at]
+
+    @property
+    def before(self) -> Token | None:
+        """The token that was read last; None at the beginning."""
+        return self._tokens[self._at - 1] if self._at else None
 
     def at(self, *words: str) -> bool:
         """Tells whether these words or signs come next."""
@@ -241,6 +246,14 @@ class TokenReader:
                 return tuple(self._tokens[begin : self._at - 1])
         where = "" if opening is None else f", which opens at {opening.place},"
         raise BadStatement(f"statement: a parenthesis{where} is never closed")
+
+    def until(self, ends: Callable[[Token], bool]) -> list[Token]:
+        """Reads tokens up to the first outside parentheses for which ``ends``, called before it is read, is true."""
+        begin, depth = self._at, 0
+        while (token := self.next) is not None and not (depth == 0 and ends(token)):
+            depth += {"(": 1, ")": -1}.get(token.value, 0) if token.kind == "sign" else 0
+            self._at += 1
+        return list(self._tokens[begin : self._at])
 
     def skip(self) -> Token | None:
         """Reads the next token; None at the end."""

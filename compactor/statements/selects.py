@@ -9,6 +9,7 @@ from compactor.errors import BadStatement
 from compactor.locking.accesses import Access, Name
 from compactor.statements.actions import Action, NeedsSpark, Select
 from compactor.statements.catalogue import not_run
+from compactor.statements.keywords import CLAUSES, JOINED, JOINS, SET_OPERATIONS
 from compactor.statements.queries import reads
 from compactor.statements.reader import TokenReader
 from compactor.statements.rendering import rendered
@@ -21,29 +22,8 @@ _NO_COLUMN = frozenset(
     ("distinct", "all", "case", "cast", "null", "true", "false", "interval", "not", "from", "transform")
 )
 #: Words after a table's name that are no alias of it.
-_NO_ALIAS = (
-    frozenset(
-        ("where", "limit", "group", "having", "order", "sort", "distribute", "cluster", "union", "intersect", "except")
-    )
-    | frozenset(
-        (
-            "minus",
-            "window",
-            "qualify",
-            "lateral",
-            "tablesample",
-            "join",
-            "inner",
-            "outer",
-            "left",
-            "right",
-            "full",
-            "cross",
-        )
-    )
-    | frozenset(("semi", "anti", "natural", "for", "on", "using"))
-)
-_ENDS = frozenset(("limit", *_NO_ALIAS)) - {"where"}
+_NO_ALIAS = CLAUSES | SET_OPERATIONS | JOINS | JOINED | {"tablesample", "for"}
+_ENDS = _NO_ALIAS - {"where"}
 
 
 class _Richer(Exception):
@@ -140,14 +120,7 @@ def _alias(reader: TokenReader, name: Name) -> tuple[str, ...]:
 
 
 def _where(reader: TokenReader) -> list[Token]:
-    found: list[Token] = []
-    depth = 0
-    while (token := reader.next) is not None:
-        if depth == 0 and token.kind == "word" and token.value in _ENDS:
-            break
-        depth += {"(": 1, ")": -1}.get(token.value, 0) if token.kind == "sign" else 0
-        found.append(token)
-        reader.skip()
+    found = reader.until(lambda token: token.kind == "word" and token.value in _ENDS)
     if not found:
         raise _richer(reader)
     return found

@@ -16,6 +16,7 @@ from compactor.statements.actions import (
 from compactor.statements.reader import TokenReader
 from compactor.statements.rendering import rendered
 from compactor.statements.statement import Statement
+from compactor.statements.tokens import Token
 
 
 def show_compactions(reader: TokenReader) -> Statement:
@@ -102,10 +103,8 @@ def _clause(reader: TokenReader) -> tuple[str, object]:
     raise reader.bad("AND WAIT, CLUSTERED INTO n BUCKETS, ORDER BY, POOL or WITH OVERWRITE TBLPROPERTIES is expected")
 
 
-def _until(reader: TokenReader, *ends: str) -> list[Any]:
-    found = []
-    while not reader.ended and not reader.at_any(*ends):
-        found.append(reader.skip())
+def _until(reader: TokenReader, *ends: str) -> list[Token]:
+    found = reader.until(lambda _: reader.at_any(*ends))
     if not found:
         raise reader.bad("a column is expected")
     return found

@@ -11,13 +11,13 @@ from compactor.locking.accesses import Access, Name
 from compactor.locking.statement_rules import AccessKind
 from compactor.statements.actions import Action, Delete, Insert, Literal, NeedsSpark, Place, Query, Target, Update
 from compactor.statements.catalogue import not_run
+from compactor.statements.keywords import QUERIES
 from compactor.statements.queries import conditions, places, reads, sources
 from compactor.statements.reader import TokenReader
 from compactor.statements.rendering import rendered
 from compactor.statements.statement import Statement
 from compactor.statements.tokens import Token
 
-_QUERIES = ("select", "with", "from", "(")
 #: Words that no condition of a row change may have outside parentheses: LIMIT or a second table would be lost.
 _NO_CONDITION = frozenset(
     ("from", "using", "join", "select", "insert", "lateral", "limit", "order", "sort", "distribute", "cluster", "group")
@@ -49,7 +49,7 @@ def insert(reader: TokenReader) -> Statement:
     written = target(reader)
     conditional = reader.take("if", "not", "exists")
     columns = _columns(reader)
-    if not reader.at_any("values", *_QUERIES):
+    if not reader.at_any("values", *QUERIES):
         raise reader.bad("VALUES or a query is expected")
     read = reads(reader.rest)
     if conditional:
@@ -77,7 +77,7 @@ def _insert(written: Access, columns: tuple[str, ...] | None, rows: tuple[tuple[
 
 
 def _columns(reader: TokenReader) -> tuple[str, ...] | None:
-    if not reader.at("(") or TokenReader(reader.rest[1:2]).at_any(*_QUERIES):
+    if not reader.at("(") or TokenReader(reader.rest[1:2]).at_any(*QUERIES):
         return None
     return reader.names()
 
@@ -199,25 +199,23 @@ def _column(reader: TokenReader, qualifiers: tuple[str, ...]) -> str:
 
 def _until(reader: TokenReader, *ends: str) -> list[Token]:
     """Reads tokens up to the first of ``ends`` outside parentheses."""
-    found: list[Token] = []
-    depth = 0
-    while (token := reader.next) is not None:
-        if depth == 0 and reader.at_any(*ends):
-            break
-        if depth == 0 and token.kind == "word" and token.value in _NO_CONDITION and not _is_called(reader, found):
+
+    def ends_here(token: Token) -> bool:
+        if reader.at_any(*ends):
+            return True
+        if token.kind == "word" and token.value in _NO_CONDITION and not _is_called(reader):
             raise reader.bad("a value, WHERE or the end is expected")
-        depth += {"(": 1, ")": -1}.get(token.value, 0) if token.kind == "sign" else 0
-        found.append(token)
-        reader.skip()
-    return found
+        return False
+
+    return reader.until(ends_here)
 
 
-def _is_called(reader: TokenReader, before: Sequence[Token]) -> bool:
+def _is_called(reader: TokenReader) -> bool:
     """Tells whether the next word is a function, or the end of IS [NOT] DISTINCT FROM."""
     following = reader.rest[1:2]
     if following and following[0].value == "(" and following[0].kind == "sign":
         return True
-    return reader.at("from") and bool(before) and before[-1].value == "distinct"
+    return reader.at("from") and reader.before is not None and reader.before.value == "distinct"
 
 
 def _condition(reader: TokenReader, qualifiers: tuple[str, ...]) -> tuple[str | None, list[Token]]:

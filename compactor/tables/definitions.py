@@ -83,23 +83,30 @@ def create_table(site: Site, database: str, name: str, wanted: Definition) -> va
 
 def drop_table(site: Site, table: values.Table, *, purge: bool) -> None:
     """Drops a table under an exclusive lock; see ``Store.drop_table``."""
-    places = places_to_drop(site, table, purge=purge)
+    must_be_embedded(site, str(table))
     with transaction(site, role="program") as txn:
         txn.lock_for_changes(table, [], LockType.EXCLUSIVE)
-        site.metastore.embedded_catalog.drop_table(table)
-        for place in places:  # under the lock: who creates it anew does not write there yet
-            site.storage.remove(place)
+        drop_locked(site, table, purge=purge)
 
 
-def places_to_drop(site: Site, table: values.Table, *, purge: bool) -> list[str]:
-    """Returns the directories that go with a table that is dropped, partitions' included; none unless they are purged.
+def drop_locked(site: Site, table: values.Table, *, purge: bool) -> None:
+    """Drops a table of which the caller holds an exclusive lock: who creates it anew does not write there yet.
 
     Raises:
-        Refused: the metastore is Hive's; or, with ``purge``, others' directories overlap the table's.
+        Refused: with ``purge``, others' directories overlap the table's.
     """
-    must_be_embedded(site, str(table))
-    if not purge:
-        return []
+    places = _places(site, table) if purge else []
+    site.metastore.embedded_catalog.drop_table(table)
+    for place in places:
+        site.storage.remove(place)
+
+
+def _places(site: Site, table: values.Table) -> list[str]:
+    """Returns the directories of a table and its partitions.
+
+    Raises:
+        Refused: others' directories overlap the table's.
+    """
     overlap = Ground(site.metastore.grounds, site.storage).refusal(table.id, None)
     if overlap is not None:
         raise Refused(f"{table} was not dropped: {overlap}")

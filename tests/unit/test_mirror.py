@@ -97,6 +97,7 @@ ELSEWHERE: dict[str, str] = {
     "statements/catalogue.py": "unit/statements/test_golden.py",
     "statements/definitions.py": "unit/statements/test_golden.py",
     "statements/selects.py": "unit/statements/test_golden.py",
+    "statements/keywords.py": "unit/statements/test_golden.py",
     "statements/shows.py": "unit/statements/test_golden.py",
     "statements/statement.py": "unit/statements/test_golden.py",
     "statements/utilities.py": "unit/statements/test_golden.py",

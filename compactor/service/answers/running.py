@@ -53,19 +53,13 @@ def running(site: Site, entries: Sequence[Entry], batches: Mapping[int, Batch] |
         return {entry.id: Running() for entry in working}
     reserved = reserved_batches(site) if batches is None else batches
     told, now = site.state.progress.of(site.name, [entry.id for entry in working]), site.metastore.now_ms()
+    # the last run there: the work that lies ahead cannot be known before it is planned
+    last = site.state.runs.newest_of(site.name, [entry.entity for entry in working])
     found = {}
     for entry in working:
         # what an earlier worker of the same entry left says nothing of this one
         progress = one if (one := told.get(entry.id)) is not None and one.at >= (entry.start or 0) else None
-        expected = _expected_ms(site, entry)
+        expected = round(last[entry.entity].seconds * 1000) if entry.entity in last else None
         left = time_left(progress, now=now, began=entry.start, expected_ms=expected)
         found[entry.id] = Running(batch=reserved.get(entry.id), progress=progress, expected_ms=expected, left_ms=left)
     return found
-
-
-def _expected_ms(site: Site, entry: Entry) -> int | None:
-    """Returns how long the last run there took: the work that lies ahead cannot be known before it is planned."""
-    if site.state is None:
-        return None
-    last = site.state.runs.latest(site.name, 1, entity=entry.entity)
-    return round(last[0].seconds * 1000) if last else None

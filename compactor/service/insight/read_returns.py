@@ -82,22 +82,22 @@ def _compared(by_kind: dict[str, list[ReadOnce]], run: RunOnce, since: int, unti
         return None
     seconds = [[median(one.seconds for one in side) for side in pair] for pair in pairs]
     files = [[_files(side) for side in pair] for pair in pairs]
-    told = [place for place, (before, after) in enumerate(files) if before is not None and after is not None]
+    told = [(sides, weight) for sides, weight in zip(files, weights, strict=True) if None not in sides]
     return Compared(
         entry_id=run.entry_id,
         partition=run.partition,
         ended=run.ended,
         kinds=len(pairs),
         queries=sum(weights),
-        before=fmean([one[0] for one in seconds], weights),
-        after=fmean([one[1] for one in seconds], weights),
-        files_before=fmean([files[place][0] or 0.0 for place in told], [weights[place] for place in told])
-        if told
-        else None,
-        files_after=fmean([files[place][1] or 0.0 for place in told], [weights[place] for place in told])
-        if told
-        else None,
+        before=fmean([before for before, _ in seconds], weights),
+        after=fmean([after for _, after in seconds], weights),
+        files_before=_mean([(before, weight) for (before, _), weight in told]),
+        files_after=_mean([(after, weight) for (_, after), weight in told]),
     )
+
+
+def _mean(weighted: Sequence[tuple[float | None, int]]) -> float | None:
+    return fmean([value or 0.0 for value, _ in weighted], [weight for _, weight in weighted]) if weighted else None
 
 
 def _files(side: Sequence[ReadOnce]) -> float | None:

@@ -14,7 +14,7 @@ from compactor.compaction.states import CompactionType
 from compactor.errors import NotSupported
 from compactor.service.insight.arrivals import Content, Looked, Ran, Recorded
 from compactor.service.insight.curve import Curve
-from compactor.service.insight.simulator import Decide, Frame, Tally, count, replay_all
+from compactor.service.insight.simulator import Decide, Frame, Tally, count, replay
 from compactor.service.site import Site, own_state
 from compactor.settings.catalogue import CATALOGUE
 from compactor.settings.precedence import Settings, with_override
@@ -84,8 +84,8 @@ def simulate(site: Site, days: int, given: Mapping[str, str]) -> Simulation:
         count(one, now, happened)
         as_is.append((one, _decider(settings)))
         as_given.append((one, _decider(with_override(settings, of_tables))))
-    replay_all(as_is, frame, present, Policy.of(site.settings))
-    replay_all(as_given, frame, other, policy)
+    replay(as_is, frame, present, Policy.of(site.settings))
+    replay(as_given, frame, other, policy)
     return Simulation(
         days=days, entities=len(recorded), passes=len(passes), happened=happened, present=present, other=other
     )

@@ -117,12 +117,7 @@ def count(recorded: Recorded, end: int, tally: Tally) -> None:
     watch.close()
 
 
-def replay(recorded: Recorded, decide: Decide, frame: Frame, tally: Tally) -> None:
-    """Counts what would have happened to one table or partition, if ``decide`` had decided."""
-    replay_all([(recorded, decide)], frame, tally)
-
-
-def replay_all(every: Iterable[tuple[Recorded, Decide]], frame: Frame, tally: Tally, policy: Policy = Policy()) -> None:
+def replay(every: Iterable[tuple[Recorded, Decide]], frame: Frame, tally: Tally, policy: Policy = Policy()) -> None:
     """Counts what would have happened to all tables and partitions, if each ``decide`` had decided and ``policy`` had chosen
     among what was due in a pass."""
     tracks = [_Track(recorded, decide, frame, tally) for recorded, decide in every]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
@@ -15,6 +16,8 @@ from compactor.service.mode import Mode, may, must_write
 from compactor.service.site import Site
 
 log = logging.getLogger(__name__)
+_Id = TypeVar("_Id", bound=int)
+_Done = TypeVar("_Done")
 
 
 def abort_compaction(site: Site, entry_id: int) -> Entry:
@@ -60,15 +63,41 @@ def _from_lost_worker_of_hive(site: Site, entry: Entry) -> Entry:
 
 def abort_transactions(site: Site, txns: Iterable[TxnId], because: str) -> tuple[list[TxnId], list[NotFound | Refused]]:
     """Aborts open transactions; returns those that are aborted, and the errors of those that could not be."""
-    aborted: list[TxnId] = []
+
+    def abort(txn: TxnId) -> TxnId:
+        abort_transaction(site, txn, because)
+        return txn
+
+    return _each(abort, txns)
+
+
+def abort_compactions(site: Site, entry_ids: Iterable[int]) -> tuple[list[Entry], list[NotFound | Refused]]:
+    """Aborts compactions, see ``abort_compaction``; returns as ``abort_transactions`` does."""
+    return _each(lambda entry_id: abort_compaction(site, entry_id), entry_ids)
+
+
+def must_all_be_aborted(failed: Sequence[NotFound | Refused], aborted: Sequence[object] = ()) -> None:
+    """Raises one error for those that could not be aborted, which also names the others if they are given.
+
+    Raises:
+        NotFound: none of those that failed is there.
+        Refused: one of them is.
+    """
+    if failed:
+        kind = NotFound if all(isinstance(one, NotFound) for one in failed) else Refused
+        others = f"; aborted are {', '.join(map(str, aborted))}" if aborted else ""
+        raise kind("; ".join(dict.fromkeys(map(str, failed))) + others)
+
+
+def _each(act: Callable[[_Id], _Done], ids: Iterable[_Id]) -> tuple[list[_Done], list[NotFound | Refused]]:
+    done: list[_Done] = []
     failed: list[NotFound | Refused] = []
-    for txn in dict.fromkeys(txns):
+    for one in dict.fromkeys(ids):
         try:
-            abort_transaction(site, txn, because)
-            aborted.append(txn)
+            done.append(act(one))
         except (NotFound, Refused) as error:
             failed.append(error)
-    return aborted, failed
+    return done, failed
 
 
 def abort_transaction(site: Site, txn: TxnId, because: str) -> None:

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from compactor.errors import CompactorError, TransactionAborted
+from compactor.errors import TransactionAborted
 from compactor.service.mode import must_write
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.held import Held
+from compactor.spark_tables.keeper.under_way import UnderWay
 from compactor.spark_tables.messages import BeginChange, BegunChange, ChangeWork
 from compactor.tables.store import named_table
 from compactor.tables.writing.change_parts import ChangedPart, SharedChange
@@ -33,17 +34,14 @@ class _Change:
     is_written: bool = False
 
 
-class Changes:
-    """The changes of one application that are under way, by name, and the numbers of those that nobody has asked for yet."""
+class Changes(UnderWay[_Change]):
+    """The changes of one application that are under way, and the numbers of those that nobody has asked for yet."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
         self._clock = clock
-        self._lock = threading.Lock()
-        self._changes: dict[str, _Change] = {}
+        self._counting = threading.Lock()
         self._counts: dict[str, Changed] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._changes)
 
     def begin(self, site: Site, role: str, request: BeginChange) -> BegunChange:
         """Begins a change in a transaction of its own; see ``begin_changes`` for the errors."""
@@ -70,8 +68,7 @@ class Changes:
             work=ChangeWork(change=held.name, work=work, stores=stores),
             begun=self._clock(),
         )
-        with self._lock:
-            self._changes[held.name] = made
+        self.put(made)
         log.info("transaction %d changes %s for %s", held.txn.id, table, request.place.application)
         return _begun(held.name, work)
 
@@ -96,19 +93,13 @@ class Changes:
             TransactionAborted: it is not under way: lost, or ended before.
             CommitUnknown: the answer of the database was lost.
         """
-        with self._lock:
-            change = self._changes.pop(name, None)
+        change = self.take(name)
         if change is None:
             raise _gone(name)
-        try:
-            with change.held.lock:
-                finish_changes(change.held.txn, change.statements, parts)
-        except BaseException:
-            change.held.abort()
-            raise
-        change.held.commit()
+        with change.held.finishing():
+            finish_changes(change.held.txn, change.statements, parts)
         counts = Changed.total(part.counts for part in parts)
-        with self._lock:
+        with self._counting:
             self._counts[name] = counts
         log.info("transaction %d is committed: %s", change.held.txn.id, counts)
 
@@ -118,51 +109,26 @@ class Changes:
         Raises:
             TransactionAborted: it was not committed.
         """
-        with self._lock:
+        with self._counting:
             found = self._counts.pop(name, None)
         if found is None:
             raise _gone(name)
         return found
 
-    def abort(self, name: str) -> bool:
-        """Ends a change without a trace; returns false if it is not under way."""
-        with self._lock:
-            change = self._changes.pop(name, None)
-        if change is None:
-            return False
-        try:
-            change.held.abort()
-        except CompactorError as error:
-            log.warning("transaction %d: %s; it times out", change.held.txn.id, error)
-        log.info("transaction %d, a change, is aborted", change.held.txn.id)
-        return True
-
     def let_go_of_lost(self) -> None:
         """Ends changes whose program went away, perhaps far from here, before it had them written: Spark says how those
         end that are."""
-        for name, change in list(self._changes.items()):
+        for change in self.every():
             if not change.is_written and self._clock() - change.begun >= PLANNING_S:
                 log.warning("transaction %d: nobody wrote its change in %d s", change.held.txn.id, PLANNING_S)
-                self.abort(name)
-
-    def abort_all(self) -> None:
-        """Ends all that are under way."""
-        for name in list(self._changes):
-            self.abort(name)
+                self.abort(change.held.name)
 
     def rewrites(self, name: str | None) -> bool:
         """Returns true if it is a change that gives rows new versions; raises as ``held`` does."""
         return name is not None and all(self._under_way(name).statements.both)
 
-    def find(self, name: str) -> Held | None:
-        """Returns the transaction of a change; None if it is not under way."""
-        with self._lock:
-            found = self._changes.get(name)
-        return None if found is None else found.held
-
     def _under_way(self, name: str) -> _Change:
-        with self._lock:
-            found = self._changes.get(name)
+        found = self.find(name)
         if found is None:
             raise _gone(name)
         return found

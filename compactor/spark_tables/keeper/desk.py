@@ -84,7 +84,7 @@ class Desk:
             case CommitWrite(hold=hold, parts=parts):
                 return self._writers.commit(hold, parts)
             case AbortWrite(hold=hold):
-                return self._writers.abort(hold)
+                return self._writers.abort(hold.name)
             case BeginChange(place=place):
                 return self._changes.begin(self._site(place), _role(place), request)
             case WriteChange(change=change):
@@ -148,7 +148,8 @@ class Desk:
         return held
 
     def _check(self, hold: Hold) -> None:
-        held = self._readers.get(hold.name) or self._changes.find(hold.name)
+        change = self._changes.find(hold.name)
+        held = self._readers.get(hold.name) if change is None else change.held
         if held is None:
             raise SnapshotExpired(
                 f"transaction {hold.txn} is no longer held: it was released or lost; read the table anew"

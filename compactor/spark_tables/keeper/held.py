@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import threading
 import uuid
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 from compactor.errors import CompactorError, NotFound, SnapshotExpired, TransactionAborted
 from compactor.service.site import Site
 from compactor.spark_tables.messages import Hold
 from compactor.storage.executor_tokens import ExecutorTokens
-from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.running import give_up, transaction
 from compactor.tables.transactions.transaction import Transaction
-
-
-class _GivenUp(Exception):
-    pass
 
 
 class Held:
@@ -46,17 +43,6 @@ class Held:
         except CompactorError as error:
             raise SnapshotExpired(f"transaction {self.txn.id}: {error}; read the table anew") from error
 
-    def must_be_open(self) -> None:
-        """Asks the metastore whether it is still open: a process that was suspended does not know.
-
-        Raises:
-            TransactionAborted: it has timed out, or was aborted.
-        """
-        try:
-            self.txn.site.metastore.transactions.heartbeat(self.txn.id)
-        except NotFound as error:
-            raise TransactionAborted(f"{error}; nothing was committed, write the rows again") from error
-
     def end(self) -> None:
         """Ends it after reading; one that is lost already has ended."""
         with suppress(CompactorError):
@@ -69,8 +55,29 @@ class Held:
 
     def abort(self) -> None:
         """Ends it without a trace, whatever has become of it."""
+        with self.lock:
+            give_up(self._stack)
+
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """Commits at the end of the block, which takes in what others have staged; leaves no trace if that raises.
+
+        Raises:
+            TransactionAborted: it has timed out, or was aborted.
+            CommitUnknown: the answer of the database was lost.
+        """
         try:
-            with self.lock, self._stack:
-                raise _GivenUp
-        except _GivenUp:
-            pass
+            with self.lock:
+                self._must_be_open()
+                yield
+        except BaseException:
+            self.abort()
+            raise
+        self.commit()
+
+    def _must_be_open(self) -> None:
+        """Asks the metastore whether it is still open: a process that was suspended does not know."""
+        try:
+            self.txn.site.metastore.transactions.heartbeat(self.txn.id)
+        except NotFound as error:
+            raise TransactionAborted(f"{error}; nothing was committed, write the rows again") from error

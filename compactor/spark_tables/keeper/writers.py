@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compactor.errors import CompactorError, TransactionAborted
+from compactor.errors import TransactionAborted
 from compactor.service.mode import must_write
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.held import Held
+from compactor.spark_tables.keeper.under_way import UnderWay
 from compactor.spark_tables.messages import BeginWrite, BegunWrite, Hold
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction import WriteOperation, WriteStatement
@@ -26,15 +26,8 @@ class _Writer:
     statement: WriteStatement
 
 
-class Writers:
-    """The writes of one application that are under way, by the name of what is held."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._writers: dict[str, _Writer] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._writers)
+class Writers(UnderWay[_Writer]):
+    """The writes of one application that are under way."""
 
     def begin(self, site: Site, role: str, request: BeginWrite) -> BegunWrite:
         """Begins a write in a transaction of its own; see ``shared.begin`` for the errors."""
@@ -48,8 +41,7 @@ class Writers:
         except BaseException:
             held.abort()
             raise
-        with self._lock:
-            self._writers[held.name] = _Writer(held=held, statement=statement)
+        self.put(_Writer(held=held, statement=statement))
         log.info("transaction %d writes into %s for %s", held.txn.id, table, request.place.application)
         return BegunWrite(hold=held.hold, work=work, stores=stores)
 
@@ -60,43 +52,12 @@ class Writers:
             TransactionAborted: it is not under way: lost, or ended before.
             CommitUnknown: the answer of the database was lost.
         """
-        writer = self._taken(hold.name)
+        writer = self.take(hold.name)
         if writer is None:
             raise TransactionAborted(
                 f"transaction {hold.txn} is no longer held; nothing was committed, write the rows again"
             )
-        try:
-            with writer.held.lock:
-                writer.held.must_be_open()
-                rows = finish(writer.held.txn, writer.statement, parts)
-        except BaseException:
-            writer.held.abort()
-            raise
-        writer.held.commit()
+        with writer.held.finishing():
+            rows = finish(writer.held.txn, writer.statement, parts)
         log.info("transaction %d is committed with %d rows", hold.txn, rows)
         return rows
-
-    def abort(self, hold: Hold) -> bool:
-        """Ends a write without a trace; returns false if it is not under way."""
-        writer = self._taken(hold.name)
-        if writer is None:
-            return False
-        self._end(writer)
-        return True
-
-    def abort_all(self) -> None:
-        """Ends all that are under way."""
-        for writer in list(self._writers.values()):
-            self.abort(writer.held.hold)
-
-    def _end(self, writer: _Writer) -> None:
-        txn = writer.held.txn.id
-        try:
-            writer.held.abort()
-        except CompactorError as error:
-            log.warning("transaction %d: %s; it times out", txn, error)
-        log.info("transaction %d, a write, is aborted", txn)
-
-    def _taken(self, name: str) -> _Writer | None:
-        with self._lock:
-            return self._writers.pop(name, None)

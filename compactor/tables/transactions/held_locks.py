@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from compactor.compaction.entry import Entity
 from compactor.ids import TxnId
@@ -34,26 +34,33 @@ class HeldLocks:
             if kind.strength > self._strength(entity, missing):
                 missing[entity] = kind
         if missing:
-            self._request(missing)
-            self._strongest |= missing
-        return bool(missing)
-
-    def _request(self, missing: Mapping[Entity, LockType]) -> None:
-        settings = self._site.settings
-        longest = settings.milliseconds("hive.lock.sleep.between.retries")
-        wait_for(
-            self._site.metastore.locks,
-            self._txn,
-            [
+            requests = [
                 LockRequest(database=entity.database, table=entity.table, partition=entity.partition, type=kind)
                 for entity, kind in missing.items()
-            ],
-            self._user,
-            self._site.host,
-            times=waiting_times_within(settings.milliseconds("compactor.lock.wait"), longest),
-            sleep=time.sleep,
-        )
+            ]
+            wait_for_locks(self._site, self._txn, requests, self._user)
+            self._strongest |= missing
+        return bool(missing)
 
     def _strength(self, entity: Entity, asked: Mapping[Entity, LockType]) -> int:
         """Returns the strength of what is held or asked for on ``entity``, -1 if nothing is."""
         return max((held[entity].strength for held in (self._strongest, asked) if entity in held), default=-1)
+
+
+def wait_for_locks(site: Site, txn: TxnId, requests: Sequence[LockRequest], user: str) -> None:
+    """Takes locks in one request of ``txn``, as soon as nobody holds a conflicting one.
+
+    Raises:
+        LockNotGranted: one was held for longer than compactor.lock.wait.
+        TransactionAborted: the transaction timed out meanwhile.
+    """
+    longest = site.settings.milliseconds("hive.lock.sleep.between.retries")
+    wait_for(
+        site.metastore.locks,
+        txn,
+        requests,
+        user,
+        site.host,
+        times=waiting_times_within(site.settings.milliseconds("compactor.lock.wait"), longest),
+        sleep=time.sleep,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from compactor.errors import CommitUnknown, CompactorError, LockLost, TransactionAborted, failing_alone
 from compactor.ids import TxnId
@@ -17,6 +17,10 @@ from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.transactions.watch import Watch
 
 log = logging.getLogger(__name__)
+
+
+class _GivenUp(Exception):
+    pass
 
 
 @contextmanager
@@ -59,6 +63,12 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
         if opened is not None:
             opened.end()
             _tidy(opened)
+
+
+def give_up(stack: ExitStack) -> None:
+    """Ends what ``stack`` has entered, a transaction without its writes."""
+    with suppress(_GivenUp), stack:
+        raise _GivenUp
 
 
 def _must_hold_its_locks(site: Site, txn: TxnId, watch: Watch) -> None:

@@ -76,7 +76,6 @@ def _value(table: Table, name: str, text: str) -> pa.Array | str:
     operand = _operand(text)
     if isinstance(operand, Name):
         _must_be_known(table, operand.name)
-    if isinstance(operand, Name):
         return {**columns, **keys}[operand.name].name
     column = columns[name]
     given = literal_array(operand, column_type(table, column), f"{table}: column {column.name}")

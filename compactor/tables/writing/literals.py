@@ -46,9 +46,8 @@ def literal_arrays(literals: Sequence[Value], kind: Any, what: str) -> pa.Array:
     if not there:
         return pa.nulls(len(values))
     if all(isinstance(value, str) for value in there) and (pa.types.is_temporal(kind) or pa.types.is_binary(kind)):
-        kinds = {literal_array(literal, kind, what).type for literal in literals if literal.value is not None}
-        (found,) = kinds
         one_by_one = [literal_array(literal, kind, what) for literal in literals]
+        found = next(one.type for one in one_by_one if not pa.types.is_null(one.type))
         return pa.concat_arrays([pa.nulls(1, found) if pa.types.is_null(one.type) else one for one in one_by_one])
     try:
         return pa.array([None if value is None else _plain(value, kind) for value in values])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +19,9 @@ from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.messages import Place
 from compactor.tables import Store
+from tests.support.passes import every_role, time_out_all
 from tests.support.patience import until
+from tests.support.tables import with_settings
 
 
 @pytest.fixture
@@ -75,6 +77,22 @@ def keeper_of(folder: Folder) -> int | None:
         return process(pid).pid
     except NotSupported:
         return None
+
+
+def rows_of(store: Store, name: str = "db.t") -> list[int]:
+    return sorted(row["i"] for row in store.load_table(name).scan().to_arrow().to_pylist())
+
+
+def hidden(warehouse: Path) -> list[Path]:
+    return list(warehouse.rglob(".compactor_w*"))
+
+
+def time_out_and_sweep(site: Site, name: str, rows: Mapping[str, list[int]]) -> None:
+    """Does what the roles do once hive.txn.timeout is over, and ``rows`` are written into ``db.<name>``, which is compacted
+    again."""
+    time_out_all(site)
+    Store(site).load_table(f"db.{name}").append(pa.table(rows))
+    every_role(with_settings(site, hive_txn_opentxn_timeout="1ms", hive_compactor_abortedtxn_threshold="0"))
 
 
 @pytest.fixture

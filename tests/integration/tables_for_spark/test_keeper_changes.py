@@ -36,10 +36,10 @@ from compactor.tables import Store
 from compactor.tables.schema import ROW_ID
 from compactor.tables.writing.change_parts import ChangedPart, write_changes
 from compactor.tables.writing.changed_rows import FILE, KIND, Changed, Kind
-from tests.integration.tables_for_spark.conftest import keeper_of
-from tests.support.passes import every_role, time_out_all
+from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_of, time_out_and_sweep
+from tests.support.passes import time_out_all
 from tests.support.patience import until
-from tests.support.tables import make_table, with_settings
+from tests.support.tables import make_table
 
 
 def begun(keeper: Keeper, place: Place, table: str = "db.t", **more: Any) -> BegunChange:
@@ -67,14 +67,6 @@ def staged(keeper: Keeper, site: Site, place: Place, change: str, table: str = "
         write_changes(work.work, [pa.RecordBatch.from_pylist(of_task, wanted)], writer, site.storage)
         for writer, of_task in enumerate((changed, added))
     )
-
-
-def rows_of(store: Store, name: str = "db.t") -> list[int]:
-    return sorted(row["i"] for row in store.load_table(name).scan().to_arrow().to_pylist())
-
-
-def hidden(warehouse: Path) -> list[Path]:
-    return list(warehouse.rglob(".compactor_w*"))
 
 
 EVERYTHING = {"assigns": ("i",), "inserts": True}
@@ -182,8 +174,10 @@ def test_a_keeper_that_was_paused_for_too_long_names_nothing(
     pid = keeper_of(folder)
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
-    time_out_all(deployment)
-    os.kill(pid, signal.SIGCONT)
+    try:
+        time_out_all(deployment)
+    finally:
+        os.kill(pid, signal.SIGCONT)
     with pytest.raises(TransactionAborted):
         keeper.ask(CommitChange(change=change.change, parts=parts))
     assert rows_of(store) == [1, 2, 3]
@@ -220,10 +214,7 @@ def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
     assert rows_of(store, f"db.{name}") == ([-3, 9] if is_committed else [1, 2, 3])
     if is_committed:
         return
-    time_out_all(deployment)
-    more = {"p": [7]} if is_partitioned else {}
-    store.load_table(f"db.{name}").append(pa.table({"i": [8], **more}))
-    every_role(with_settings(deployment, hive_txn_opentxn_timeout="1ms", hive_compactor_abortedtxn_threshold="0"))
+    time_out_and_sweep(deployment, name, {"i": [8], **({"p": [7]} if is_partitioned else {})})
     assert hidden(warehouse) == []
     assert list((warehouse / name).rglob("*delta_0000002_*")) == []
     assert rows_of(store, f"db.{name}") == [1, 2, 3, 8]

@@ -22,10 +22,8 @@ from compactor.spark_tables.messages import AbortWrite, BeginWrite, BegunWrite, 
 from compactor.steps import WriteStep
 from compactor.tables import Store, open_metastore
 from compactor.tables.writing.part_files import WrittenPart, write_part
-from tests.integration.tables_for_spark.conftest import keeper_of
-from tests.support.passes import every_role, time_out_all
+from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_of, time_out_and_sweep
 from tests.support.patience import until
-from tests.support.tables import with_settings
 
 
 def begun(keeper: Keeper, place: Place, table: str = "db.t", **more: bool) -> BegunWrite:
@@ -36,14 +34,6 @@ def begun(keeper: Keeper, place: Place, table: str = "db.t", **more: bool) -> Be
 
 def staged(write: BegunWrite, site: Site, *values: int, writer: int = 0, **more: list[int]) -> tuple[WrittenPart, ...]:
     return write_part(write.work, [pa.record_batch({"i": list(values), **more})], writer, site.storage)
-
-
-def rows_of(store: Store, name: str = "db.t") -> list[int]:
-    return sorted(row["i"] for row in store.load_table(name).scan().to_arrow().to_pylist())
-
-
-def hidden(warehouse: Path) -> list[Path]:
-    return list(warehouse.rglob(".compactor_w*"))
 
 
 def test_a_write_is_committed_by_another_process_once(
@@ -149,7 +139,7 @@ def test_a_keeper_that_is_killed_before_the_commit_leaves_what_roles_sweep(
     with pytest.raises(TransactionAborted, match="nothing was committed"):
         keeper.ask(CommitWrite(hold=write.hold, parts=parts))
     assert keeper.ask(AbortWrite(hold=write.hold)) == 0
-    _time_out_and_sweep(deployment, "parts")
+    time_out_and_sweep(deployment, "parts", {"i": [9], "p": [1]})
     assert hidden(warehouse) == []
     assert rows_of(store, "db.parts") == [9]
 
@@ -165,7 +155,7 @@ def test_a_keeper_that_was_paused_past_its_time_out_names_nothing(
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     try:
-        _time_out_and_sweep(deployment, "t")
+        time_out_and_sweep(deployment, "t", {"i": [9]})
     finally:
         os.kill(pid, signal.SIGCONT)
     with pytest.raises(TransactionAborted):
@@ -204,15 +194,7 @@ def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
     assert rows_of(store, f"db.{name}") == ([*before, 4, 5] if is_committed else before)
     if is_committed:
         return
-    _time_out_and_sweep(deployment, name)
+    time_out_and_sweep(deployment, name, {"i": [9], **more})
     assert hidden(warehouse) == []
     assert list((warehouse / name).rglob(f"delta_{write.work.write_id:07d}_*")) == []
     assert rows_of(store, f"db.{name}") == [*before, 9]
-
-
-def _time_out_and_sweep(site: Site, name: str) -> None:
-    """Does what the roles do once hive.txn.timeout is over, and the table is written into and compacted again."""
-    time_out_all(site)
-    rows = {"i": [9], **({"p": [1]} if name == "parts" else {})}
-    Store(site).load_table(f"db.{name}").append(pa.table(rows))
-    every_role(with_settings(site, hive_txn_opentxn_timeout="1ms", hive_compactor_abortedtxn_threshold="0"))

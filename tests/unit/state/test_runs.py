@@ -43,6 +43,15 @@ def test_newest_first_of_one_entity_or_of_all(fresh: OwnState) -> None:
     assert fresh.runs.latest("other") == fresh.runs.of_entry("m", 9) == []
 
 
+def test_the_newest_of_each_is_asked_for_all_together(fresh: OwnState) -> None:
+    for number, entity in ((1, T), (2, P), (3, T), (4, replace(P, partition="p=2"))):
+        fresh.runs.add(replace(RUN, entry_id=number, entity=entity))
+    fresh.runs.add(replace(RUN, entry_id=5, metastore="other"))
+    found = fresh.runs.newest_of("m", [T, P, T, Entity(database="d", table="never")])
+    assert {entity: run.entry_id for entity, run in found.items()} == {T: 3, P: 2}
+    assert fresh.runs.newest_of("m", []) == {}
+
+
 def test_only_old_ones_go(fresh: OwnState) -> None:
     fresh.runs.add(RUN)
     assert fresh.runs.purge(60_000) == 0

@@ -24,7 +24,7 @@ def test_tokens_become_a_text_of_filters(text: str, written: str) -> None:
 def test_a_text_means_the_same_in_a_filter(value: str) -> None:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     found = parse(rendered(tokens(f"a = '{escaped}'")))
-    assert found.right.value == value  # type: ignore[union-attr]
+    assert found.right.value == value  # type: ignore[union-attr]  # a comparison
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,15 @@ import { again, canceller, progress, worker } from "./running.js";
 
 const STEPS = [["below 20", "bad"], ["20 to 39", "bad"], ["40 to 59", "warn"], ["60 to 79", "warn"], ["80 and more", "good"], ["unknown", "plain"]];
 const FEW = 10;
+const READS_EVERY = 300000; // ms: they are compared over weeks, from many rows
 let ids; // of what runs, as last shown
 let parts;
 let shell;
+let reads; // as last read, and when
 
 export async function show(given) {
   shell = given;
-  const [found, told] = await Promise.all([read("fleet"), read("reads")]);
+  const [found, told] = await Promise.all([read("fleet"), readsOfLate()]);
   parts ??= { cards: h("div", { class: "cards" }), running: h("div", { class: "running" }), plots: h("div", { class: "plots" }), rest: h("div", {}) };
   if (!shell.place.contains(parts.cards)) fill(shell.place, parts.cards, parts.running, parts.plots, parts.rest);
   fill(parts.cards, cards(found));
@@ -25,6 +27,11 @@ export async function show(given) {
   redraw();
   ids = null;
   await run(found.working);
+}
+
+async function readsOfLate() {
+  if (!reads || Date.now() - reads.at > READS_EVERY) reads = { at: Date.now(), told: await read("reads") };
+  return reads.told;
 }
 
 /** What runs is read from the queue, again and again while there is any; all else only once something has begun or ended. */

@@ -42,7 +42,7 @@ def test_every_face_says_how_far_a_compaction_is_and_where_to_watch_it(deploymen
     assert {name: getattr(shown, name) for name in watched} == watched
     (of_page,) = queue_page(deployment, find="invoices", state=None, limit=9, offset=0).rows
     assert of_page["progress"] == {**HALF, **watched, "left_ms": of_page["left_ms"]}
-    (of_fleet,) = fleet(deployment).to_json()["running"]  # type: ignore[misc, attr-defined]
+    (of_fleet,) = fleet(deployment).to_json()["running"]  # type: ignore[misc, attr-defined]  # JSON
     assert {name: of_fleet[name] for name in HALF} == HALF
     others = [row for row in show_compactions(deployment) if row.compactionid != busy.working]
     assert [row.units for row in others] == [None] * len(others)

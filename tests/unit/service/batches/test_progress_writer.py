@@ -39,7 +39,7 @@ def test_a_database_that_does_not_answer_stops_nothing(deployment: Site, monkeyp
     def flaky(*arguments: object) -> None:
         for error in errors:
             raise error
-        put(*arguments)  # type: ignore[arg-type]
+        put(*arguments)  # type: ignore[arg-type]  # as it was called
 
     monkeypatch.setattr(ProgressRows, "put", flaky)
     with ProgressWriter(deployment, work, OFTEN):

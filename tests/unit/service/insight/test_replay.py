@@ -11,6 +11,7 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.insight.replay import simulate
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site, own_state
+from compactor.state.decisions import LOOK
 from tests.support.passes import clean_all
 from tests.support.tables import insert, make_table, with_settings
 
@@ -27,7 +28,20 @@ def site(deployment: Site, warehouse: Path) -> Site:
         initiate(site)
         run_entries(site, claimable(site), InProcessRunner())
         clean_all(site)
+        _settle(site, minutes_ago=12 - value)
     return site
+
+
+def _settle(site: Site, minutes_ago: int) -> None:
+    """Sets what is recorded of the last minute to times and costs of its own, however fast this machine is: a pass when it
+    begins, a run of a second that begins a second later, and what is looked at besides when that has ended."""
+    now = site.metastore.now_ms()
+    at = now - minutes_ago * 60_000
+    with own_state(site).database.write() as conn:
+        looked = f"CASE ROLE WHEN '{LOOK}' THEN {at + 3000} ELSE {at} END"
+        conn.exec_driver_sql(f"UPDATE COMPACTOR_DECISIONS SET PASS_AT = {looked} WHERE PASS_AT > {now - 60_000}")
+        ran = f"ENDED_AT = {at + 2000}, SECONDS = 1.0, CORE_SECONDS = BYTES_BEFORE / 1000.0"
+        conn.exec_driver_sql(f"UPDATE COMPACTOR_RUNS SET {ran} WHERE ENDED_AT > {now - 60_000}")
 
 
 def test_what_really_ran_is_foretold_of_the_settings_as_they_are(site: Site) -> None:

@@ -9,7 +9,7 @@ from compactor.compaction.decision import Facts, decide
 from compactor.compaction.economy import HOUR_MS, Order, Policy
 from compactor.compaction.states import CompactionType
 from compactor.service.insight.arrivals import Content, Looked, Ran, Recorded
-from compactor.service.insight.simulator import Decide, Frame, Tally, count, replay, replay_all
+from compactor.service.insight.simulator import Decide, Frame, Tally, count, replay
 from compactor.settings.precedence import Layer, Settings
 
 MINUTE, DAY = 60_000, 86_400_000
@@ -112,7 +112,7 @@ def tallies(recorded: list[Recorded], decided: Decide) -> tuple[Tally, Tally]:
     real, foretold, frame = Tally(), Tally(), Frame.of(PASSES, END, recorded)
     for one in recorded:
         count(one, END, real)
-        replay(one, decided, frame, foretold)
+        replay([(one, decided)], frame, foretold)
     return real, foretold
 
 
@@ -150,9 +150,9 @@ def test_a_reader_meets_what_is_there_for_as_long_as_it_is() -> None:
 def test_nothing_is_foretold_after_the_end() -> None:
     looks = [Looked(at=0, content=Content(deltas=20, delta_bytes=20), is_due=True)]
     tally = Tally()
-    replay(Recorded(looks=looks), policy(), Frame(passes=[0], end=100, lag_ms=50, run_ms=100), tally)
+    replay([(Recorded(looks=looks), policy())], Frame(passes=[0], end=100, lag_ms=50, run_ms=100), tally)
     assert (tally.runs, tally.worst) == (0, 20)
-    replay(Recorded(looks=looks), policy(), Frame(passes=[0], end=100, lag_ms=50, run_ms=50), tally)
+    replay([(Recorded(looks=looks), policy())], Frame(passes=[0], end=100, lag_ms=50, run_ms=50), tally)
     assert tally.majors == 1
 
 
@@ -169,13 +169,13 @@ def test_a_budget_lets_what_is_worth_less_wait() -> None:
     frame = Frame(passes=range(0, 3 * HOUR_MS, HOUR_MS // 2), end=3 * HOUR_MS)
     every = [(busy(100), policy()) for _ in range(10)]
     free, bound = Tally(), Tally()
-    replay_all(every, frame, free)
-    replay_all(every, frame, bound, Policy(order=Order.BENEFIT, budget=5))
+    replay(every, frame, free)
+    replay(every, frame, bound, Policy(order=Order.BENEFIT, budget=5))
     assert (free.runs, bound.runs) == (10, 10)
     assert (free.core_seconds, bound.core_seconds) == (10, 10)
     assert bound.mean > free.mean
     few = Tally()
-    replay_all(every, replace(frame, end=HOUR_MS - 1, passes=[0, HOUR_MS // 2]), few, Policy(budget=5))
+    replay(every, replace(frame, end=HOUR_MS - 1, passes=[0, HOUR_MS // 2]), few, Policy(budget=5))
     assert few.runs == 5
 
 
@@ -184,6 +184,6 @@ def test_with_a_budget_benefit_leaves_readers_less_than_thresholds() -> None:
     every = [(busy(size, deltas), policy()) for size, deltas in ((900, 12), (800, 12), (100, 80), (100, 90))]
     found = {}
     for order in Order:
-        replay_all(every, frame, tally := Tally(), Policy(order=order, budget=2))
+        replay(every, frame, tally := Tally(), Policy(order=order, budget=2))
         found[order] = tally.mean
     assert found[Order.BENEFIT] < 0.8 * found[Order.THRESHOLDS]

@@ -67,7 +67,7 @@ def added(like: pa.Table, *rows: dict[str, Any]) -> pa.RecordBatch:
 def written(work: SharedChange, site: Site, writer: int, batches: list[pa.RecordBatch]) -> ChangedPart:
     """Writes in what could be another process: all that it is given and returns has travelled."""
     travelled: SharedChange = pickle.loads(pickle.dumps(work))
-    return pickle.loads(pickle.dumps(write_changes(travelled, batches, writer, site.storage)))  # type: ignore[no-any-return]
+    return pickle.loads(pickle.dumps(write_changes(travelled, batches, writer, site.storage)))  # type: ignore[no-any-return]  # what was pickled
 
 
 def change(site: Site, name: str, intent: Intent, decide: Decide, *new: dict[str, Any]) -> Changed:
