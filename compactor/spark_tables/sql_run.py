@@ -1,16 +1,19 @@
-"""SQL in a session of Spark: queries are Spark's, over DataFrames of ``hive_acid``; every other statement is done as without
-it, where the program runs."""
+"""SQL in a session of Spark: queries and changes of rows are Spark's, over DataFrames of ``hive_acid``; every other
+statement is done as without it, where the program runs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from compactor.deployment import open_deployment
 from compactor.errors import NotConforming, NotSupported
 from compactor.locking.accesses import Name
+from compactor.spark_tables.acid_table import AcidTable
+from compactor.spark_tables.clauses import is_plain
 from compactor.spark_tables.session import open_snapshot, register
 from compactor.sql.changes import columns_of_values
 from compactor.sql.partitions import key_values
@@ -88,10 +91,15 @@ class _Script:
         """Runs one statement."""
         action = statement.action
         in_transaction = self._session is not None and self._session.transaction is not None
-        if isinstance(action, actions.Select) and action.query is not None and not in_transaction:
-            return self._query(action.query)
-        if isinstance(action, actions.NeedsSpark):
-            return self._query(action.query) if action.into is None else self._insert(statement, action)
+        match action:
+            case actions.NeedsSpark(query=query, into=into):
+                return self._query(query) if into is None else self._insert(statement, query, into)
+            case actions.Select(query=query) if query is not None and not in_transaction:
+                return self._query(query)
+            case actions.Update() | actions.Delete() if not in_transaction:
+                return self._change(statement, action)
+            case actions.Merge():
+                return self._merge(statement, action)
         answer = HANDLERS[type(action)](self.session, statement, action)
         return _frame(self._spark, list(answer.rows), answer.columns)
 
@@ -106,13 +114,69 @@ class _Script:
         if snapshot is None and len(tables) > 1:
             snapshot = open_snapshot(self._spark, self._options)
         held = {} if snapshot is None else {"snapshot": snapshot}
-        frames = {
-            field: self._spark.read.format("hive_acid").options(table=self._full(name), **self._options, **held).load()
-            for name, field in fields.items()
-        }
+        frames = {field: self._read(name, **held) for name, field in fields.items()}
         return self._spark.sql(written, **frames)
 
-    def _insert(self, statement: Statement, action: actions.NeedsSpark) -> DataFrame:
+    def _read(self, name: Name, **options: str) -> DataFrame:
+        return self._spark.read.format("hive_acid").options(table=self._full(name), **self._options, **options).load()
+
+    def _table(self, name: Name, alias: str) -> AcidTable:
+        return AcidTable(spark=self._spark, name=self._full(name), alias_name=alias, **self._options)
+
+    def _change(self, statement: Statement, action: actions.Update | actions.Delete) -> DataFrame:
+        """Updates or deletes rows; raises as ``AcidTable`` does."""
+        table = self._table(action.table, action.alias)
+        condition = self._expression(action.condition)
+        if isinstance(action, actions.Delete):
+            count = table.delete(condition).deleted
+        else:
+            columns = (column for column, _ in action.assignments)
+            values = dict(zip(columns, map(self._text_of, action.values), strict=True))
+            count = table.update(condition, values).updated
+        return _frame(self._spark, [{"statement": statement.name, "table": table.name, "rows": count}], ())
+
+    def _merge(self, statement: Statement, action: actions.Merge) -> DataFrame:
+        """Merges a table or the rows of a query; raises as ``AcidTable.merge`` does.
+
+        Raises:
+            NotConforming: an INSERT has too few or too many values.
+        """
+        table = self._table(action.table, action.alias)
+        source = (self._read(action.source) if isinstance(action.source, Name) else self._query(action.source)).alias(
+            action.source_alias
+        )
+        merge = table.merge(source, self._text_of(action.on))
+        for clause in action.clauses:
+            condition = self._expression(clause.condition)
+            values = map(self._text_of, clause.values)
+            if isinstance(clause, actions.WhenNotMatched):
+                columns = self._inserted(action.table, clause)
+                merge = merge.when_not_matched_insert(condition, dict(zip(columns, values, strict=True)))
+            elif clause.columns:
+                merge = merge.when_matched_update(condition, dict(zip(clause.columns, values, strict=True)))
+            else:
+                merge = merge.when_matched_delete(condition)
+        return _frame(self._spark, [{"statement": statement.name, "table": table.name, **asdict(merge.execute())}], ())
+
+    def _inserted(self, table: Name, clause: actions.WhenNotMatched) -> list[str]:
+        """Returns the columns of the values of an INSERT."""
+        found = self.session.found(table)
+        names = [one.name for one in columns_of_values(found, actions.Target(table=table, columns=clause.columns), {})]
+        if len(names) != len(clause.values):
+            raise NotConforming(
+                f"{found}: a row has {len(clause.values)} values; wanted are {len(names)}, for {', '.join(names)}"
+            )
+        return names
+
+    def _expression(self, span: actions.Span | None) -> str | None:
+        return None if span is None else self._text_of(span)
+
+    def _text_of(self, span: actions.Span) -> str:
+        """Returns an expression that Spark reads as one, and to its end."""
+        text = self._text[slice(*span)]
+        return text if is_plain(text) else f"({text})"
+
+    def _insert(self, statement: Statement, query: actions.Query, into: actions.Target) -> DataFrame:
         """Writes the rows of a query.
 
         Raises:
@@ -121,8 +185,6 @@ class _Script:
         """
         from pyspark.sql.functions import lit
 
-        assert action.into is not None
-        into = action.into
         found = self.session.found(into.table)
         static = key_values(found, into.partition)
         if into.overwrite and static:
@@ -130,7 +192,7 @@ class _Script:
                 f"{statement.name} at {statement.place}: PARTITION with values; give them in the query, as dynamic ones"
             )
         names = [column.name for column in columns_of_values(found, into, static)]
-        rows = self._query(action.query)
+        rows = self._query(query)
         if len(rows.columns) != len(names):
             raise NotConforming(
                 f"{found}: the query has {len(rows.columns)} columns; wanted are {len(names)}, for {', '.join(names)}"

@@ -66,12 +66,19 @@ def checked(text: str, *, has_spark: bool = False) -> tuple[Statement, ...]:
         Refused: a compaction has an unknown type.
     """
     statements = parse_script(text)
+    in_transaction = False
     for one in statements:
-        _check(one, has_spark)
+        match one.action:
+            case actions.StartTransaction():
+                in_transaction = True
+            case actions.Commit() | actions.Rollback():
+                in_transaction = False
+        _check(one, has_spark and not in_transaction)
     return statements
 
 
 def _check(statement: Statement, has_spark: bool) -> None:
+    """Checks one statement; within a transaction nothing is Spark's."""
     what = f"{statement.name} at {statement.place}"
     match statement.action:
         case actions.NotRun(because=because):
@@ -81,11 +88,11 @@ def _check(statement: Statement, has_spark: bool) -> None:
                 f"{what} needs Spark: {because} is more than SELECT columns FROM table WHERE filter, or INSERT of literals; "
                 "compactor.spark_tables.sql(spark, text) runs it"
             )
-        case actions.Select(where=where) if not has_spark:
+        case actions.Merge() if not has_spark:
+            raise NotSupported(f"{what} needs Spark; compactor.spark_tables.sql(spark, text) runs it")
+        case actions.Select(where=where) | actions.Delete(where=where) if not has_spark:
             _check_filter(what, where)
-        case actions.Delete(where=where):
-            _check_filter(what, where)
-        case actions.Update(where=where, assignments=assignments):
+        case actions.Update(where=where, assignments=assignments) if not has_spark:
             _check_filter(what, where)
             for column, value in assignments:
                 _check_filter(f"{what}: {column}", f"c = {value}")

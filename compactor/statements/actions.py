@@ -11,6 +11,7 @@ from compactor.locking.accesses import Accessing, Name, Spec
 
 Properties: TypeAlias = tuple[tuple[str, str], ...]
 Columns: TypeAlias = tuple[tuple[str, str], ...]  #: names, each with Hive's type
+Span: TypeAlias = tuple[int, int]  #: the start and the end of an expression for Spark in the whole text
 
 
 class Explained(Accessing, Protocol):
@@ -244,19 +245,56 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """DELETE; ``where`` is a filter of ``compactor.tables``, or None."""
+    """DELETE; ``where`` is a filter of ``compactor.tables``, or None; ``condition`` is the same for Spark, where the table
+    is called ``alias``."""
 
     table: Name
+    alias: str
     where: str | None = None
+    condition: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """UPDATE; values are literals and names of columns as ``compactor.tables`` reads them."""
+    """UPDATE; values are literals and names of columns as ``compactor.tables`` reads them; ``values`` are the same for
+    Spark; see ``Delete``."""
 
     table: Name
+    alias: str
     assignments: tuple[tuple[str, str], ...]
+    values: tuple[Span, ...]
     where: str | None = None
+    condition: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhenMatched:
+    """WHEN MATCHED THEN UPDATE SET or DELETE, which has no ``columns``."""
+
+    condition: Span | None = None
+    columns: tuple[str, ...] = ()
+    values: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhenNotMatched:
+    """WHEN NOT MATCHED THEN INSERT. Without ``columns`` values are in the table's order, partition columns last."""
+
+    condition: Span | None = None
+    columns: tuple[str, ...] | None = None
+    values: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """MERGE; ``source`` is a table or a query, and expressions call it ``source_alias``."""
+
+    table: Name
+    alias: str
+    source: Name | Query
+    source_alias: str
+    on: Span
+    clauses: tuple[WhenMatched | WhenNotMatched, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,6 +417,7 @@ Action: TypeAlias = (
     | Insert
     | Delete
     | Update
+    | Merge
     | Select
     | StartTransaction
     | Commit

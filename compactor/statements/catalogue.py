@@ -110,8 +110,16 @@ FORMS: tuple[Form, ...] = (
         syntax="INSERT OVERWRITE [TABLE] t [PARTITION (k='v', k2)] [(c, …)] VALUES (literal, …), …",
         how="`Table.overwrite`",
     ),
-    Form(name="UPDATE", syntax="UPDATE t SET c = literal | c2 | NULL, … [WHERE filter]", how="`Table.update`"),
-    Form(name="DELETE", syntax="DELETE FROM t [WHERE filter]", how="`Table.delete`"),
+    Form(
+        name="UPDATE",
+        syntax="UPDATE t SET c = literal | c2 | NULL, … [WHERE filter]",
+        how="`Table.update`; `AcidTable.update` in a session of Spark, whose expressions it takes",
+    ),
+    Form(
+        name="DELETE",
+        syntax="DELETE FROM t [WHERE filter]",
+        how="`Table.delete`; `AcidTable.delete` in a session of Spark",
+    ),
     Form(
         name="SELECT",
         syntax="SELECT * | count(*) | c, … FROM t [WHERE filter] [LIMIT n]",
@@ -128,8 +136,9 @@ FORMS: tuple[Form, ...] = (
     Form(name="INSERT OVERWRITE … SELECT", syntax="INSERT OVERWRITE t [PARTITION (…)] [(c, …)] query", spark=True),
     Form(
         name="MERGE",
-        syntax="MERGE INTO …",
-        refused="MERGE is not run: AcidTable.merge of compactor.spark_tables does it",
+        syntax="MERGE INTO t [AS a] USING u [AS b] | (query) AS b ON condition WHEN MATCHED [AND condition] THEN UPDATE SET "
+        "c = value, … | DELETE … WHEN NOT MATCHED [AND condition] THEN INSERT [(c, …)] VALUES (value, …)",
+        spark=True,
     ),
     Form(
         name="MULTI INSERT",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from compactor.errors import BadStatement
-from compactor.statements import alterations, definitions, shows, utilities, writes
+from compactor.statements import alterations, changes, definitions, shows, utilities, writes
 from compactor.statements.actions import Commit, ExplainLocks, Rollback, StartTransaction, Use
 from compactor.statements.catalogue import not_run
 from compactor.statements.keywords import QUERIES
@@ -99,9 +99,9 @@ def _rollback(reader: TokenReader) -> Statement:
 _FORMS: tuple[tuple[tuple[str, ...], Callable[[TokenReader], Statement]], ...] = (
     (("explain",), _explain),
     (("insert",), writes.insert),
-    (("update",), writes.update),
-    (("delete",), writes.delete),
-    (("merge",), writes.merge),
+    (("update",), changes.update),
+    (("delete",), changes.delete),
+    (("merge",), changes.merge),
     (("load",), writes.load),
     (("truncate",), definitions.truncate),
     (("analyze",), definitions.analyze),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from compactor.errors import BadStatement
 from compactor.locking.accesses import Access, Name
 from compactor.locking.statement_rules import AccessKind
+from compactor.statements.actions import Place, Query
 from compactor.statements.keywords import CLAUSES, JOINED, JOINS, QUERIES, SET_OPERATIONS
 from compactor.statements.reader import TokenReader
 from compactor.statements.tokens import Token
@@ -190,3 +191,11 @@ def reads(found: Sequence[Token], without: Name | None = None) -> tuple[Access, 
     """Returns the accesses of a query to the tables it names, but those to ``without``."""
     read = (one for one in sources(found) if one.name != without)
     return tuple(Access(kind=AccessKind.READ, name=one.name, where=one.where) for one in read)
+
+
+def as_query(*pieces: Sequence[Token]) -> Query:
+    """Returns the query that these pieces of a statement are together."""
+    found = [token for piece in pieces for token in piece]
+    named = (Place(table=one.name, start=one.start, end=one.end, aliased=one.aliased) for one in places(found))
+    ends = tuple((piece[0].start, piece[-1].end) for piece in pieces if piece)
+    return Query(pieces=ends, places=tuple(named))

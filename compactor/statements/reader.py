@@ -248,11 +248,19 @@ class TokenReader:
         raise BadStatement(f"statement: a parenthesis{where} is never closed")
 
     def until(self, ends: Callable[[Token], bool]) -> list[Token]:
-        """Reads tokens up to the first outside parentheses for which ``ends``, called before it is read, is true."""
-        begin, depth = self._at, 0
-        while (token := self.next) is not None and not (depth == 0 and ends(token)):
-            depth += {"(": 1, ")": -1}.get(token.value, 0) if token.kind == "sign" else 0
-            self._at += 1
+        """Reads tokens up to the first outside parentheses for which ``ends``, called before it is read, is true.
+
+        Raises:
+            BadStatement: a parenthesis is never closed, or was never opened.
+        """
+        begin = self._at
+        while (token := self.next) is not None and not ends(token):
+            if self.at("("):
+                self.group()
+            elif self.at(")"):
+                raise self.bad("no closing parenthesis, since none is open, is expected")
+            else:
+                self._at += 1
         return list(self._tokens[begin : self._at])
 
     def skip(self) -> Token | None:

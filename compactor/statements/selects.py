@@ -10,12 +10,12 @@ from compactor.locking.accesses import Access, Name
 from compactor.statements.actions import Action, NeedsSpark, Select
 from compactor.statements.catalogue import not_run
 from compactor.statements.keywords import CLAUSES, JOINED, JOINS, SET_OPERATIONS
-from compactor.statements.queries import reads
+from compactor.statements.queries import as_query, reads
 from compactor.statements.reader import TokenReader
 from compactor.statements.rendering import rendered
 from compactor.statements.statement import Statement
 from compactor.statements.tokens import Token
-from compactor.statements.writes import as_query, form_of, into, target
+from compactor.statements.writes import form_of, into, target
 
 #: Words that are no column in a list of columns.
 _NO_COLUMN = frozenset(

@@ -1,28 +1,18 @@
-"""Parses INSERT, UPDATE, DELETE, MERGE and LOAD DATA."""
+"""Parses INSERT and LOAD DATA."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from decimal import Decimal
-from itertools import pairwise
 
 from compactor.errors import BadStatement
-from compactor.locking.accesses import Access, Name
+from compactor.locking.accesses import Access
 from compactor.locking.statement_rules import AccessKind
-from compactor.statements.actions import Action, Delete, Insert, Literal, NeedsSpark, Place, Query, Target, Update
+from compactor.statements.actions import Action, Insert, Literal, NeedsSpark, Target
 from compactor.statements.catalogue import not_run
 from compactor.statements.keywords import QUERIES
-from compactor.statements.queries import conditions, places, reads, sources
+from compactor.statements.queries import as_query, reads
 from compactor.statements.reader import TokenReader
-from compactor.statements.rendering import rendered
 from compactor.statements.statement import Statement
-from compactor.statements.tokens import Token
-
-#: Words that no condition of a row change may have outside parentheses: LIMIT or a second table would be lost.
-_NO_CONDITION = frozenset(
-    ("from", "using", "join", "select", "insert", "lateral", "limit", "order", "sort", "distribute", "cluster", "group")
-) | frozenset(("having", "union", "intersect", "except", "minus", "where", "set", "update", "delete", "merge"))
-_BRANCHES = {"update": AccessKind.UPDATE, "delete": AccessKind.DELETE, "insert": AccessKind.MERGE_INSERT}
 
 
 def target(reader: TokenReader) -> Access:
@@ -82,14 +72,6 @@ def _columns(reader: TokenReader) -> tuple[str, ...] | None:
     return reader.names()
 
 
-def as_query(*pieces: Sequence[Token]) -> Query:
-    """Returns the query that these pieces of a statement are together."""
-    found = [token for piece in pieces for token in piece]
-    named = (Place(table=one.name, start=one.start, end=one.end, aliased=one.aliased) for one in places(found))
-    ends = tuple((piece[0].start, piece[-1].end) for piece in pieces if piece)
-    return Query(pieces=ends, places=tuple(named))
-
-
 def into(written: Access, columns: tuple[str, ...] | None) -> Target:
     """Returns the target of an INSERT."""
     overwrite = written.kind is AccessKind.INSERT_OVERWRITE
@@ -143,116 +125,6 @@ def _literal(reader: TokenReader) -> Literal | None:
         return Literal(value=reader.text(), word=token.value.upper())
     known: dict[str, bool | None] = {"true": True, "false": False, "null": None}
     return Literal(value=known[token.value]) if token.value in known else None
-
-
-def update(reader: TokenReader) -> Statement:
-    """Parses UPDATE."""
-    name = reader.name()
-    qualifiers = _qualifiers(reader, name, "set")
-    reader.need("set")
-    assignments: list[tuple[str, str]] = []
-    every = reader.rest
-    while True:
-        column = _column(reader, qualifiers)
-        reader.need("=")
-        value = _until(reader, ",", "where")
-        if not value:
-            raise reader.bad("a value is expected")
-        assignments.append((column, rendered(value, qualifiers)))
-        if not reader.take(","):
-            break
-    if len({column for column, _ in assignments}) < len(assignments):
-        raise reader.bad(f"{', '.join(column for column, _ in assignments)} are set, each column once is expected")
-    where, found = _condition(reader, qualifiers)
-    change = Access(kind=AccessKind.UPDATE, name=name, where=conditions(found), moves=True)
-    action = Update(table=name, assignments=tuple(assignments), where=where)
-    return Statement(name="UPDATE", accesses=(change, *_others(every, name)), action=action)
-
-
-def delete(reader: TokenReader) -> Statement:
-    """Parses DELETE."""
-    reader.need("from")
-    name = reader.name()
-    qualifiers = _qualifiers(reader, name, "where")
-    every = reader.rest
-    where, found = _condition(reader, qualifiers)
-    change = Access(kind=AccessKind.DELETE, name=name, where=conditions(found))
-    return Statement(name="DELETE", accesses=(change, *_others(every, name)), action=Delete(table=name, where=where))
-
-
-def _qualifiers(reader: TokenReader, name: Name, following: str) -> tuple[str, ...]:
-    """Reads the alias of a table; returns the names by which its columns may be called."""
-    if reader.take("as"):
-        return (reader.part(),)
-    token = reader.next
-    if token is not None and token.kind in ("word", "quoted") and not reader.at(following):
-        if token.value in _NO_CONDITION and token.kind == "word":
-            raise reader.bad(f"{following.upper()} or the end is expected")
-        return (reader.part(),)
-    return (name.table,)
-
-
-def _column(reader: TokenReader, qualifiers: tuple[str, ...]) -> str:
-    first = reader.part()
-    return reader.part() if first in qualifiers and reader.take(".") else first
-
-
-def _until(reader: TokenReader, *ends: str) -> list[Token]:
-    """Reads tokens up to the first of ``ends`` outside parentheses."""
-
-    def ends_here(token: Token) -> bool:
-        if reader.at_any(*ends):
-            return True
-        if token.kind == "word" and token.value in _NO_CONDITION and not _is_called(reader):
-            raise reader.bad("a value, WHERE or the end is expected")
-        return False
-
-    return reader.until(ends_here)
-
-
-def _is_called(reader: TokenReader) -> bool:
-    """Tells whether the next word is a function, or the end of IS [NOT] DISTINCT FROM."""
-    following = reader.rest[1:2]
-    if following and following[0].value == "(" and following[0].kind == "sign":
-        return True
-    return reader.at("from") and reader.before is not None and reader.before.value == "distinct"
-
-
-def _condition(reader: TokenReader, qualifiers: tuple[str, ...]) -> tuple[str | None, list[Token]]:
-    """Reads WHERE and what follows it; None without one."""
-    if reader.ended:
-        return None, []
-    reader.need("where")
-    found = _until(reader)
-    if not found:
-        raise reader.bad("a condition is expected")
-    return rendered(found, qualifiers), found
-
-
-def _others(found: Sequence[Token], name: Name) -> tuple[Access, ...]:
-    """Returns the tables in subqueries, which are read under locks of their own; the changed table is not."""
-    return reads(found, without=name)
-
-
-def merge(reader: TokenReader) -> Statement:
-    """Parses MERGE for its locks and for Spark."""
-    reader.need("into")
-    name = reader.name()
-    reader.skip_to("using")
-    reader.need("using")
-    read = [s for s in sources((Token(kind="word", value="from"), *reader.rest)) if s.name != name]
-    branches: dict[AccessKind, None] = {}
-    words = [token.value for token in reader.rest if token.kind == "word"]
-    for before, word in pairwise(words):
-        if before == "then" and word in _BRANCHES:
-            branches[_BRANCHES[word]] = None
-    if not branches:
-        while reader.skip() is not None:
-            pass
-        raise reader.bad("WHEN … THEN UPDATE, DELETE or INSERT is expected")
-    writes = tuple(Access(kind=kind, name=name) for kind in branches)
-    others = tuple(Access(kind=AccessKind.READ, name=s.name) for s in read)
-    return Statement(name="MERGE", accesses=(*writes, *others), action=not_run("MERGE"))
 
 
 def load(reader: TokenReader) -> Statement:

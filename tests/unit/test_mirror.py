@@ -94,6 +94,7 @@ ELSEWHERE: dict[str, str] = {
     "sql/session.py": "unit/sql/test_run.py",
     "statements/actions.py": "unit/statements/test_golden.py",
     "statements/alterations.py": "unit/statements/test_golden.py",
+    "statements/changes.py": "unit/statements/test_golden.py",
     "statements/catalogue.py": "unit/statements/test_golden.py",
     "statements/definitions.py": "unit/statements/test_golden.py",
     "statements/selects.py": "unit/statements/test_golden.py",

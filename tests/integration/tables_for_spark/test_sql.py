@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from compactor.errors import BadExpression, BadStatement, NotConforming, NotFound, NotSupported
+from compactor.errors import BadExpression, BadStatement, NotConforming, NotFound, NotSupported, Refused
 from compactor.service.site import Site
 from compactor.tables import Store
 from tests.support.spark_sessions import local_session
@@ -78,8 +78,13 @@ def test_sql_in_a_session(spark: Any, deployment: Site) -> None:
     # refusals, before anything is done
     for text, error, said in (
         ("delete from t; select * from (table s)", BadStatement, "TABLE s at line 1"),
-        ("delete from t; merge into t using s on t.a = s.a when matched then delete", NotSupported, "MERGE is not run"),
-        ("delete from t; delete from t where lower(b) = 'x'", BadExpression, "DELETE at line 1, character 16"),
+        ("delete from t; delete from t where a in (select a from s)", NotSupported, "query at line 1, character 42"),
+        ("delete from t; start transaction; delete from t where lower(b) = 'x'; commit", BadExpression, "character 35"),
+        (
+            "delete from t; start transaction; merge into t using s on t.a = s.a when matched then delete; commit",
+            BadStatement,
+            "not allowed in a",
+        ),
         ("delete from t; start transaction; insert into t select * from s; commit", BadStatement, "not allowed in a"),
     ):
         with pytest.raises(error, match=said):
@@ -88,8 +93,39 @@ def test_sql_in_a_session(spark: Any, deployment: Site) -> None:
         ("insert into t select a from s", NotConforming, "the query has 1 columns; wanted are 2, for a, b"),
         ("insert overwrite p partition (day='2026-11-01') select a, b from t", NotSupported, "as dynamic ones"),
         ("insert into nowhere select 1", NotFound, "nowhere"),
+        (
+            "merge into t using s on t.a = s.a when not matched then insert values (1)",
+            NotConforming,
+            "a row has 1 values",
+        ),
+        ("merge into t using s on t.a = s.a when not matched then insert (q) values (1)", NotFound, "no column 'q'"),
+        ("merge into t using s on true when matched then update set b = 'q'", Refused, "cardinality"),
+        ("update p set day = date'2026-11-05'", NotSupported, "day"),
     ):
         with pytest.raises(refused, match=said):
             asked(text)
     assert asked("select count(*) from t") == [(3,)]
     assert deployment.metastore.catalog.names() == [("d", "p"), ("d", "s"), ("d", "t")]
+    rows_change(asked)
+
+
+def rows_change(asked: Callable[[str], list[tuple[Any, ...]]]) -> None:
+    """Expressions of changes are Spark's, as those of queries are."""
+    assert asked("update t x set x.b = concat('u', a * 2), a = a where lower(x.b) = 'x'") == [("UPDATE", "d.t", 1)]
+    assert asked("delete from p where extract(day from day) = 1 and length(b) = 1") == [("DELETE", "d.p", 1)]
+    assert asked(
+        "merge into t using (select a, c from s union all select 5, 50) as u on t.a = u.a -- the source's ) is no end\n"
+        "when matched and case when u.c > 20 then true else false end then delete "
+        "when matched then update set b = case when t.b = 'u2' then concat(t.b, ')', u.c) end "
+        "when not matched then insert values (u.a, cast(u.c + 1 as string))"
+    ) == [("MERGE", "d.t", 1, 1, 1)]
+    assert asked("select a, b from t") == [(1, "u2)10"), (2, "y{0}"), (5, "51")]
+    assert asked(
+        "merge into p using s on p.a = s.a + 1 when matched then update set b = 'seen' "
+        "when not matched and s.c = 30 then insert (day, a) values (date'2026-11-03', s.a)"
+    ) == [("MERGE", "d.p", 0, 1, 1)]
+    assert asked("select a, b, cast(day as string) from p") == [
+        (2, "seen", "2026-11-01"),
+        (3, None, "2026-11-03"),
+        (7, "new", "2026-11-02"),
+    ]

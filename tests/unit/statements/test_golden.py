@@ -55,7 +55,7 @@ def outcome(text: str) -> str:
         return "\n".join([*shown, f"  no locks: {error}"])
 
 
-def _action(action: actions.Action | actions.Target) -> str:
+def _action(action: actions.Action | actions.Target | actions.WhenMatched | actions.WhenNotMatched) -> str:
     """The action with those of its fields that the text has set."""
     given = [(one.name, getattr(action, one.name), one.default) for one in fields(action)]
     told = [f"{name}={_value(value)}" for name, value, default in given if value != default]
@@ -75,7 +75,7 @@ def _value(value: object) -> str:
         return f"{value.word} {value.value!r}".strip()
     if isinstance(value, actions.Query):
         return _query(value)
-    if isinstance(value, actions.Target):
+    if isinstance(value, actions.Target | actions.WhenMatched | actions.WhenNotMatched):
         return _action(value)
     if isinstance(value, tuple):
         return "(" + ", ".join(map(_value, value)) + ")"

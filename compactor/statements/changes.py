@@ -1,0 +1,247 @@
+"""Parses UPDATE, DELETE and MERGE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from compactor.errors import BadStatement
+from compactor.locking.accesses import Access, Name
+from compactor.locking.statement_rules import AccessKind
+from compactor.statements.actions import (
+    Action,
+    Delete,
+    Merge,
+    NotRun,
+    Query,
+    Span,
+    Update,
+    WhenMatched,
+    WhenNotMatched,
+)
+from compactor.statements.keywords import QUERIES
+from compactor.statements.queries import as_query, conditions, reads
+from compactor.statements.reader import TokenReader
+from compactor.statements.rendering import rendered
+from compactor.statements.statement import Statement
+from compactor.statements.tokens import Token
+
+#: Words that no condition of a row change may have outside parentheses: LIMIT or a second table would be lost.
+_NO_CONDITION = frozenset(
+    ("from", "using", "join", "select", "insert", "lateral", "limit", "order", "sort", "distribute", "cluster", "group")
+) | frozenset(("having", "union", "intersect", "except", "minus", "where", "set", "update", "delete", "merge"))
+_BRANCHES = {
+    WhenMatched: {True: AccessKind.UPDATE, False: AccessKind.DELETE},
+    WhenNotMatched: {True: AccessKind.MERGE_INSERT, False: AccessKind.MERGE_INSERT},
+}
+
+
+def update(reader: TokenReader) -> Statement:
+    """Parses UPDATE."""
+    name = reader.name()
+    alias = _alias(reader, name, "set")
+    reader.need("set")
+    every = reader.rest
+    columns, values = _assignments(reader, (alias,), "where")
+    found = _condition(reader)
+    where = rendered(found, (alias,)) if found else None
+    change = Access(kind=AccessKind.UPDATE, name=name, where=conditions(found), moves=True)
+    action = Update(
+        table=name,
+        alias=alias,
+        assignments=tuple(zip(columns, (rendered(value, (alias,)) for value in values), strict=True)),
+        values=tuple(map(_span, values)),
+        where=where,
+        condition=_span(found) if found else None,
+    )
+    return Statement(
+        name="UPDATE", accesses=(change, *reads(every, without=name)), action=_unless_nested(every, action)
+    )
+
+
+def delete(reader: TokenReader) -> Statement:
+    """Parses DELETE."""
+    reader.need("from")
+    name = reader.name()
+    alias = _alias(reader, name, "where")
+    every = reader.rest
+    found = _condition(reader)
+    where = rendered(found, (alias,)) if found else None
+    change = Access(kind=AccessKind.DELETE, name=name, where=conditions(found))
+    action = Delete(table=name, alias=alias, where=where, condition=_span(found) if found else None)
+    return Statement(
+        name="DELETE", accesses=(change, *reads(every, without=name)), action=_unless_nested(every, action)
+    )
+
+
+def merge(reader: TokenReader) -> Statement:
+    """Parses MERGE."""
+    reader.need("into")
+    name = reader.name()
+    alias = _alias(reader, name, "using")
+    reader.need("using")
+    source, read = _source(reader)
+    source_alias = _alias(reader, source if isinstance(source, Name) else None, "on")
+    if source_alias == alias:
+        raise BadStatement(f"statement: MERGE calls both tables {alias}; give one of them another name behind AS")
+    reader.need("on")
+    begin = reader.rest
+    on = _expression(reader, "when")
+    clauses: list[WhenMatched | WhenNotMatched] = []
+    while reader.take("when"):
+        clauses.append(_clause(reader, alias))
+    if not clauses or not reader.ended:
+        raise reader.bad("WHEN … THEN UPDATE, DELETE or INSERT is expected")
+    kinds = dict.fromkeys(_BRANCHES[type(one)][bool(one.columns)] for one in clauses)
+    action = Merge(
+        table=name, alias=alias, source=source, source_alias=source_alias, on=_span(on), clauses=tuple(clauses)
+    )
+    return Statement(
+        name="MERGE",
+        accesses=(
+            *(Access(kind=kind, name=name) for kind in kinds),
+            *(one for one in read if one.name != name),
+            *reads(begin, without=name),
+        ),
+        action=_unless_nested(begin, action),
+    )
+
+
+def _source(reader: TokenReader) -> tuple[Name | Query, tuple[Access, ...]]:
+    """Reads the table or the query of USING."""
+    if not reader.at("("):
+        name = reader.name()
+        return name, (Access(kind=AccessKind.READ, name=name),)
+    begin = reader.next
+    query = reader.group()
+    if not TokenReader(query).at_any("values", *QUERIES):
+        where = "" if begin is None else f" behind the parenthesis at {begin.place}"
+        raise BadStatement(f"statement: a query is expected{where}")
+    return as_query(query), tuple(Access(kind=one.kind, name=one.name) for one in reads(query))
+
+
+def _clause(reader: TokenReader, alias: str) -> WhenMatched | WhenNotMatched:
+    """Reads what follows WHEN."""
+    is_matched = not reader.take("not")
+    reader.need("matched")
+    condition = _span(_expression(reader, "then")) if reader.take("and") else None
+    reader.need("then")
+    if not is_matched:
+        reader.need("insert")
+        columns = reader.names() if reader.at("(") else None
+        reader.need("values")
+        values = tuple(_values(reader))
+        if columns is not None and len(columns) != len(values):
+            raise reader.bad(f"{len(columns)} columns have {len(values)} values; as many are expected")
+        return WhenNotMatched(condition=condition, columns=columns, values=values)
+    if reader.take("delete"):
+        return WhenMatched(condition=condition)
+    if not reader.take("update", "set"):
+        raise reader.bad("UPDATE SET or DELETE is expected")
+    names, found = _assignments(reader, (alias,), "when")
+    return WhenMatched(condition=condition, columns=names, values=tuple(map(_span, found)))
+
+
+def _values(reader: TokenReader) -> list[Span]:
+    """Reads the expressions of one row of VALUES, in parentheses."""
+    row = TokenReader(reader.group(), last=reader.before)
+    found = [_span(_expression(row, ","))]
+    while row.take(","):
+        found.append(_span(_expression(row, ",")))
+    return found
+
+
+def _assignments(
+    reader: TokenReader, qualifiers: tuple[str, ...], end: str
+) -> tuple[tuple[str, ...], tuple[list[Token], ...]]:
+    """Reads ``c = value, …`` up to the word ``end``."""
+    columns: list[str] = []
+    values: list[list[Token]] = []
+    while True:
+        columns.append(_column(reader, qualifiers))
+        reader.need("=")
+        values.append(_expression(reader, ",", end))
+        if not reader.take(","):
+            break
+    if len(set(columns)) < len(columns):
+        raise reader.bad(f"{', '.join(columns)} are set, each column once is expected")
+    return tuple(columns), tuple(values)
+
+
+def _alias(reader: TokenReader, name: Name | None, following: str) -> str:
+    """Reads the alias of a table, or of a query, which has no ``name``; returns what expressions call it."""
+    if reader.take("as"):
+        return reader.part()
+    token = reader.next
+    if token is not None and token.kind in ("word", "quoted") and not reader.at(following):
+        if token.value in _NO_CONDITION and token.kind == "word":
+            raise reader.bad(f"{following.upper()} or the end is expected")
+        return reader.part()
+    if name is None:
+        raise reader.bad("a name for the query is expected")
+    return name.table
+
+
+def _column(reader: TokenReader, qualifiers: tuple[str, ...]) -> str:
+    first = reader.part()
+    return reader.part() if first in qualifiers and reader.take(".") else first
+
+
+def _condition(reader: TokenReader) -> list[Token]:
+    """Reads WHERE and what follows it; nothing without one."""
+    if reader.ended:
+        return []
+    reader.need("where")
+    return _expression(reader, what="a condition")
+
+
+def _expression(reader: TokenReader, *ends: str, what: str = "a value") -> list[Token]:
+    """Reads tokens up to the first of ``ends`` outside parentheses and CASE … END.
+
+    Raises:
+        BadStatement: there are none, or a word is among them that begins another part of a statement.
+    """
+    found = reader.until(_end(reader, ends))
+    if not found:
+        raise reader.bad(f"{what} is expected")
+    return found
+
+
+def _end(reader: TokenReader, ends: tuple[str, ...]) -> Callable[[Token], bool]:
+    cases = 0
+
+    def ends_here(token: Token) -> bool:
+        nonlocal cases
+        if token.kind == "word" and not (reader.before is not None and reader.before.value == "."):
+            cases += {"case": 1, "end": -1}.get(token.value, 0)
+        if cases <= 0 and reader.at_any(*ends):
+            return True
+        if token.kind == "word" and token.value in _NO_CONDITION and not _is_called(reader):
+            raise reader.bad("a value, WHERE or the end is expected")
+        return False
+
+    return ends_here
+
+
+def _is_called(reader: TokenReader) -> bool:
+    """Tells whether the next word is a function, or the end of IS [NOT] DISTINCT FROM."""
+    following = reader.rest[1:2]
+    if following and following[0].value == "(" and following[0].kind == "sign":
+        return True
+    return reader.at("from") and reader.before is not None and reader.before.value == "distinct"
+
+
+def _span(found: Sequence[Token]) -> Span:
+    return found[0].start, found[-1].end
+
+
+def _unless_nested(found: Sequence[Token], action: Action) -> Action:
+    """Returns ``action``, or that it is not run, if its expressions have a query of their own: Spark would look for the
+    tables of that in its catalog."""
+    for before, token in zip((None, *found), found, strict=False):
+        opens = before is not None and before.value == "(" and before.kind == "sign"
+        if token.kind == "word" and opens and token.value in ("select", "with", "from", "table", "values"):
+            return NotRun(
+                because=f"the query at {token.place} is part of an expression: give it to MERGE … USING (query), in a "
+                "session of Spark"
+            )
+    return action
