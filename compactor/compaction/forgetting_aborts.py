@@ -44,18 +44,22 @@ def _written_by(name: str, ordered: Sequence[WriteId]) -> Sequence[WriteId]:
     return ordered[bisect_left(ordered, low) : bisect_right(ordered, high)]
 
 
-def reaching(listing: Listing, write_id: WriteId) -> str | None:
+def reaching(listing: Listing, write_id: WriteId, upto: WriteId | None = None) -> str | None:
     """Returns the name of a directory that a write ID allocated just now cannot have made, None where there is none.
 
     A base or delta that holds the write ID, or a compaction's output that hides it: no compaction reaches an open write
     ID (PROTOCOL 1.2). Deltas of larger write IDs are other writers'.
+
+    Args:
+        upto: the last of several write IDs that were allocated together; ``write_id`` is the first.
     """
+    last = write_id if upto is None else upto
     for name in listing.directories:
         match known_directory(name):
-            case Base(write_id=number, visibility_txn_id=txn) if number == write_id or (txn and number > write_id):
+            case Base(write_id=number, visibility_txn_id=txn) if number >= write_id and (number <= last or txn):
                 return name
             case Delta(min_write_id=low, max_write_id=high, visibility_txn_id=txn) if high >= write_id and (
-                low <= write_id or txn
+                low <= last or txn
             ):
                 return name
     return None

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
+from compactor.errors import Refused
 from compactor.metastore.catalog import values
 from compactor.service.mode import must_write
 from compactor.service.site import Site
@@ -18,6 +19,7 @@ from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.writing.append import How, Rows, append, overwrite
 from compactor.tables.writing.changes import delete, update
+from compactor.tables.writing.stream import Stream, streaming
 from compactor.tables.writing.upsert import Upserted, upsert
 
 
@@ -119,6 +121,32 @@ class Table:
         """
         with self._writing() as txn:
             return overwrite(txn, self._found, rows, How(partition=partition, time_zone=time_zone))
+
+    @contextmanager
+    def stream(
+        self, *, partition: Mapping[str, object] | None = None, time_zone: str | None = None
+    ) -> Iterator[Stream]:
+        """Opens a stream of small commits until the block ends: ``stream.write(rows)``, ``stream.commit()``.
+
+        Each commit is a transaction of its own with one delta, which everybody who begins to read then sees. Transactions
+        and write IDs are drawn ahead, for a second at most; those that are not used are aborted. Rows that wait for a commit
+        when the block ends are an error; when it raises they are forgotten.
+
+        Args:
+            partition: values of partition columns, by name, which the rows do not have then.
+            time_zone: as with ``append``.
+
+        Raises:
+            Refused: a transaction loaded this table, and a stream has transactions of its own; the mode of the table is
+                observe; or rows were left.
+            NotSupported: the table is none that is written here.
+        """
+        if self._txn is not None:
+            raise Refused(
+                f"{self.name}: a stream has transactions of its own; load the table from the store, not from a transaction"
+            )
+        with streaming(self._site, self._found, How(partition=partition, time_zone=time_zone)) as stream:
+            yield stream
 
     def delete(self, where: str | None = None) -> int:
         """Deletes the rows for which ``where`` is true, all rows without it, and returns how many they were.

@@ -48,6 +48,23 @@ def test_rows_are_appended_updated_deleted_and_upserted(programs: Store) -> None
     assert select(programs, t.HIVE_LOCKS) == []
 
 
+def test_a_stream_commits_again_and_again(programs: Store) -> None:
+    for name in ("u", "t"):
+        table = programs.load_table(f"default.{name}")
+        more = {"p": [5]} if name == "t" else {}
+        with table.stream() as stream:
+            for number in range(6):
+                stream.write(pa.table({"a": [number], "b": ["x"], **more}))
+                stream.commit()
+                assert table.scan().count() == number + 1
+    assert select(programs, t.TXN_COMPONENTS) == []
+    assert select(programs, t.HIVE_LOCKS) == []
+    assert programs.site.metastore.transactions.open_transactions() == []
+    write_ids = [row["CTC_WRITEID"] for row in select(programs, t.COMPLETED_TXN_COMPONENTS) if row["CTC_TABLE"] == "u"]
+    assert sorted(write_ids) == list(dict.fromkeys(sorted(write_ids)))
+    assert len(write_ids) == 6
+
+
 def test_a_new_partition_has_the_rows_that_hive_gives_it(programs: Store, tmp_path: Path) -> None:
     programs.load_table("default.t").append(pa.table({"a": [1, 2], "b": ["x", "y"], "p": [1, 1]}))
     assert rows(programs, "t") == [{"a": 1, "b": "x", "p": 1}, {"a": 2, "b": "y", "p": 1}]

@@ -8,12 +8,13 @@ import pytest
 from sqlalchemy import select
 
 from compactor.compaction.entry import Entity
-from compactor.errors import NotFound, Refused, TransactionAborted
+from compactor.errors import NotFound, Refused, TransactionAborted, WriteConflict
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
+from compactor.metastore.transactions.commits import not_overwritten
 from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.transactions import Transactions
@@ -58,6 +59,47 @@ def test_inserts_never_conflict(mine: str, theirs: str, metastore: Metastore) ->
     metastore.transactions.commit(second)
     metastore.transactions.commit(first)
     assert "a" not in metastore.transactions.states([first, second]).values()
+
+
+def test_transactions_are_opened_ahead_and_given_back(metastore: Metastore) -> None:
+    txns = metastore.transactions.open("u", "h", agent="mine", count=4)
+    write_ids = metastore.write_ids.allocate_all([txns[3], *txns[:3]], "default", "T")
+    assert write_ids == dict(zip(txns, (1, 2, 3, 4), strict=True))
+    metastore.write_ids.add_components(write_ids, T, "i")
+    metastore.transactions.commit(txns[0])
+    metastore.transactions.abort(txns[1], "it failed")
+    metastore.transactions.give_back(txns, "not used", agent="another's")
+    assert [one.id for one in metastore.transactions.open_transactions()] == txns[2:]
+    metastore.transactions.give_back(txns, "not used", agent="mine")
+    assert metastore.transactions.states(txns[1:]) == dict.fromkeys(txns[1:], "a")
+    with metastore.database.read() as conn:
+        components = conn.execute(select(t.TXN_COMPONENTS.c.TC_TXNID)).scalars().all()
+        assert components == [txns[1]], "one that failed may have files"
+        assert conn.execute(select(t.COMPLETED_TXN_COMPONENTS.c.CTC_WRITEID)).scalars().all() == [1]
+    with pytest.raises(TransactionAborted):
+        metastore.write_ids.allocate_all(txns[3:], "default", "other")
+    with pytest.raises(TransactionAborted):
+        metastore.write_ids.add_components({txns[3]: WriteId(4)}, T, "i")
+    assert metastore.write_ids.next("default", "other") == 1
+
+
+@pytest.mark.parametrize(
+    ("theirs", "where", "is_hidden"), [("u", P1, True), ("u", T, True), ("u", P2, False), ("d", P1, False)]
+)
+def test_what_was_overwritten_hides_write_ids_drawn_before(
+    metastore: Metastore, theirs: str, where: Entity, is_hidden: bool
+) -> None:
+    first, second = writer(metastore, "i", P1), writer(metastore, theirs, where)
+    check = not_overwritten(first, [P1])
+    with metastore.database.read() as conn:
+        check(conn)
+    metastore.transactions.commit(second)
+    with metastore.database.read() as conn:
+        if not is_hidden:
+            check(conn)
+            return
+        with pytest.raises(WriteConflict, match=f"transaction {second} "):
+            check(conn)
 
 
 def test_other_partitions_and_later_transactions_do_not_conflict(metastore: Metastore) -> None:

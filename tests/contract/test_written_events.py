@@ -68,6 +68,18 @@ def test_an_append_is_told_from_its_write_id_to_its_commit(told: Store) -> None:
 
 
 @pytest.mark.usefixtures("hive4")
+def test_write_ids_that_are_drawn_ahead_are_told_of_one_by_one(told: Store) -> None:
+    metastore = told.site.metastore
+    txns = metastore.transactions.open("u", "h", agent="mine", count=2)
+    metastore.write_ids.allocate_all(txns, "default", "u")
+    metastore.transactions.give_back(txns, "not used", agent="mine")
+    events = log(metastore)
+    assert types(events) == [*START, *START, "ABORT_TXN", "ABORT_TXN"]
+    allocated = [body(event) for event in events if event["EVENT_TYPE"] == START[1]]
+    assert [(one["txnIdList"], one["writeIdList"]) for one in allocated] == [([txns[0]], [1]), ([txns[1]], [2])]
+
+
+@pytest.mark.usefixtures("hive4")
 def test_new_partitions_are_told_of_with_their_objects(told: Store) -> None:
     table = told.load_table("default.t")
     table.append(of_t(a=[1, 2], b=["x", "y"], p=[1, 2]))

@@ -18,6 +18,10 @@ from compactor.errors import Disagreement, LockLost
 from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.steps import WriteStep
 from compactor.tables.store import Store
@@ -46,6 +50,16 @@ with open_metastore() as store, store.transaction() as txn:
     table.delete("a = 2")
     txn.load_table("default.u").overwrite(pa.table({"a": [8]}))
     txn.load_table("default.p").upsert(pa.table({"a": [3], "p": [1]}), ["a"])
+"""
+_STREAM = """
+import pyarrow as pa
+from compactor.tables import open_metastore
+from compactor.tables.transactions import batch
+batch.AGE_S = 1e9
+with open_metastore() as store, store.load_table("default.p").stream() as stream:
+    for number in (3, 4):
+        stream.write(pa.table({"a": [number], "p": [number]}))
+        stream.commit()
 """
 #: The rows of a table that has some, of an empty one, and of one whose partitions do not exist.
 BEFORE, AFTER = ({1, 2}, set(), set()), ({1, 2, 3, 4, 5}, {3, 4}, {3, 4})
@@ -113,6 +127,51 @@ def test_a_killed_writer_wrote_everything_or_nothing(
         assert list(Path(tables(site)[0].location).parent.glob("p/**/.compactor*")) == []
     partitioned.append(pa.table({"a": [7, 8], "p": [1, 2]}))
     assert rows(site)[2] == wanted[2] | {7, 8}
+
+
+@pytest.mark.parametrize("step", WriteStep, ids=lambda step: step.name)
+def test_a_killed_stream_keeps_its_commits_and_nothing_of_what_was_opened_ahead(
+    site: Site, metastore_url: str, step: WriteStep
+) -> None:
+    """It dies in its second commit, the first of a batch of two."""
+    with program(metastore_url, _STREAM, COMPACTOR_DIE_AT=f"{step.name}:2") as process:
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == -signal.SIGKILL, err
+    wanted = {3, 4} if step is WriteStep.WRITE_COMMITTED else {3}
+    assert rows(site)[2] == wanted
+    assert site.metastore.transactions.open_transactions() != []
+    time_out_all(site)
+    assert rows(site)[2] == wanted
+    partitioned = Store(site).load_table("default.p")
+    assert len(partitioned.partitions) == len(wanted)
+    with partitioned.stream() as stream:
+        for number in (5, 6):
+            stream.write(pa.table({"a": [number], "p": [3]}))
+            stream.commit()
+    request_compaction(site, table="default.p", partition="p=3", type="major")
+    run_entries(site, claimable(site), InProcessRunner())
+    clean_all(site)
+    assert rows(site)[2] == wanted | {5, 6}
+    place = Path(tables(site)[0].location).parent / "p" / "p=3"
+    assert len(list(place.iterdir())) == 1, "one base, and nothing staged"
+
+
+@pytest.mark.parametrize("step", [WriteStep.WRITE_BEGUN, WriteStep.WRITE_DURABLE], ids=lambda step: step.name)
+def test_a_stream_that_was_paused_until_it_was_forgotten_names_nothing(
+    site: Site, metastore_url: str, step: WriteStep
+) -> None:
+    with program(metastore_url, _STREAM, COMPACTOR_STOP_AT=f"{step.name}:2") as process:
+        try:
+            until(f"the program is suspended at {step.name}", lambda: _state(process) == "T")
+            time_out_all(site)
+            _forget(site)
+            process.send_signal(signal.SIGCONT)
+            _, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode == 1, err
+    assert "the stream has committed 1 commits of 1 rows" in err
+    assert rows(site)[2] == {3}
 
 
 @pytest.mark.parametrize("step", BEFORE_THE_LOCK, ids=lambda step: step.name)

@@ -145,10 +145,11 @@ COMMANDS = {
 
 
 _KILLED_WRITER = "crash/test_writers.py::test_a_killed_writer_wrote_everything_or_nothing"
+_KILLED_STREAM = "crash/test_writers.py::test_a_killed_stream_keeps_its_commits_and_nothing_of_what_was_opened_ahead"
 _PAUSED_WRITER = "crash/test_writers.py::test_a_writer_that_was_paused_until_it_was_forgotten_names_nothing"
 #: The tests that kill or suspend a program that writes, at each of its points.
 WRITES = {
-    step: (_KILLED_WRITER, _PAUSED_WRITER) if step in test_writers.BEFORE_THE_LOCK else (_KILLED_WRITER,)
+    step: (_KILLED_WRITER, _KILLED_STREAM, *((_PAUSED_WRITER,) if step in test_writers.BEFORE_THE_LOCK else ()))
     for step in WriteStep
 }
 

@@ -35,6 +35,17 @@ def allocated(txn: TxnId, database: str, table: str, write_id: WriteId) -> Makin
     return make
 
 
+def allocated_all(write_ids: Mapping[TxnId, WriteId], database: str, table: str) -> Making:
+    """Tells of several write IDs that this database transaction has allocated, as ``allocated`` does of each."""
+
+    def make(conn: Connection) -> list[Event]:
+        return [
+            event for txn, write_id in write_ids.items() for event in allocated(txn, database, table, write_id)(conn)
+        ]
+
+    return make
+
+
 def committed(txn: TxnId, dialect: Dialect, told: Told | None = None) -> Making:
     """Tells of the commit of ``txn``, and what it wrote, if it has a write ID."""
 

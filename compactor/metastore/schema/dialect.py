@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, func, insert, or_, select, text, update
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 
 from compactor.acid import partition_names
@@ -27,6 +27,11 @@ _Rows = TypeVar("_Rows", bound=Select[Any])
 _NEWEST = select(func.max(TXNS.c.TXN_ID))
 _OPENED = insert(TXNS).returning(TXNS.c.TXN_ID, sort_by_parameter_order=True)
 _COMMITTED = update(TXNS).where(TXNS.c.TXN_ID == bindparam("of_txn"))
+
+
+def one_of(column: ColumnElement[Any], values: str) -> ColumnElement[bool]:
+    """Returns the condition that ``column`` is one of the letters; unlike ``in_`` it can be compiled once."""
+    return or_(*(column == value for value in values))
 
 
 class Dialect:
@@ -122,8 +127,7 @@ class Dialect:
 
     def conflicting(self) -> ColumnElement[bool]:
         """Returns the condition under which operations in TXN_COMPONENTS and WRITE_SET on one object conflict."""
-        changes = ("u", "d")
-        return TXN_COMPONENTS.c.TC_OPERATION_TYPE.in_(changes) & WRITE_SET.c.WS_OPERATION_TYPE.in_(changes)
+        return one_of(TXN_COMPONENTS.c.TC_OPERATION_TYPE, "ud") & one_of(WRITE_SET.c.WS_OPERATION_TYPE, "ud")
 
     # --- schema -------------------------------------------------------------------------------------------------
 

@@ -3,17 +3,36 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
+from typing import Any, TypeAlias
 
-from sqlalchemy import Column, Connection, and_, delete, func, insert, literal, or_, select, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Delete,
+    Insert,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 
 from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
+from compactor.database.prepared import send
 from compactor.errors import Disagreement, Refused, WriteConflict
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.dialect import Dialect, one_of
 from compactor.metastore.schema.tables import (
     CATALOG,
     COMPACTION_QUEUE,
@@ -37,6 +56,12 @@ KEY_PREFIX = "_meta"  #: of what may be committed with a transaction (Hive's ``T
 
 def conflict(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnId | None:
     """Returns a transaction that updated or deleted where ``txn`` did and committed after ``txn`` was opened."""
+    found = send(conn, _conflicts(dialect), {"of_txn": txn}).scalar()
+    return None if found is None else TxnId(found)
+
+
+@cache
+def _conflicts(dialect: Dialect) -> Select[Any]:
     mine, theirs = TXN_COMPONENTS.c, WRITE_SET.c
     same = and_(
         mine.TC_DATABASE == theirs.WS_DATABASE,
@@ -46,19 +71,18 @@ def conflict(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnId | None:
             and_(mine.TC_PARTITION.is_(None), theirs.WS_PARTITION.is_(None)),
         ),
     )
-    query = (
+    return (
         select(theirs.WS_TXNID)
         .select_from(TXN_COMPONENTS.join(WRITE_SET, same))
         .where(
-            mine.TC_TXNID == txn,
+            mine.TC_TXNID == bindparam("of_txn"),
             dialect.conflicting(),
-            theirs.WS_TXNID != txn,
-            theirs.WS_COMMIT_ID >= txn,
+            theirs.WS_TXNID != bindparam("of_txn"),
+            theirs.WS_COMMIT_ID >= bindparam("of_txn"),
         )
         .order_by(theirs.WS_TXNID)
-        .limit(1)
+        .limit(literal_column("1"))
     )
-    return conn.execute(query).scalar()
 
 
 def lost(txn: TxnId, winner: TxnId) -> WriteConflict:
@@ -99,6 +123,34 @@ def later_writer(
     return conn.execute(writes.limit(1)).scalar()
 
 
+def not_overwritten(txn: TxnId, entities: Collection[Entity]) -> InTransaction:
+    """Returns what checks that nobody has overwritten one of ``entities``, or a table of them, and committed since ``txn``
+    was opened: readers skip what has a smaller write ID than such a base (PROTOCOL 14.18).
+
+    Raises:
+        WriteConflict: somebody has.
+    """
+
+    def check(conn: Connection) -> None:
+        for database, table in sorted({(one.database, one.table) for one in entities}):
+            own = {one.partition for one in entities if (one.database, one.table) == (database, table)}
+            here = {"of_txn": txn, "of_database": database, "of_table": table}
+            for winner, partition in send(conn, _OVERWRITTEN, here).rows:
+                if partition is None or partition in own:
+                    raise lost(txn, TxnId(winner))
+
+    return check
+
+
+_OVERWRITTEN = select(WRITE_SET.c.WS_TXNID, WRITE_SET.c.WS_PARTITION).where(
+    WRITE_SET.c.WS_DATABASE == bindparam("of_database"),
+    WRITE_SET.c.WS_TABLE == bindparam("of_table"),
+    WRITE_SET.c.WS_TXNID != bindparam("of_txn"),
+    WRITE_SET.c.WS_COMMIT_ID >= bindparam("of_txn"),
+    WRITE_SET.c.WS_OPERATION_TYPE == "u",
+)
+
+
 def must_have_written(conn: Connection, txn: TxnId, written: Mapping[Entity, WriteId]) -> None:
     """Checks that ``txn`` has got and recorded each of ``written``: the write IDs are its own.
 
@@ -110,12 +162,9 @@ def must_have_written(conn: Connection, txn: TxnId, written: Mapping[Entity, Wri
     """
     if not written:
         return
-    columns, ids = TXN_COMPONENTS.c, TXN_TO_WRITE_ID.c
-    components = select(columns.TC_DATABASE, columns.TC_TABLE, columns.TC_PARTITION, columns.TC_WRITEID)
-    rows = conn.execute(components.where(columns.TC_TXNID == txn))
-    recorded = {(row[0].lower(), row[1].lower(), row[2], row[3]) for row in rows}
-    mappings = select(ids.T2W_DATABASE, ids.T2W_TABLE, ids.T2W_WRITEID).where(ids.T2W_TXNID == txn)
-    own = {(row[0].lower(), row[1].lower(), row[2]) for row in conn.execute(mappings)}
+    components = send(conn, _COMPONENTS, {"of_txn": txn}).rows
+    recorded = {(row[0].lower(), row[1].lower(), row[2], row[3]) for row in components}
+    own = {(row[0].lower(), row[1].lower(), row[2]) for row in send(conn, _MAPPINGS, {"of_txn": txn}).rows}
     for entity, write_id in written.items():
         database, table = entity.database.lower(), entity.table.lower()
         if (database, table, entity.partition, write_id) not in recorded or (database, table, write_id) not in own:
@@ -124,6 +173,17 @@ def must_have_written(conn: Connection, txn: TxnId, written: Mapping[Entity, Wri
                 "the metastore was put back to an older copy, or the table was dropped or renamed. Nothing was named; begin "
                 "again"
             )
+
+
+_COMPONENTS = select(
+    TXN_COMPONENTS.c.TC_DATABASE,
+    TXN_COMPONENTS.c.TC_TABLE,
+    TXN_COMPONENTS.c.TC_PARTITION,
+    TXN_COMPONENTS.c.TC_WRITEID,
+).where(TXN_COMPONENTS.c.TC_TXNID == bindparam("of_txn"))
+_MAPPINGS = select(TXN_TO_WRITE_ID.c.T2W_DATABASE, TXN_TO_WRITE_ID.c.T2W_TABLE, TXN_TO_WRITE_ID.c.T2W_WRITEID).where(
+    TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("of_txn")
+)
 
 
 def take_marks_away(conn: Connection, dialect: Dialect, written: Mapping[Entity, WriteId]) -> None:
@@ -135,26 +195,45 @@ def take_marks_away(conn: Connection, dialect: Dialect, written: Mapping[Entity,
         written: by table without partitions, or partition, the write ID.
     """
     for entity, write_id in sorted(written.items(), key=lambda one: str(one[0])):  # the same order for everybody
-        table_id = conn.execute(
-            select(TBLS.c.TBL_ID)
-            .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-            .where(DBS.c.NAME == entity.database, TBLS.c.TBL_NAME == entity.table, DBS.c.CTLG_NAME == CATALOG)
-        ).scalar()
+        table_id = send(conn, _TABLE, {"of_database": entity.database, "of_table": entity.table}).scalar()
         if entity.partition is None:
             _take_mark_away(conn, dialect, TBLS.c.TBL_ID, TABLE_PARAMS.c.TBL_ID, table_id, write_id)
             continue
-        here = (PARTITIONS.c.TBL_ID == table_id, PARTITIONS.c.PART_NAME == entity.partition)
-        part_id = conn.execute(select(PARTITIONS.c.PART_ID).where(*here)).scalar()
+        part_id = send(conn, _PARTITION, {"of_table": table_id, "of_partition": entity.partition}).scalar()
         _take_mark_away(conn, dialect, PARTITIONS.c.PART_ID, PARTITION_PARAMS.c.PART_ID, part_id, write_id)
 
 
 def _take_mark_away(
     conn: Connection, dialect: Dialect, id: Column[int], parameter_id: Column[int], owner: int | None, write_id: WriteId
 ) -> None:
-    owners, parameters = id.table, parameter_id.table
-    conn.execute(delete(parameters).where(parameter_id == owner, parameters.c.PARAM_KEY == "COLUMN_STATS_ACCURATE"))
-    if str(owners.c.WRITE_ID) not in dialect.missing_columns:
-        conn.execute(update(owners).where(id == owner).values(WRITE_ID=write_id))
+    send(conn, _unmarked(parameter_id), {"of_owner": owner})
+    if str(id.table.c.WRITE_ID) not in dialect.missing_columns:
+        send(conn, _written(id), {"of_owner": owner, "WRITE_ID": write_id})
+
+
+@cache
+def _unmarked(owner: Column[int]) -> Delete:
+    key = owner.table.c.PARAM_KEY == "COLUMN_STATS_ACCURATE"
+    return delete(owner.table).where(owner == bindparam("of_owner"), key)
+
+
+@cache
+def _written(owner: Column[int]) -> Update:
+    return update(owner.table).where(owner == bindparam("of_owner"))
+
+
+_TABLE = (
+    select(TBLS.c.TBL_ID)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .where(
+        DBS.c.NAME == bindparam("of_database"),
+        TBLS.c.TBL_NAME == bindparam("of_table"),
+        DBS.c.CTLG_NAME == CATALOG,
+    )
+)
+_PARTITION = select(PARTITIONS.c.PART_ID).where(
+    PARTITIONS.c.TBL_ID == bindparam("of_table"), PARTITIONS.c.PART_NAME == bindparam("of_partition")
+)
 
 
 def complete(
@@ -177,9 +256,12 @@ def complete(
 
 def complete_components(conn: Connection, txn: TxnId) -> None:
     """Copies TXN_COMPONENTS to COMPLETED_TXN_COMPONENTS, with ``Y`` in all rows if any of them updated or deleted."""
+    flag = "Y" if send(conn, _CHANGES, {"of_txn": txn}).scalar() else "N"
+    send(conn, _COMPLETED[flag], {"of_txn": txn})
+
+
+def _completed(flag: str) -> Insert:
     components = TXN_COMPONENTS.c
-    changes = select(func.count()).where(components.TC_TXNID == txn, components.TC_OPERATION_TYPE.in_(("u", "d")))
-    flag = "Y" if conn.execute(changes).scalar_one() else "N"
     written = select(
         components.TC_TXNID,
         components.TC_DATABASE,
@@ -187,9 +269,15 @@ def complete_components(conn: Connection, txn: TxnId) -> None:
         components.TC_PARTITION,
         components.TC_WRITEID,
         literal(flag),
-    ).where(components.TC_TXNID == txn, components.TC_OPERATION_TYPE != "c")
+    ).where(components.TC_TXNID == bindparam("of_txn"), components.TC_OPERATION_TYPE != "c")
     columns = ["CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_WRITEID", "CTC_UPDATE_DELETE"]
-    conn.execute(insert(COMPLETED_TXN_COMPONENTS).from_select(columns, written))
+    return insert(COMPLETED_TXN_COMPONENTS).from_select(columns, written)
+
+
+_CHANGES = select(func.count()).where(
+    TXN_COMPONENTS.c.TC_TXNID == bindparam("of_txn"), one_of(TXN_COMPONENTS.c.TC_OPERATION_TYPE, "ud")
+)
+_COMPLETED = {flag: _completed(flag) for flag in "YN"}
 
 
 def set_property(conn: Connection, wanted: KeyValue) -> None:

@@ -18,13 +18,13 @@ from sqlalchemy import (
     Column,
     Connection,
     Delete,
+    Insert,
     Select,
     Table,
     bindparam,
     delete,
     func,
     insert,
-    literal,
     select,
     update,
 )
@@ -32,7 +32,7 @@ from sqlalchemy import (
 from compactor.database.prepared import send, send_all
 from compactor.errors import Disagreement, NotFound, TransactionAborted, TransactionTimedOut
 from compactor.ids import TxnId
-from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.dialect import Dialect, one_of
 from compactor.metastore.schema.tables import (
     HIVE_LOCKS,
     MATERIALIZATION_REBUILD_LOCKS,
@@ -124,6 +124,18 @@ def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId, agent: str | No
     return row
 
 
+def must_all_be_open(conn: Connection, dialect: Dialect, txns: Collection[TxnId]) -> None:
+    """Does what ``must_be_open`` does for several transactions, locking their rows in the order of their ids.
+
+    Raises:
+        TransactionAborted, NotFound: as ``must_be_open``, for the first that is not open.
+    """
+    found = locked_rows(conn, dialect, txns)
+    for txn in txns:
+        if txn not in found or not found[txn].is_open:
+            must_be_open(conn, dialect, txn)
+
+
 def must_be_of(row: TxnRow | None, txn: TxnId, agent: str | None) -> None:
     """Checks that ``row``, of ``txn``, is the one that ``agent`` opened; None stands for any.
 
@@ -169,6 +181,10 @@ def write_set(conn: Connection, txn: TxnId, commit_id: TxnId, *, everything: boo
     With ``everything`` also those into which it only inserted, as Hive 4 does with ``hive.txn.use.minhistorylevel``
     false, and Hive 4.2 with ``hive.txn.use.minhistorywriteid`` true.
     """
+    send(conn, _TOUCHED[everything], {"of_txn": txn, "of_commit": commit_id})
+
+
+def _touched(operations: str) -> Insert:
     components = TXN_COMPONENTS.c
     touched = (
         select(
@@ -176,21 +192,22 @@ def write_set(conn: Connection, txn: TxnId, commit_id: TxnId, *, everything: boo
             components.TC_TABLE,
             components.TC_PARTITION,
             components.TC_TXNID,
-            literal(commit_id, BigInteger),
+            bindparam("of_commit", type_=BigInteger),
             components.TC_OPERATION_TYPE,
         )
         .distinct()
-        .where(
-            components.TC_TXNID == txn, components.TC_OPERATION_TYPE.in_(("u", "d", "i") if everything else ("u", "d"))
-        )
+        .where(components.TC_TXNID == bindparam("of_txn"), one_of(components.TC_OPERATION_TYPE, operations))
     )
     columns = ["WS_DATABASE", "WS_TABLE", "WS_PARTITION", "WS_TXNID", "WS_COMMIT_ID", "WS_OPERATION_TYPE"]
-    conn.execute(insert(WRITE_SET).from_select(columns, touched))
+    return insert(WRITE_SET).from_select(columns, touched)
+
+
+_TOUCHED = {False: _touched("ud"), True: _touched("udi")}
 
 
 def mark_committed(conn: Connection, dialect: Dialect, txns: Sequence[TxnId]) -> None:
     """Marks the transactions committed (``c``) and deletes their components, locks and history rows."""
-    send_all(conn, _NO_COMPONENTS, [{"of_txn": txn} for txn in txns])
+    forget_components(conn, txns)
     _remove_holds(conn, dialect, txns)
     dialect.forget_committed(conn, txns)
 
@@ -205,6 +222,11 @@ def mark_aborted(conn: Connection, dialect: Dialect, txn: TxnId, reason: str) ->
     if changed:
         _remove_holds(conn, dialect, [txn])
     return changed
+
+
+def forget_components(conn: Connection, txns: Sequence[TxnId]) -> None:
+    """Deletes the components of transactions that have never written anything."""
+    send_all(conn, _NO_COMPONENTS, [{"of_txn": txn} for txn in txns])
 
 
 def _remove_holds(conn: Connection, dialect: Dialect, txns: Sequence[TxnId]) -> None:

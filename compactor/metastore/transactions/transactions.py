@@ -221,6 +221,16 @@ class Transactions:
                 first(self._dialect.newest(conn))
             return bool(self._mark_aborted(conn, [txn], reason))
 
+    @retried
+    def give_back(self, txns: Collection[TxnId], reason: str, *, agent: str) -> None:
+        """Aborts those of ``txns`` that are open and ``agent``'s own, and forgets their components: they were opened ahead,
+        nothing was named under their write IDs, and nothing can be after this, so nothing is to be cleaned."""
+        with self._database.write() as conn:
+            rows = txn_rows.locked_rows(conn, self._dialect, txns)
+            own = [txn for txn in sorted(rows) if rows[txn].is_open and rows[txn].agent == agent]
+            txn_rows.forget_components(conn, own)
+            self._mark_aborted(conn, own, reason)
+
     def not_compactions(self) -> frozenset[TxnId]:
         """Returns the transactions with a row in TXNS that are known to be no compactions."""
         kinds = [int(kind) for kind in TxnType if kind.compacts]

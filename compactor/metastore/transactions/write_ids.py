@@ -3,7 +3,7 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, tuple_, update
@@ -17,7 +17,7 @@ from compactor.database.retry import retried
 from compactor.errors import Refused
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.notifications.log import Notifications
-from compactor.metastore.notifications.transactions import allocated
+from compactor.metastore.notifications.transactions import allocated, allocated_all
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import (
@@ -29,7 +29,7 @@ from compactor.metastore.schema.tables import (
     TXNS,
 )
 from compactor.metastore.transactions import commits
-from compactor.metastore.transactions.rows import ABORTED, OPEN, TxnType, must_be_open
+from compactor.metastore.transactions.rows import ABORTED, OPEN, TxnType, must_all_be_open, must_be_open
 
 _AT_ONCE = 500  #: transactions in one statement
 
@@ -64,6 +64,22 @@ class WriteIds:
             send(conn, _MAPPING, mapping)
             self._notifications.write(conn, allocated(txn, database, table, drawn))
             return drawn
+
+    @retried
+    def allocate_all(self, txns: Collection[TxnId], database: str, table: str) -> dict[TxnId, WriteId]:
+        """Returns new write IDs of several transactions that have none in this table yet, in the order of the transactions;
+        all of them or none (Hive's ``AllocateTableWriteIdsFunction``).
+
+        Raises:
+            TransactionAborted: one of them is aborted.
+            NotFound: one of them is committed or unknown.
+        """
+        database, table, ordered = database.lower(), table.lower(), sorted(txns)
+        with self._database.write() as conn:
+            must_all_be_open(conn, self._dialect, ordered)
+            given = self.give(conn, ordered, database, table)
+            self._notifications.write(conn, allocated_all(given, database, table))
+        return given
 
     def next(self, database: str, table: str) -> WriteId:
         """Returns the write ID that the next writer of the table gets; 1 for a table never written."""
@@ -140,6 +156,18 @@ class WriteIds:
         with self._database.write() as conn:
             must_be_open(conn, self._dialect, txn)
             insert_component(conn, txn, entity, operation, write_id)
+
+    @retried
+    def add_components(self, write_ids: Mapping[TxnId, WriteId], entity: Entity, operation: str) -> None:
+        """Does what ``add_component`` does for several transactions; for all of them or for none.
+
+        Raises:
+            TransactionAborted: one of them is aborted.
+            NotFound: one of them is committed or unknown.
+        """
+        with self._database.write() as conn:
+            must_all_be_open(conn, self._dialect, sorted(write_ids))
+            insert_components(conn, [(txn, entity, operation, write_ids[txn]) for txn in sorted(write_ids)])
 
     @retried
     def add_partitions(

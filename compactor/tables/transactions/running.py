@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from compactor.errors import CommitUnknown, CompactorError, LockLost, TransactionAborted, failing_alone
 from compactor.ids import TxnId
+from compactor.metastore.transactions.commits import InTransaction
 from compactor.metastore.transactions.rows import OPEN
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
@@ -40,29 +41,43 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
     (txn,) = transactions.open_all([opening])
     watch = Watch(site.metastore, txn, agent, site.settings.milliseconds("compactor.read.max.age"))
     period = min(site.settings.milliseconds("hive.txn.timeout") // 2, watch.longest_ms)
-    opened: Transaction | None = None
-    try:
-        with Heartbeat(transactions, [txn], period, also=watch.check) as heart:
-            opened = Transaction(site, txn, opening, heart, watch)
+    with Heartbeat(transactions, [txn], period, also=watch.check) as heart:
+        opened = Transaction(site, txn, opening, heart, watch)
+        with ending(opened, heart, watch, role):
             yield opened
-            if watch.found is not None:
-                raise watch.found
-            if opened.pending:
-                opened.added.make_durable()
-                opened.pending.make_durable()
-                _must_hold_its_locks(site, opened.id, watch)
-                heart.let_go(opened.id)
-        _commit(site, opened)
+
+
+@contextmanager
+def ending(
+    opened: Transaction, heart: Heartbeat, watch: Watch, role: str, also: Sequence[InTransaction] = ()
+) -> Iterator[None]:
+    """Commits ``opened`` at the end of the block, or aborts it when the block raises; raises as ``transaction`` does.
+
+    Args:
+        also: done in the committing database transaction before anything is named, if something is.
+    """
+    site = opened.site
+    try:
+        yield
+        if watch.found is not None:
+            raise watch.found
+        if opened.pending:
+            opened.added.make_durable()
+            opened.pending.make_durable()
+            _must_hold_its_locks(site, opened.id, watch)
+        heart.let_go(opened.id)
+        _commit(site, opened, also)
     except (CommitUnknown, TransactionAborted):
         raise
     except BaseException:
+        heart.let_go(opened.id)
         with suppress(CompactorError):  # the original error says more; a transaction that cannot be aborted times out
-            transactions.abort(txn if opened is None else opened.id, f"the {role} failed", agent=agent)
+            site.metastore.transactions.abort(opened.id, f"the {role} failed", agent=opened.agent)
         raise
     finally:
-        if opened is not None:
-            opened.end()
-            _tidy(opened)
+        heart.let_go(opened.id)
+        opened.end()
+        _tidy(opened)
 
 
 def give_up(stack: ExitStack) -> None:
@@ -80,16 +95,16 @@ def _must_hold_its_locks(site: Site, txn: TxnId, watch: Watch) -> None:
             raise
 
 
-def _commit(site: Site, opened: Transaction) -> None:
+def _commit(site: Site, opened: Transaction, also: Sequence[InTransaction]) -> None:
     """Commits; what is staged gets its names in the same critical section."""
     if not opened.pending:
         site.metastore.transactions.commit(opened.id, agent=opened.agent)
         return
     limit = site.settings.milliseconds("hive.txn.timeout") / 2000
-    first = opened.added.at_commit(opened.id)
+    added = opened.added.at_commit(opened.id)
     written = opened.written.writes(opened.pending.directories, opened.added.partitions)
-    with site.metastore.transactions.committing(opened.id, written, first, agent=opened.agent):
-        if first:
+    with site.metastore.transactions.committing(opened.id, written, (*also, *added), agent=opened.agent):
+        if added:
             reach(WriteStep.WRITE_PARTITIONS_ADDED)
         reach(WriteStep.WRITE_COMMITTING)
         opened.pending.name(limit)

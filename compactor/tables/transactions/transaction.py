@@ -16,13 +16,11 @@ from dataclasses import dataclass, replace
 from compactor.acid.bucket import MAX_STATEMENT
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
-from compactor.compaction.forgetting_aborts import reaching
 from compactor.errors import (
     CompactorError,
     LostClaim,
     Refused,
     SnapshotExpired,
-    StorageError,
     WriteConflict,
 )
 from compactor.ids import TxnId, WriteId
@@ -38,6 +36,7 @@ from compactor.tables.transactions.added_partitions import AddedPartitions
 from compactor.tables.transactions.held_locks import HeldLocks
 from compactor.tables.transactions.lock_kinds import excluding, lock_of
 from compactor.tables.transactions.pending import Pending
+from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
 from compactor.tables.transactions.watch import Watch
 from compactor.tables.transactions.written import Written
 
@@ -85,11 +84,11 @@ class Transaction:
         self._components: set[tuple[Entity, WriteOperation]] = set()
         self._locks = HeldLocks(site, txn, opening.user)
         self._provisional: list[WriteStatement] = []  # dynamic ones, whose partitions are not recorded yet
-        self._entered: set[str] = set()  # locations that held nothing of this transaction's write IDs
         self._txns: ValidTxnList | None = None
         self._write_ids: dict[tuple[str, str], ValidWriteIdList] = {}
         self._is_over = False
-        self.site = site.for_a_pass()  # one look at the ground of all tables
+        self.site = site if site.ground is not None else site.for_a_pass()  # one look at the ground of all tables
+        self._unused = UnusedWriteIds(self.site.storage)
         self.id = txn
         self.pending = Pending(site.storage, txn)
         self.added = AddedPartitions(site)
@@ -151,9 +150,9 @@ class Transaction:
                 self.site.metastore.write_ids.hold(self.id, self._write_ids[name])
         return self._write_ids[name]
 
-    def partitions(self, table: Table) -> list[Partition]:
-        """Returns the partitions of ``table``, and those that this transaction adds."""
-        found = self.site.metastore.catalog.partitions(table)
+    def partitions(self, table: Table, names: Collection[str] | None = None) -> list[Partition]:
+        """Returns the partitions of ``table``, or of those ``names`` alone, and those that this transaction adds."""
+        found = self.site.metastore.catalog.partitions(table, None if names is None else sorted(names))
         known = {part.name for part in found}
         return found + [part for part in self.added.of(table) if part.name not in known]
 
@@ -172,13 +171,28 @@ class Transaction:
         target = self.site.target(entity)
         must_have_its_own_ground(self.site, target.table, target.partition)
         made = self._begin(target.table, entity, operation, target.location)
-        self._must_be_unused(str(target.entity), target.location, made.write_id)
+        self._unused.check(str(target.entity), target.location, made.write_id)
         if (entity, operation) not in self._components:
             self.site.metastore.write_ids.add_component(self.id, entity, operation.value, made.write_id)
             self._components.add((entity, operation))
         self.written.note(entity, made.write_id, target.location)
         reach(WriteStep.WRITE_BEGUN)
         return made
+
+    def take(self, made: WriteStatement, unused: UnusedWriteIds, *, is_provisional: bool) -> None:
+        """Takes a statement that was begun ahead of this transaction's first: its lock is held, its write ID and component
+        are recorded.
+
+        Args:
+            unused: looked for its write ID already, together with others.
+            is_provisional: its component is of the table, until ``record_partitions``.
+        """
+        self._watch.writes, self._unused = True, unused
+        if is_provisional:
+            self._provisional.append(made)
+            return
+        self._components.add((made.entity, made.operation))
+        self.written.note(made.entity, made.write_id, made.location)
 
     @contextmanager
     def whole_statement(self) -> Iterator[None]:
@@ -298,7 +312,7 @@ class Transaction:
     def record_partitions(self, statement: WriteStatement, partitions: Mapping[str, str]) -> None:
         """Records the partitions of a dynamic statement, with their locations, in place of its provisional component."""
         for name, location in partitions.items():
-            self._must_be_unused(f"{statement.entity} {name}", location, statement.write_id)
+            self._unused.check(f"{statement.entity} {name}", location, statement.write_id)
         entities = {name: replace(statement.entity, partition=name) for name in partitions}
         operation, write_id = statement.operation, statement.write_id
         others = self.added.record(statement.entity, operation.value, write_id, partitions)
@@ -351,19 +365,6 @@ class Transaction:
             raise Refused(f"{entity}: a transaction has {MAX_STATEMENT + 1} statements on a table at most; commit it")
         self._statements[table] += 1
         return number
-
-    def _must_be_unused(self, what: str, location: str, write_id: WriteId) -> None:
-        """Refuses a write ID whose directory exists before this transaction has made one (PROTOCOL 11.12)."""
-        if location in self._entered:
-            return
-        name = reaching(self.site.storage.listing(location), write_id)
-        if name is not None:
-            raise StorageError(
-                f"{what}: the metastore allocated write ID {write_id}, and {name} reaches it already; its database is older "
-                "than the table's files (restored from a backup?); nothing was written, compare both before anybody writes "
-                "again"
-            )
-        self._entered.add(location)
 
     def _take(self, wanted: Iterable[tuple[Entity, LockType]]) -> None:
         if self._locks.take(wanted):

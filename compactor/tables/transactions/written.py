@@ -20,6 +20,11 @@ class Written:
         """Takes note of a table without partitions, or of a partition, whose component is recorded."""
         self._places[entity] = write_id, location
 
+    @property
+    def entities(self) -> Collection[Entity]:
+        """All of them."""
+        return self._places.keys()
+
     def writes(self, staged: Mapping[str, Sequence[PendingDirectory]], added: Collection[Entity]) -> list[Write]:
         """Returns all of it, with the files among ``staged``, by location, and with those of ``added`` as new ones."""
         return [

@@ -130,14 +130,27 @@ def write(
         is_single = is_known or partition is not None
         if is_single and not waiting and operation is WriteOperation.UPDATE:
             waiting = {partition or "": {0: WaitingRows()}}  # whatever was there is gone
-        locations: Mapping[str, str] = {partition or "": statement.location}
-        if not is_known:
-            locations = locations_of(txn, statement, waiting)
-            txn.check_partitions(table, locations)
-            txn.record_partitions(statement, locations)
-        for name, of_number in waiting.items():
-            _write(txn, statement, locations[name], of_number)
+        stage_rows(txn, statement, waiting, {partition or "": statement.location} if is_known else None)
     return sum(one.rows for of_number in waiting.values() for one in of_number.values())
+
+
+def stage_rows(
+    txn: Transaction,
+    statement: WriteStatement,
+    waiting: Mapping[str, Mapping[int, WaitingRows]],
+    locations: Mapping[str, str] | None = None,
+) -> None:
+    """Stages the rows of a statement, by partition and file number.
+
+    Args:
+        locations: by partition; None where the statement's component is provisional and its partitions are to be recorded.
+    """
+    if locations is None:
+        locations = locations_of(txn, statement, waiting)
+        txn.check_partitions(statement.table, locations)
+        txn.record_partitions(statement, locations)
+    for name, of_number in waiting.items():
+        _write(txn, statement, locations[name], of_number)
 
 
 def must_be_writable(table: Table) -> None:
@@ -181,7 +194,7 @@ def locations_of(txn: Transaction, statement: WriteStatement, names: Collection[
             f"{table}: the rows belong to {len(names)} partitions, {_MOST} is {most}; write them in several statements, or "
             "raise it if they are meant"
         )
-    known = {part.name: part for part in txn.partitions(table)}
+    known = {part.name: part for part in txn.partitions(table, names)}
     found = {name: known.get(name) or txn.add_partition(table, name, statement.write_id) for name in sorted(names)}
     return {name: path_of(site.storage, table, part) for name, part in found.items()}
 

@@ -50,13 +50,29 @@ class WaitingRows:
         self._batches += rows.to_batches(max_chunksize=BATCH_ROWS)
         self._bytes += rows.nbytes
         self.rows += rows.num_rows
-        if self._bytes > IN_MEMORY and self._batches:
-            with tempfile.NamedTemporaryFile(dir=scratch, suffix=".arrow", delete=False) as file:
-                with pa.ipc.new_stream(file, self._batches[0].schema) as stream:
-                    for batch in self._batches:
-                        stream.write_batch(batch)
-                self._spilled.append(Path(file.name))
-            self._batches, self._bytes = [], 0
+        if self._bytes > IN_MEMORY:
+            self._spill(scratch)
+
+    def take(self, others: WaitingRows, scratch: str) -> None:
+        """Adds the rows of ``others``, which has none of its own from then on."""
+        if others._spilled:
+            self._spill(scratch)
+        self._spilled += others._spilled
+        self._batches += others._batches
+        self._bytes += others._bytes
+        self.rows += others.rows
+        if self._bytes > IN_MEMORY:
+            self._spill(scratch)
+
+    def _spill(self, scratch: str) -> None:
+        if not self._batches:
+            return
+        with tempfile.NamedTemporaryFile(dir=scratch, suffix=".arrow", delete=False) as file:
+            with pa.ipc.new_stream(file, self._batches[0].schema) as stream:
+                for batch in self._batches:
+                    stream.write_batch(batch)
+            self._spilled.append(Path(file.name))
+        self._batches, self._bytes = [], 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yields all rows in the order in which they came, as often as it is called."""

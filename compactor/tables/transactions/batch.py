@@ -1,0 +1,215 @@
+"""A batch of transactions that are opened ahead: a stream's commits use them up one by one (Hive's transaction batch).
+
+What an insert does before it writes is done for all of them at once: lock, write IDs, a look whether these are unused,
+components. One lock of the whole batch, held by its last transaction, stands from before the write IDs are drawn until the
+batch is over, so that nobody overwrites or drops the table meanwhile. A batch is short: open write IDs hold back compactions
+of the table, open transactions every cleaner (docs/adr/0045-streams.md).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from compactor.compaction.entry import Entity
+from compactor.errors import CommitUnknown, CompactorError, Refused
+from compactor.ids import WriteId
+from compactor.locking.requests import LockRequest
+from compactor.locking.statement_rules import AccessKind
+from compactor.metastore.catalog.values import Table
+from compactor.metastore.transactions.commits import InTransaction, not_overwritten
+from compactor.metastore.transactions.rows import must_be_open
+from compactor.metastore.transactions.values import NewTransaction
+from compactor.service.heartbeat import Heartbeat
+from compactor.service.site import Site, must_have_its_own_ground, path_of
+from compactor.steps import WriteStep, reach
+from compactor.tables.transactions.held_locks import wait_for_locks
+from compactor.tables.transactions.lock_kinds import lock_of
+from compactor.tables.transactions.running import ending
+from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
+from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
+from compactor.tables.transactions.watch import Watch
+
+AGE_S = 1.0  #: after which a batch is used no more
+MOST = 256  #: transactions in one batch
+_ROLE = "stream"
+
+
+def following(size: int, used: int, took_s: float) -> int:
+    """Returns the size of the batch after one of which ``used`` transactions were used in ``took_s`` seconds: as many, or
+    twice as many where all of them were used in half of a batch's age."""
+    if used == size and took_s < AGE_S / 2:
+        return min(2 * size, MOST)
+    return max(used, 1)
+
+
+class Batch:
+    """Open transactions that each insert into ``table`` once.
+
+    Args:
+        partition: to which all rows will belong, if that is known; it need not exist.
+        count: at most hive.txn.max.open.batch of them are opened.
+
+    Raises:
+        Refused: ``hive.max.open.txns`` are open, or the table has been changed since it was loaded.
+        NotFound: it was dropped.
+        LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
+        StorageError: a directory holds one of the write IDs already.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        table: Table,
+        partition: str | None,
+        count: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._site, self._table, self._clock = site.for_a_pass(), table, clock
+        self._entity = Entity(database=table.database, table=table.name, partition=partition)
+        self._opening = NewTransaction(user=site.user, host=site.host, agent=site.identity(_ROLE))
+        self._begun = clock()
+        transactions = site.metastore.transactions
+        opened = transactions.open(self._opening.user, self._opening.host, agent=self._opening.agent, count=count)
+        self.size = len(opened)
+        self._txns, self._holder = deque(opened), opened[-1]
+        self._watch = Watch(site.metastore, self._holder, self._agent, longest_ms=0)
+        self._watch.writes = True
+        period = site.settings.milliseconds("hive.txn.timeout") // 2
+        self._stack = ExitStack()
+        self._heart = self._stack.enter_context(Heartbeat(transactions, opened, period, also=self._watch.check))
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def used(self) -> int:
+        """The number of its transactions that have been used."""
+        return self.size - len(self._txns)
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since it was opened."""
+        return self._clock() - self._begun
+
+    @property
+    def is_over(self) -> bool:
+        """True if it is used up, too old, or lost."""
+        with suppress(CompactorError):
+            self._heart.check()
+            return not self._txns or self.age_s >= AGE_S or self._watch.found is not None
+        return True
+
+    @property
+    def _agent(self) -> str:
+        assert self._opening.agent is not None
+        return self._opening.agent
+
+    @contextmanager
+    def next(self) -> Iterator[tuple[Transaction, WriteStatement, bool]]:
+        """Yields the next transaction with its statement, and true if its component is provisional. Commits it at the end of
+        the block, or aborts it when that raises.
+
+        Raises:
+            TransactionAborted: it timed out; WriteConflict: the table was overwritten meanwhile.
+            LockLost: the lock of the batch is gone.
+            CommitUnknown: the answer to the commit was lost.
+        """
+        txn = self._txns.popleft()
+        opened = Transaction(self._site, txn, self._opening, self._heart, self._watch)
+        made = replace(self._made, write_id=self._write_ids[txn])
+        opened.take(made, self._unused, is_provisional=self._is_provisional)
+        try:
+            with ending(opened, self._heart, self._watch, _ROLE, self._still(opened)):
+                yield opened, made, self._is_provisional
+        except CommitUnknown:
+            raise
+        except BaseException:
+            with suppress(CompactorError):  # of the holder, or of an overwrite: then it is open itself
+                self._site.metastore.transactions.abort(txn, f"the {_ROLE} failed", agent=self._agent)
+            raise
+
+    def close(self) -> None:
+        """Gives back what was not used. What cannot be aborted times out."""
+        self._stack.close()
+        with suppress(CompactorError):
+            self._site.metastore.transactions.give_back(list(self._txns), f"not used by a {_ROLE}", agent=self._agent)
+        self._txns.clear()
+
+    def _begin(self) -> None:
+        self._lock()
+        table = self._read_again()
+        entity, site = self._entity, self._site
+        part = (
+            next(iter(site.metastore.catalog.partitions(table, [entity.partition])), None) if entity.partition else None
+        )
+        must_have_its_own_ground(site, table, part)
+        self._is_provisional = table.is_partitioned and part is None
+        location = path_of(site.storage, table, part)
+        self._write_ids = site.metastore.write_ids.allocate_all(self._txns, entity.database, entity.table)
+        first, last = self._write_ids[self._txns[0]], self._write_ids[self._holder]
+        self._unused = UnusedWriteIds(site.storage, last)
+        if not self._is_provisional:
+            self._unused.check(str(entity), location, first)
+        recorded = replace(entity, partition=None) if self._is_provisional else entity
+        site.metastore.write_ids.add_components(self._write_ids, recorded, WriteOperation.INSERT.value)
+        self._made = _statement(table, entity, first, location)
+        reach(WriteStep.WRITE_BEGUN)
+
+    def _lock(self) -> None:
+        kind = lock_of(self._site, AccessKind.INSERT)
+        if kind is None:
+            return
+        entity = self._entity
+        wanted = LockRequest(database=entity.database, table=entity.table, partition=entity.partition, type=kind)
+        wait_for_locks(self._site, self._holder, [wanted], self._opening.user)
+        self._watch.has_locks = True
+
+    def _read_again(self) -> Table:
+        """Returns the table, which nobody can alter or drop from now on.
+
+        Raises:
+            Refused: it is another one, or has other columns than when it was loaded.
+        """
+        old, new = self._table, self._site.metastore.catalog.table(self._table.database, self._table.name)
+        if (old.id, old.row_type, old.location, old.partition_keys) != (
+            new.id,
+            new.row_type,
+            new.location,
+            new.partition_keys,
+        ):
+            raise Refused(
+                f"{old}: was altered or created anew since it was loaded; load it again and open another stream"
+            )
+        return new
+
+    def _still(self, opened: Transaction) -> list[InTransaction]:
+        """Returns what is checked in the database transaction that commits ``opened``: the lock still protects it."""
+        dialect = self._site.metastore.dialect
+
+        def is_held(conn: Connection) -> None:
+            if opened.id != self._holder:
+                must_be_open(conn, dialect, self._holder, self._agent)
+
+        def is_not_overwritten(conn: Connection) -> None:
+            not_overwritten(opened.id, opened.written.entities)(conn)
+
+        return [is_held, is_not_overwritten]
+
+
+def _statement(table: Table, entity: Entity, write_id: WriteId, location: str) -> WriteStatement:
+    return WriteStatement(
+        table=table,
+        entity=entity,
+        operation=WriteOperation.INSERT,
+        write_id=write_id,
+        statement_id=0,
+        location=location,
+    )

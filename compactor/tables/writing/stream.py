@@ -1,0 +1,211 @@
+"""A stream: a writer of many small commits, each with a delta of its own, whose transactions are opened in batches.
+
+Each commit stages its rows and names them within the committing database transaction, as ``append`` does.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from compactor.errors import CommitUnknown, CompactorError, Refused, WriteConflict
+from compactor.ids import TxnId, WriteId
+from compactor.metastore.catalog.values import Table
+from compactor.service.mode import must_write
+from compactor.service.periodic import Periodic
+from compactor.service.site import Site
+from compactor.tables.transactions.batch import AGE_S, Batch, following
+from compactor.tables.writing.append import How, Rows, conformed, must_be_writable, stage_rows, static_partition
+from compactor.tables.writing.divided import divided
+from compactor.tables.writing.insert_files import WaitingRows
+
+_TRIES = 3  #: of a commit whose write ID was drawn before somebody overwrote the table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """The commits of a stream so far, the rows in them, and the transaction and write ID of the last one."""
+
+    commits: int = 0
+    rows: int = 0
+    txn: TxnId | None = None
+    write_id: WriteId | None = None
+
+    def __str__(self) -> str:
+        last = f", the last one as transaction {self.txn} with write ID {self.write_id}" if self.commits else ""
+        return f"{self.commits} commits of {self.rows} rows{last}"
+
+
+class Stream:
+    """An open stream; see ``Table.stream``. One thread at a time writes or commits, others wait."""
+
+    def __init__(self, site: Site, table: Table, how: How, scratch: str) -> None:
+        self._site, self._table, self._how, self._scratch = site, table, how, scratch
+        self._partition = static_partition(table, how)
+        self._waiting: dict[str, dict[int, WaitingRows]] = {}
+        self._batch: Batch | None = None
+        self._size = 1
+        self._unknown: CommitUnknown | None = None
+        self._is_closed = False
+        self._lock = threading.RLock()
+        self.committed = Committed()  #: what is certainly committed
+
+    @property
+    def waiting_rows(self) -> int:
+        """The number of rows that were written and are not committed."""
+        return sum(one.rows for of_number in self._waiting.values() for one in of_number.values())
+
+    def write(self, rows: Rows) -> int:
+        """Takes rows for the next commit, and returns how many they are. They wait in memory, beyond 64 MB a file on disk.
+        If an error is raised none of ``rows`` is taken.
+
+        Raises:
+            NotConforming: a column or value is not the table's; the message names it.
+            NotSupported: the type of a column is not written here.
+            Refused: the stream is closed, or it is not known whether its last commit was done.
+        """
+        with self._lock:
+            self._must_be_usable()
+            found = divided(self._table, conformed(self._table, rows, self._how), self._scratch)
+            for name, of_number in found.items():
+                for number, of_file in of_number.items():
+                    self._waiting.setdefault(name, {}).setdefault(number, WaitingRows()).take(of_file, self._scratch)
+            return sum(one.rows for of_number in found.values() for one in of_number.values())
+
+    def commit(self) -> int:
+        """Commits the rows that wait, and returns how many they were; does nothing if there are none.
+
+        After an error the rows still wait, and ``commit`` may be called again, or ``discard``; but not after
+        ``CommitUnknown``. Each error has a note that says what is committed.
+
+        Raises:
+            LockNotGranted: somebody holds a conflicting lock for longer than compactor.lock.wait.
+            LockLost, TransactionAborted: the transaction timed out, or somebody aborted it or removed its lock.
+            Refused: rows belong to too many partitions, or to one that cannot be added; the table was altered; its mode is
+                observe; the stream is closed.
+            StorageError, DatabaseUnavailable: nothing was committed.
+            CommitUnknown: the answer to the commit was lost. The stream is of no use any more.
+        """
+        with self._lock:
+            self._must_be_usable()
+            count = self.waiting_rows
+            try:
+                if count:
+                    self._commit(count)
+            except CompactorError as error:
+                if isinstance(error, CommitUnknown):
+                    self._unknown = error
+                self._drop_batch()
+                error.add_note(f"{self._table}: the stream has committed {self.committed}; {count} rows wait")
+                raise
+            return count
+
+    def discard(self) -> int:
+        """Forgets the rows that wait, and returns how many they were."""
+        with self._lock:
+            count = self.waiting_rows
+            self._waiting.clear()
+            self._remove_files()
+            return count
+
+    def close(self) -> None:
+        """Gives back what is open, and forgets the rows that wait."""
+        with self._lock:
+            self._is_closed = True
+            self._drop_batch()
+            self.discard()
+
+    def rest(self) -> None:
+        """Gives back the transactions of a batch that is over, unless a commit is going on."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._batch is not None and self._batch.is_over:
+                    self._drop_batch()
+            finally:
+                self._lock.release()
+
+    def _must_be_usable(self) -> None:
+        if self._is_closed:
+            raise Refused(f"{self._table}: the stream is closed; open another one")
+        if self._unknown is not None:
+            raise Refused(
+                f"{self._table}: the answer to the stream's last commit was lost: {self._unknown}; it has committed "
+                f"{self.committed}, and perhaps {self.waiting_rows} rows more; look for them, then open another stream"
+            )
+
+    def _commit(self, count: int) -> None:
+        for left in reversed(range(_TRIES)):
+            try:
+                self._commit_in(self._usable_batch(), count)
+                break
+            except WriteConflict:
+                if not left:
+                    raise
+                self._drop_batch()  # those of its write IDs are all below the base
+        self._waiting = {}
+        self._remove_files()
+
+    def _commit_in(self, batch: Batch, count: int) -> None:
+        with batch.next() as (txn, statement, is_provisional):
+            locations = None if is_provisional else {self._partition or "": statement.location}
+            stage_rows(txn, statement, self._waiting, locations)
+        self.committed = replace(
+            self.committed,
+            commits=self.committed.commits + 1,
+            rows=self.committed.rows + count,
+            txn=txn.id,
+            write_id=statement.write_id,
+        )
+
+    def _usable_batch(self) -> Batch:
+        if self._batch is not None and self._batch.is_over:
+            self._drop_batch()
+        if self._batch is None:
+            must_write(self._site.settings_for(self._table), str(self._table))
+            self._batch = Batch(self._site, self._table, self._partition, self._size)
+        return self._batch
+
+    def _drop_batch(self) -> None:
+        if self._batch is not None:
+            batch, self._batch = self._batch, None
+            self._size = following(batch.size, batch.used, batch.age_s)
+            batch.close()
+
+    def _remove_files(self) -> None:
+        for path in Path(self._scratch).iterdir():
+            path.unlink()
+
+
+class _Rest(Periodic):
+    """Gives back the transactions of a stream that is idle, as soon as their batch is over."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__("stream-rest", AGE_S)
+        self._stream = stream
+
+    def _act(self) -> bool:
+        self._stream.rest()
+        return True
+
+
+@contextmanager
+def streaming(site: Site, table: Table, how: How) -> Iterator[Stream]:
+    """Opens a stream into ``table`` until the block ends; see ``Table.stream``."""
+    must_write(site.settings_for(table), str(table))
+    must_be_writable(table)
+    with tempfile.TemporaryDirectory(prefix="compactor-stream-") as scratch:
+        stream = Stream(site, table, how, scratch)
+        try:
+            with _Rest(stream):
+                yield stream
+            if left := stream.waiting_rows:
+                raise Refused(
+                    f"{table}: {left} rows were written into the stream and not committed, and are gone; it has committed "
+                    f"{stream.committed}; call commit() or discard() before its end"
+                )
+        finally:
+            stream.close()

@@ -1,0 +1,43 @@
+"""Directories that hold write IDs which were drawn just now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import StorageError
+from compactor.ids import WriteId
+from compactor.storage.local import LocalStorage
+from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
+
+
+@pytest.mark.parametrize(
+    ("name", "is_refused"),
+    [
+        ("delta_0000004_0000004_0000", False),
+        ("delta_0000005_0000005_0000", True),
+        ("delete_delta_0000007_0000007_0000", True),
+        ("base_0000008", True),
+        ("delta_0000009_0000009_0000", False),
+        ("base_0000009", False),
+        ("base_0000009_v0000001", True),
+    ],
+)
+def test_none_of_the_write_ids_of_a_batch_is_used_already(tmp_path: Path, name: str, is_refused: bool) -> None:
+    (tmp_path / name).mkdir()
+    unused = UnusedWriteIds(LocalStorage(), last=WriteId(8))
+    if is_refused:
+        with pytest.raises(StorageError, match=f"write ID 5, and {name} reaches it already"):
+            unused.check("default.t", str(tmp_path), WriteId(5))
+    else:
+        unused.check("default.t", str(tmp_path), WriteId(5))
+
+
+def test_a_location_is_looked_at_once(tmp_path: Path) -> None:
+    unused = UnusedWriteIds(LocalStorage(), last=WriteId(8))
+    unused.check("default.t", str(tmp_path), WriteId(5))
+    (tmp_path / "delta_0000005_0000005_0000").mkdir()  # the first of the batch has committed
+    unused.check("default.t", str(tmp_path), WriteId(6))
+    with pytest.raises(StorageError):
+        UnusedWriteIds(LocalStorage()).check("default.t", str(tmp_path), WriteId(5))

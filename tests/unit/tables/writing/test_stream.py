@@ -1,0 +1,236 @@
+"""Streams: small commits, each at once visible, and what is left of one that fails."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from compactor.errors import BadFile, CommitUnknown, NotConforming, Refused, TransactionAborted
+from compactor.service.site import Site
+from compactor.tables.store import Store
+from compactor.tables.transactions import batch as batches
+from compactor.tables.writing import insert_files
+from compactor.tables.writing.stream import Stream
+from tests.support.partitioned import make_partitioned
+from tests.support.passes import compact
+from tests.support.patience import until
+from tests.support.tables import make_table, with_settings
+
+
+@pytest.fixture
+def store(deployment: Site, warehouse: Path) -> Store:
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms", compactor_lock_wait="0s")
+    make_table(site, warehouse)
+    make_partitioned(site, warehouse, "p")
+    return Store(site)
+
+
+def values(store: Store, name: str = "t") -> list[int]:
+    return sorted(store.load_table(f"default.{name}").scan().to_arrow().column("a").to_pylist())
+
+
+def is_idle(store: Store) -> bool:
+    return not store.site.metastore.transactions.open_transactions()
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def put(stream: Stream, *numbers: int) -> int:
+    stream.write(pa.table({"a": list(numbers)}))
+    return stream.commit()
+
+
+def test_each_commit_is_a_delta_that_is_seen_at_once(store: Store, warehouse: Path) -> None:
+    with store.load_table("default.t").stream() as stream:
+        for number in range(1, 6):
+            stream.write(pa.table({"a": [number]}))
+            assert values(store) == list(range(1, number))
+            assert stream.commit() == 1
+            assert values(store) == list(range(1, number + 1))
+    deltas = names_in(warehouse / "t")
+    assert len(deltas) == 5
+    assert all(name.startswith("delta_") for name in deltas)
+    assert is_idle(store)
+
+
+def test_several_writes_are_one_commit(store: Store) -> None:
+    with store.load_table("default.t").stream() as stream:
+        assert stream.write(pa.table({"a": [1, 2]})) == 2
+        stream.write(pa.record_batch({"A": [3]}))
+        assert stream.waiting_rows == 3
+        assert stream.commit() == 3
+        assert stream.commit() == 0
+    assert values(store) == [1, 2, 3]
+    assert (stream.committed.commits, stream.committed.rows, stream.committed.write_id) == (1, 3, 1)
+
+
+def test_rows_beyond_the_memory_wait_on_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(insert_files, "IN_MEMORY", 40)
+    with store.load_table("default.t").stream() as stream:
+        for first in range(0, 100, 10):
+            stream.write(pa.table({"a": range(first, first + 10)}))
+        assert stream.commit() == 100
+        put(stream, *range(100, 110))
+    assert values(store) == list(range(110))
+
+
+def test_rows_go_to_the_partitions_that_they_name(store: Store) -> None:
+    table = store.load_table("default.p")
+    with table.stream() as stream:
+        for number in range(4):
+            stream.write(pa.table({"a": [number, number + 10], "p": [1, 2 + number % 2]}))
+            stream.commit()
+            assert len(values(store, "p")) == 2 * number + 2
+    assert table.partitions == ("p=1", "p=2", "p=3")
+    assert is_idle(store)
+
+
+def test_a_stream_into_one_partition_adds_it(store: Store) -> None:
+    table = store.load_table("default.p")
+    with table.stream(partition={"p": 7}) as stream:
+        assert [put(stream, 1), put(stream, 2), put(stream, 3), put(stream, 4)] == [1, 1, 1, 1]
+    assert (values(store, "p"), table.partitions) == ([1, 2, 3, 4], ("p=7",))
+    with table.stream(partition={"p": 7}) as stream:
+        put(stream, 5)
+        assert [lock.partition for lock in store.site.metastore.locks.show()] == []
+    assert values(store, "p") == [1, 2, 3, 4, 5]
+
+
+def test_a_write_that_is_refused_takes_none_of_its_rows(store: Store) -> None:
+    with store.load_table("default.t").stream() as stream:
+        stream.write(pa.table({"a": [1]}))
+        parts = [pa.record_batch({"a": [2]}), pa.record_batch({"a": [1 << 40]})]
+        with pytest.raises(NotConforming):
+            stream.write(pa.RecordBatchReader.from_batches(parts[0].schema, parts))
+        assert stream.commit() == 1
+    assert values(store) == [1]
+
+
+def test_rows_that_nobody_committed_are_no_silent_loss(store: Store) -> None:
+    with pytest.raises(Refused, match="2 rows were written into the stream and not committed"):
+        _leave_rows(store)
+    assert values(store) == [1]
+    with store.load_table("default.t").stream() as stream:
+        stream.write(pa.table({"a": [3]}))
+        assert stream.discard() == 1
+    with pytest.raises(Refused, match="closed"):
+        stream.write(pa.table({"a": [3]}))
+    assert values(store) == [1]
+    assert is_idle(store)
+
+
+def _leave_rows(store: Store) -> None:
+    with store.load_table("default.t").stream() as stream:
+        put(stream, 1)
+        stream.write(pa.table({"a": [2, 3]}))
+
+
+def test_a_program_that_fails_keeps_what_is_committed(store: Store) -> None:
+    with pytest.raises(RuntimeError):
+        _fail(store)
+    assert values(store) == [1]
+    assert is_idle(store)
+
+
+def _fail(store: Store) -> None:
+    with store.load_table("default.t").stream() as stream:
+        put(stream, 1)
+        stream.write(pa.table({"a": [2]}))
+        raise RuntimeError
+
+
+def test_a_commit_that_fails_says_what_is_committed_and_can_be_tried_again(store: Store, warehouse: Path) -> None:
+    with store.load_table("default.t").stream() as stream:
+        put(stream, 1)
+        stream.write(pa.table({"a": [2, 3]}))
+        (warehouse / "t").rename(warehouse / "elsewhere")
+        with pytest.raises(BadFile) as raised:
+            stream.commit()
+        (note,) = raised.value.__notes__
+        assert "the stream has committed 1 commits of 1 rows" in note
+        assert "2 rows wait" in note
+        (warehouse / "elsewhere").rename(warehouse / "t")
+        assert stream.commit() == 2
+    assert values(store) == [1, 2, 3]
+    assert not [name for name in names_in(warehouse / "t") if name.startswith(".")]
+
+
+def test_a_batch_that_somebody_aborts_names_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "AGE_S", 1e9)
+    with store.load_table("default.t").stream() as stream:
+        put(stream, 1)
+        put(stream, 2)  # the first of two
+        stream.write(pa.table({"a": [3]}))
+        transactions = store.site.metastore.transactions
+        for one in transactions.open_transactions():
+            transactions.abort(one.id, "a test times it out")
+        with pytest.raises(TransactionAborted):
+            stream.commit()
+        assert values(store) == [1, 2]
+        assert stream.commit() == 1
+    assert values(store) == [1, 2, 3]
+
+
+def test_after_a_lost_answer_nobody_goes_on_as_if_nothing_had_happened(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transactions = store.site.metastore.transactions
+    with ExitStack() as stack:
+        stack.enter_context(pytest.raises(Refused, match="and not committed"))
+        stream = stack.enter_context(store.load_table("default.t").stream())
+        put(stream, 1)
+        kept = transactions._commit_unless_lost
+
+        def lose(*args: object) -> None:
+            raise CommitUnknown("the connection is gone")
+
+        monkeypatch.setattr(transactions, "_commit_unless_lost", lose)
+        with pytest.raises(CommitUnknown):
+            put(stream, 2)
+        monkeypatch.setattr(transactions, "_commit_unless_lost", kept)
+        with pytest.raises(Refused, match="and perhaps 1 rows more"):
+            stream.commit()
+
+
+def test_an_idle_stream_holds_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its open write IDs would keep compactions from its own rows, and its transactions every cleaner from working."""
+    monkeypatch.setattr(batches, "AGE_S", 0.0)
+    with store.load_table("default.t").stream() as stream:
+        for number in range(3):
+            put(stream, number)
+        stream.rest()
+        assert is_idle(store)
+        assert compact(store.site).result is not None
+        assert put(stream, 3) == 1
+    assert values(store) == [0, 1, 2, 3]
+
+
+def test_the_rest_comes_by_itself(store: Store) -> None:
+    with store.load_table("default.t").stream() as stream:
+        for number in range(4):
+            put(stream, number)
+        until("the batch is given back", lambda: is_idle(store))
+
+
+def test_a_stream_has_transactions_of_its_own(store: Store) -> None:
+    with store.transaction() as txn:
+        table = txn.load_table("default.t")
+        with pytest.raises(Refused, match="transactions of its own"), table.stream():
+            pass
+
+
+def test_readers_see_commits_of_later_write_ids(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the batch that are open are exceptions in a reader's list, and hide nothing else."""
+    monkeypatch.setattr(batches, "AGE_S", 1e9)
+    table = store.load_table("default.t")
+    with table.stream() as stream:
+        put(stream, 1)
+        put(stream, 2)
+        table.append(pa.table({"a": [3]}))
+        assert values(store) == [1, 2, 3]
+        assert len(store.site.metastore.transactions.open_transactions()) == 1
