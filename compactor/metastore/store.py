@@ -35,6 +35,7 @@ from compactor.metastore.statistics.refresh import Statistics
 from compactor.metastore.transactions.aborts import Aborts
 from compactor.metastore.transactions.counters import Counters
 from compactor.metastore.transactions.open_limits import TxnLimits
+from compactor.metastore.transactions.stream_batches import StreamBatches
 from compactor.metastore.transactions.transactions import Transactions
 from compactor.metastore.transactions.write_ids import WriteIds
 
@@ -61,6 +62,7 @@ class Metastore:
             database, dialect, self._limits(limits or TxnLimits()), notifications=self.notifications
         )
         self.write_ids = WriteIds(database, dialect, self.notifications)
+        self.stream_batches = StreamBatches(database)
         self.counters = Counters(database, dialect)
         self.locks = Locks(database, dialect)
         self.queue = QueueTable(database, dialect)

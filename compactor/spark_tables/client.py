@@ -15,6 +15,7 @@ from compactor.spark_tables.application import Process, driver
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.messages import (
     AbortChange,
+    AbortStream,
     AbortWrite,
     CheckSnapshot,
     CommitChange,
@@ -31,7 +32,10 @@ from compactor.spark_tables.wire import connect
 _ENTRY = "compactor.spark_tables.keeper"
 _STARTED: list[subprocess.Popen[bytes]] = []  #: keepers outlive whoever started them, so nobody waits for their end
 #: of these another keeper than the one that has begun knows nothing
-_LATER = (CheckSnapshot, Release, CommitWrite, AbortWrite, WriteChange, CommitChange, AbortChange, CountChange)
+_LATER = (
+    *(CheckSnapshot, Release, CommitWrite, AbortWrite, AbortStream),
+    *(WriteChange, CommitChange, AbortChange, CountChange),
+)
 _ATTEMPTS = 3  #: a keeper that has nothing to hold ends, perhaps just now
 
 
@@ -69,7 +73,7 @@ class Keeper:
         try:
             return _answer(self._running(), request)
         except _NotTaken as error:
-            if isinstance(request, Release | AbortWrite | AbortChange):
+            if isinstance(request, Release | AbortWrite | AbortStream | AbortChange):
                 return 0
             raise _lost(request) from error
         except (EOFError, OSError) as error:

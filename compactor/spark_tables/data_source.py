@@ -11,9 +11,10 @@ from compactor.errors import Refused
 from compactor.spark_tables.change_writer import ChangeWriter
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import ChangeWork, PlannedScan
-from compactor.spark_tables.options import read_options, write_request
+from compactor.spark_tables.options import read_options, stream_request, write_request
 from compactor.spark_tables.reader import Reader, schema_of
 from compactor.spark_tables.spark_types import spark_schema
+from compactor.spark_tables.stream_writer import StreamWriter
 from compactor.spark_tables.writer import Writer
 
 
@@ -50,3 +51,7 @@ class HiveAcid(DataSource):
         """Begins an append or overwrite, or goes on with a change; Spark asks for it when it runs the write, once."""
         begun = Keeper().ask(write_request(self.options, self.application, overwrite=overwrite))
         return ChangeWriter(begun) if isinstance(begun, ChangeWork) else Writer(begun)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        """Returns what writes the batches of a stream."""
+        return StreamWriter(stream_request(self.options, self.application, overwrite=overwrite))

@@ -80,12 +80,20 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginWrite:
-    """Asks for a transaction that appends to a table, or overwrites it."""
+    """Asks for a transaction that appends to a table, or overwrites it.
+
+    Attributes:
+        stream: the name of the stream whose batch is written. One of the same stream into this table that is under way is
+            ended: it is tried again.
+        batch: the batch's number, if it is known already.
+    """
 
     place: Place
     table: str
     overwrite: bool
     time_zone: str | None = None
+    stream: str | None = None
+    batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +107,12 @@ class BegunWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitWrite:
-    """Asks that what the writers have staged is named and committed; answered by the number of rows."""
+    """Asks that what the writers have staged is named and committed; answered by the number of rows. ``batch`` is that of a
+    stream; one that is committed already has none."""
 
     hold: Hold
     parts: tuple[WrittenPart, ...]
+    batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +120,15 @@ class AbortWrite:
     """Asks that a write ends without a trace; answered by whether it was under way."""
 
     hold: Hold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortStream:
+    """Asks that the batch of a stream that is under way ends without a trace; answered by whether there was one."""
+
+    place: Place
+    table: str
+    stream: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +209,7 @@ Request: TypeAlias = (
     | BeginWrite
     | CommitWrite
     | AbortWrite
+    | AbortStream
     | BeginChange
     | WriteChange
     | CommitChange

@@ -12,7 +12,11 @@ from compactor.spark_tables.messages import BeginWrite, Place, PlanScan, WriteCh
 CHANGE = "change"  #: a change that ``AcidTable`` has begun, which rows are found or written for
 _PLACE = ("table", "metastore", "config")
 _READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes", CHANGE)
-_WRITING = (*_PLACE, "time_zone", CHANGE)
+_WRITING = (*_PLACE, "time_zone", "stream", "batch", CHANGE)
+_STREAMING = (*_PLACE, "time_zone", "stream")
+_STREAM = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+#: options of a query that Spark hands on to where it writes
+_OF_SPARK = ("checkpointlocation", "queryname")
 _SPLIT_BYTES = 32 * 1024 * 1024
 _SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -56,11 +60,32 @@ def write_request(options: Mapping[str, str], application: str, *, overwrite: bo
     given = _known(options, _WRITING)
     if CHANGE in given:
         return WriteChange(change=given[CHANGE])
+    if ("stream" in given) is not ("batch" in given):
+        raise BadSetting("hive_acid: stream and batch are given together, or none of them")
     return BeginWrite(
         place=place_of(given, application),
         table=_table(given),
         overwrite=overwrite,
         time_zone=given.get("time_zone"),
+        stream=_stream(given) if "stream" in given else None,
+        batch=_number(given, "batch") if "batch" in given else None,
+    )
+
+
+def stream_request(options: Mapping[str, str], application: str, *, overwrite: bool) -> BeginWrite:
+    """Returns the options of ``writeStream``, as the request that each batch is.
+
+    Raises:
+        BadSetting: as with ``read_options``.
+    """
+    known = {key: value for key, value in options.items() if key.lower() not in _OF_SPARK}
+    given = _known(known, _STREAMING)
+    return BeginWrite(
+        place=place_of(given, application),
+        table=_table(given),
+        overwrite=overwrite,
+        time_zone=given.get("time_zone"),
+        stream=_stream(given),
     )
 
 
@@ -80,6 +105,25 @@ def _table(given: Mapping[str, str]) -> str:
     if "table" not in given:
         raise BadSetting('hive_acid: no table is named; wanted .option("table", "<database>.<table>")')
     return given["table"]
+
+
+def _stream(given: Mapping[str, str]) -> str:
+    name = given.get("stream")
+    if name is None:
+        raise BadSetting(
+            'hive_acid: no stream is named; wanted .option("stream", "<name>"), the same as long as there is the checkpoint'
+        )
+    if _STREAM.fullmatch(name) is None:
+        raise BadSetting(
+            f"hive_acid: stream is {name!r}; wanted letters, digits, dots, dashes and underscores, at most 128"
+        )
+    return name
+
+
+def _number(given: Mapping[str, str], key: str) -> int:
+    if re.fullmatch(r"\d{1,18}", given[key], re.ASCII) is None:
+        raise BadSetting(f"hive_acid: {key} is {given[key]!r}; wanted a whole number")
+    return int(given[key])
 
 
 def _boolean(given: Mapping[str, str], key: str) -> bool:

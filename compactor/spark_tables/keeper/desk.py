@@ -17,6 +17,7 @@ from compactor.spark_tables.keeper.scans import planned
 from compactor.spark_tables.keeper.writers import Writers
 from compactor.spark_tables.messages import (
     AbortChange,
+    AbortStream,
     AbortWrite,
     BeginChange,
     BeginWrite,
@@ -81,10 +82,12 @@ class Desk:
                 return self.release(snapshot)
             case BeginWrite(place=place):
                 return self._writers.begin(self._site(place), _role(place), request)
-            case CommitWrite(hold=hold, parts=parts):
-                return self._writers.commit(hold, parts)
+            case CommitWrite():
+                return self._writers.commit(request)
             case AbortWrite(hold=hold):
                 return self._writers.abort(hold.name)
+            case AbortStream():
+                return self._writers.abort_stream(request)
             case BeginChange(place=place):
                 return self._changes.begin(self._site(place), _role(place), request)
             case WriteChange(change=change):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.errors import TransactionAborted
+from compactor.metastore.transactions.stream_batches import StreamBatch
 from compactor.service.mode import must_write
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.under_way import UnderWay
-from compactor.spark_tables.messages import BeginWrite, BegunWrite, Hold
+from compactor.spark_tables.messages import AbortStream, BeginWrite, BegunWrite, CommitWrite
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction import WriteOperation, WriteStatement
-from compactor.tables.writing.part_files import WrittenPart
 from compactor.tables.writing.shared import begin, finish
 
 log = logging.getLogger(__name__)
@@ -24,6 +23,15 @@ log = logging.getLogger(__name__)
 class _Writer:
     held: Held
     statement: WriteStatement
+    request: BeginWrite
+
+    def batch(self, number: int | None) -> StreamBatch | None:
+        """Returns the batch that is written; None for a write that belongs to no stream."""
+        stream, of_request = self.request.stream, self.request.batch
+        number = of_request if number is None else number
+        if stream is None or number is None:
+            return None
+        return StreamBatch(table_id=self.statement.table.id, stream=stream, number=number)
 
 
 class Writers(UnderWay[_Writer]):
@@ -33,6 +41,8 @@ class Writers(UnderWay[_Writer]):
         """Begins a write in a transaction of its own; see ``shared.begin`` for the errors."""
         table = named_table(site, request.table)
         must_write(site.settings_for(table), request.table)
+        if request.stream is not None:
+            self.abort_stream(AbortStream(place=request.place, table=request.table, stream=request.stream))
         operation = WriteOperation.UPDATE if request.overwrite else WriteOperation.INSERT
         held = Held(site, role)
         try:
@@ -41,23 +51,60 @@ class Writers(UnderWay[_Writer]):
         except BaseException:
             held.abort()
             raise
-        self.put(_Writer(held=held, statement=statement))
+        self.put(_Writer(held=held, statement=statement, request=request))
         log.info("transaction %d writes into %s for %s", held.txn.id, table, request.place.application)
         return BegunWrite(hold=held.hold, work=work, stores=stores)
 
-    def commit(self, hold: Hold, parts: Sequence[WrittenPart]) -> int:
-        """Commits a write with what its tasks have staged; returns the number of rows.
+    def commit(self, request: CommitWrite) -> int:
+        """Commits a write with what its tasks have staged; returns the number of rows. A batch of a stream that is committed
+        already leaves no trace.
 
         Raises:
             TransactionAborted: it is not under way: lost, or ended before.
             CommitUnknown: the answer of the database was lost.
+            Refused: a later batch of the stream is committed.
         """
+        hold = request.hold
         writer = self.take(hold.name)
         if writer is None:
             raise TransactionAborted(
                 f"transaction {hold.txn} is no longer held; nothing was committed, write the rows again"
             )
+        txn, batch = writer.held.txn, writer.batch(request.batch)
+        if batch is not None and _was_committed(writer.held, batch):
+            return 0
         with writer.held.finishing():
-            rows = finish(writer.held.txn, writer.statement, parts)
+            rows = finish(txn, writer.statement, request.parts)
+            if batch is not None:
+                txn.with_commit.append(txn.site.metastore.stream_batches.recording(txn.id, batch))
         log.info("transaction %d is committed with %d rows", hold.txn, rows)
         return rows
+
+    def abort_stream(self, request: AbortStream) -> bool:
+        """Ends the batch of a stream that is under way without a trace; returns false if there is none."""
+        found = [one for one in self.every() if _stream_of(one.request) == _stream_of(request)]
+        ended = [self.abort(one.held.name) for one in found]
+        return any(ended)
+
+
+def _was_committed(held: Held, batch: StreamBatch) -> bool:
+    """Tells whether ``batch`` is committed, and gives up what was written again then."""
+    try:
+        is_committed = held.txn.site.metastore.stream_batches.is_committed(batch)
+    except BaseException:
+        held.abort()
+        raise
+    if is_committed:
+        held.abort()
+        log.info(
+            "batch %d of stream %s was committed before; transaction %d is given up",
+            batch.number,
+            batch.stream,
+            held.txn.id,
+        )
+    return is_committed
+
+
+def _stream_of(request: BeginWrite | AbortStream) -> tuple[str | None, ...]:
+    place = request.place
+    return place.metastore, place.config, request.table.lower(), request.stream

@@ -126,8 +126,9 @@ class Batch:
         opened = Transaction(self._site, txn, self._opening, self._heart, self._watch)
         made = replace(self._made, write_id=self._write_ids[txn])
         opened.take(made, self._unused, is_provisional=self._is_provisional)
+        opened.with_commit += self._still(opened)
         try:
-            with ending(opened, self._heart, self._watch, _ROLE, self._still(opened)):
+            with ending(opened, self._heart, self._watch, _ROLE):
                 yield opened, made, self._is_provisional
         except CommitUnknown:
             raise

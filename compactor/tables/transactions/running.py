@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from compactor.errors import CommitUnknown, CompactorError, LockLost, TransactionAborted, failing_alone
 from compactor.ids import TxnId
-from compactor.metastore.transactions.commits import InTransaction
 from compactor.metastore.transactions.rows import OPEN
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
@@ -48,14 +47,8 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
 
 
 @contextmanager
-def ending(
-    opened: Transaction, heart: Heartbeat, watch: Watch, role: str, also: Sequence[InTransaction] = ()
-) -> Iterator[None]:
-    """Commits ``opened`` at the end of the block, or aborts it when the block raises; raises as ``transaction`` does.
-
-    Args:
-        also: done in the committing database transaction before anything is named, if something is.
-    """
+def ending(opened: Transaction, heart: Heartbeat, watch: Watch, role: str) -> Iterator[None]:
+    """Commits ``opened`` at the end of the block, or aborts it when the block raises; raises as ``transaction`` does."""
     site = opened.site
     try:
         yield
@@ -66,7 +59,7 @@ def ending(
             opened.pending.make_durable()
             _must_hold_its_locks(site, opened.id, watch)
         heart.let_go(opened.id)
-        _commit(site, opened, also)
+        _commit(site, opened)
     except (CommitUnknown, TransactionAborted):
         raise
     except BaseException:
@@ -95,15 +88,16 @@ def _must_hold_its_locks(site: Site, txn: TxnId, watch: Watch) -> None:
             raise
 
 
-def _commit(site: Site, opened: Transaction, also: Sequence[InTransaction]) -> None:
+def _commit(site: Site, opened: Transaction) -> None:
     """Commits; what is staged gets its names in the same critical section."""
     if not opened.pending:
         site.metastore.transactions.commit(opened.id, agent=opened.agent)
         return
     limit = site.settings.milliseconds("hive.txn.timeout") / 2000
     added = opened.added.at_commit(opened.id)
+    first = [*opened.with_commit, *added]
     written = opened.written.writes(opened.pending.directories, opened.added.partitions)
-    with site.metastore.transactions.committing(opened.id, written, (*also, *added), agent=opened.agent):
+    with site.metastore.transactions.committing(opened.id, written, first, agent=opened.agent):
         if added:
             reach(WriteStep.WRITE_PARTITIONS_ADDED)
         reach(WriteStep.WRITE_COMMITTING)

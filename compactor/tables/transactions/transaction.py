@@ -28,6 +28,7 @@ from compactor.locking.lock_types import LockType
 from compactor.locking.statement_locks import locking_is_on
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Partition, Table
+from compactor.metastore.transactions.commits import InTransaction
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, must_have_its_own_ground, path_of
@@ -93,6 +94,7 @@ class Transaction:
         self.pending = Pending(site.storage, txn)
         self.added = AddedPartitions(site)
         self.written = Written()
+        self.with_commit: list[InTransaction] = []  #: done in the database transaction that commits what was written
 
     @property
     def agent(self) -> str | None:

@@ -33,9 +33,14 @@ def test_the_examples_run(
     store.create_table("sales.customers", {"id": "bigint", "name": "string"}).append(
         pa.table({"id": [5], "name": ["E"]})
     )
+    folder = tmp_path / "arriving"
+    folder.mkdir()
+    (folder / "1.json").write_text('{"id": 20, "status": "new", "day": "2026-11-03"}')
     monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
     with local_session(tmp_path) as session:
-        names: dict[str, object] = {"spark": session}
+        names: dict[str, object] = {"spark": session, "folder": str(folder), "checkpoint": str(tmp_path / "checkpoint")}
         for example in EXAMPLES:
             exec(compile(example, str(PAGE), "exec"), names)
+    ids = [row["id"] for row in orders.scan(selected_fields=["id"]).to_arrow().to_pylist()]
+    assert (ids.count(20), ids.count(7)) == (1, 2)  # of a stream, and of a batch that was written twice
     assert len(EXAMPLES) >= 3

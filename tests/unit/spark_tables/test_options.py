@@ -6,7 +6,7 @@ import pytest
 
 from compactor.errors import BadSetting
 from compactor.spark_tables.messages import BeginWrite, Place, PlanScan
-from compactor.spark_tables.options import read_options, write_request
+from compactor.spark_tables.options import read_options, stream_request, write_request
 
 
 def test_options_become_a_request() -> None:
@@ -56,3 +56,28 @@ def test_options_of_a_write_become_a_request() -> None:
     assert write_request({"table": "db.t", "time_zone": "Europe/Berlin"}, "app", overwrite=True) == wanted
     with pytest.raises(BadSetting, match="no option 'columns'"):
         write_request({"table": "db.t", "columns": "a"}, "app", overwrite=False)
+
+
+def test_a_write_may_be_a_batch_of_a_stream() -> None:
+    found = write_request({"table": "db.t", "stream": "a-1", "batch": "7"}, "app", overwrite=False)
+    assert isinstance(found, BeginWrite)
+    assert (found.stream, found.batch) == ("a-1", 7)
+    for given, message in (
+        ({"stream": "a"}, "together"),
+        ({"batch": "1"}, "together"),
+        ({"stream": "a", "batch": "-1"}, "batch is '-1'; wanted a whole number"),
+        ({"stream": "a/b", "batch": "1"}, "stream is 'a/b'; wanted letters"),
+    ):
+        with pytest.raises(BadSetting, match=message):
+            write_request({"table": "db.t", **given}, "app", overwrite=False)
+
+
+def test_a_stream_has_a_name() -> None:
+    found = stream_request(
+        {"table": "db.t", "stream": "s", "checkpointLocation": "/c", "queryName": "q"}, "app", overwrite=True
+    )
+    assert found == BeginWrite(place=Place(application="app"), table="db.t", overwrite=True, stream="s")
+    with pytest.raises(BadSetting, match="no stream is named"):
+        stream_request({"table": "db.t"}, "app", overwrite=False)
+    with pytest.raises(BadSetting, match="no option 'batch'"):
+        stream_request({"table": "db.t", "stream": "s", "batch": "1"}, "app", overwrite=False)

@@ -1,0 +1,98 @@
+"""Batches of streams, over every kind of database (PROTOCOL 14.21): each is committed once, with its transaction."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import func, select, update
+
+from compactor.errors import CompactorError, Refused, TransactionAborted
+from compactor.ids import TxnId
+from compactor.metastore.schema.tables import REPL_TXN_MAP
+from compactor.metastore.store import Metastore
+from compactor.metastore.transactions.rows import ABORTED
+from compactor.metastore.transactions.stream_batches import StreamBatch
+
+
+def batch(number: int, stream: str = "arrivals", table_id: int = 7) -> StreamBatch:
+    return StreamBatch(table_id=table_id, stream=stream, number=number)
+
+
+def commit(metastore: Metastore, one: StreamBatch) -> TxnId:
+    (txn,) = metastore.transactions.open("ann", "h")
+    with metastore.transactions.committing(txn, first=[metastore.stream_batches.recording(txn, one)]):
+        pass
+    return txn
+
+
+def test_a_batch_is_known_once_it_is_committed(metastore: Metastore) -> None:
+    known = metastore.stream_batches.is_committed
+    assert not known(batch(0))
+    commit(metastore, batch(0))
+    assert known(batch(0))
+    assert not known(batch(1))
+    assert not known(batch(0, stream="others"))
+    assert not known(batch(0, table_id=8))
+    commit(metastore, batch(5))
+    with pytest.raises(Refused, match="batch 0 of stream 'arrivals' comes after batch 5"):
+        known(batch(0))
+    with metastore.database.read() as conn:
+        assert conn.execute(select(func.count()).select_from(REPL_TXN_MAP)).scalar() == 1
+
+
+def test_a_commit_of_a_known_batch_commits_nothing(metastore: Metastore) -> None:
+    commit(metastore, batch(3))
+    for number, error in ((3, TransactionAborted), (2, Refused)):
+        (txn,) = metastore.transactions.open("ann", "h")
+        with (
+            pytest.raises(error),
+            metastore.transactions.committing(txn, first=[metastore.stream_batches.recording(txn, batch(number))]),
+        ):
+            pytest.fail("nothing may be named")
+        metastore.transactions.abort(txn, "by the test")
+        assert metastore.transactions.state(txn) in (ABORTED, None)
+    assert metastore.stream_batches.is_committed(batch(3))
+
+
+def test_a_commit_that_fails_records_no_batch(metastore: Metastore) -> None:
+    (txn,) = metastore.transactions.open("ann", "h")
+    with (
+        pytest.raises(OSError, match="by the test"),
+        metastore.transactions.committing(txn, first=[metastore.stream_batches.recording(txn, batch(3))]),
+    ):
+        raise OSError("by the test")
+    assert not metastore.stream_batches.is_committed(batch(3))
+
+
+@pytest.mark.parametrize("newest", [None, 3])
+def test_of_two_that_commit_one_batch_at_once_one_does(metastore: Metastore, newest: int | None) -> None:
+    if newest is not None:
+        commit(metastore, batch(newest))
+
+    def attempt(_: int) -> TxnId | CompactorError:
+        try:
+            return commit(metastore, batch(4))
+        except CompactorError as error:
+            return error
+
+    with ThreadPoolExecutor(4) as pool:
+        ends = list(pool.map(attempt, range(4)))
+    assert [isinstance(one, TransactionAborted) for one in ends].count(False) == 1
+    assert metastore.stream_batches.is_committed(batch(4))
+
+
+def test_a_paused_commit_of_a_batch_that_came_again_since_commits_nothing(metastore: Metastore) -> None:
+    """Its driver was replaced; the new one has committed the batch, and the next, which took its row away."""
+    commit(metastore, batch(3))
+    (txn,) = metastore.transactions.open("ann", "h")
+    record = metastore.stream_batches.recording(txn, batch(4))
+    with metastore.database.write() as conn:
+        assert conn.execute(select(REPL_TXN_MAP.c.RTM_SRC_TXN_ID)).scalars().all() == [3]
+        if metastore.database.kind == "sqlite":  # which lets nobody write meanwhile
+            conn.execute(update(REPL_TXN_MAP).values(RTM_SRC_TXN_ID=5))
+        else:
+            commit(metastore, batch(4))
+            commit(metastore, batch(5))
+        with pytest.raises(Refused, match="after batch 5"):
+            record(conn)
