@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,24 +61,28 @@ def environment_of(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Store]:
-    """Yields a new metastore in ``folder``, with the database ``b``."""
+def opened(folder: Path, url: str | None = None) -> Iterator[Store]:
+    """Yields a new metastore in ``folder``, or one with Hive's empty schema at ``url``, with the database ``b``."""
     environment = environment_of(folder)
-    database = open_database(environment["COMPACTOR_METASTORE_URL"])
-    create.create(database)
-    state.upgrade(database)
-    database.close()
-    with open_site(configure(environment=environment)) as site:
+    if url is not None:
+        environment["COMPACTOR_METASTORE_URL"] = url
+        state.init(url).close()
+    else:
+        database = open_database(environment["COMPACTOR_METASTORE_URL"])
+        create.create(database)
+        state.upgrade(database)
+        database.close()
+    with open_site(configure(flags={"compactor.mode": "clean"}, environment=environment)) as site:
         site.metastore.embedded_catalog.create_database("b", str(folder))
         yield Store(site)
 
 
-def make_table(store: Store, folder: Path, name: str) -> None:
-    """Creates the table ``b.<name>``, empty."""
+def make_table(store: Store, folder: Path, name: str, *, keys: Sequence[Column] = ()) -> None:
+    """Creates the table ``b.<name>``, empty; partitioned by ``keys`` if there are any."""
     columns = [Column(name=column, type=kind) for column, kind in COLUMNS.items()]
     location = folder / name
     location.mkdir()
-    new = NewTable("b", name, str(location), columns, parameters={"transactional": "true"})
+    new = NewTable("b", name, str(location), columns, parameters={"transactional": "true"}, partition_keys=list(keys))
     store.site.metastore.embedded_catalog.create_table(new)
 
 

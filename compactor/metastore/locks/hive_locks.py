@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, delete, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, literal_column, select, update
 
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
-from compactor.database.prepared import send_all
+from compactor.database.prepared import send, send_all
 from compactor.database.retry import retried
 from compactor.errors import LockNotGranted, NotFound, Refused
 from compactor.ids import TxnId
@@ -40,6 +40,10 @@ from compactor.metastore.transactions import rows as txn_rows
 from compactor.metastore.transactions.rows import must_be_open
 
 _log = logging.getLogger(__name__)
+
+
+# Built once, since every commit of a program asks.
+_HAS_LOCK = select(HIVE_LOCKS.c.HL_TXNID).where(HIVE_LOCKS.c.HL_TXNID == bindparam("of_txn")).limit(literal_column("1"))
 
 
 class Locks:
@@ -231,8 +235,7 @@ class Locks:
     def without(self, txns: Collection[TxnId]) -> frozenset[TxnId]:
         """Returns those of ``txns`` that neither hold a lock nor wait for one, on any object."""
         with self._database.read() as conn:
-            rows = conn.execute(select(HIVE_LOCKS.c.HL_TXNID).where(HIVE_LOCKS.c.HL_TXNID.in_(txns)).distinct())
-            return frozenset(txns) - {TxnId(txn) for txn in rows.scalars()}
+            return frozenset(txn for txn in txns if not send(conn, _HAS_LOCK, {"of_txn": txn}).rows)
 
     def awaited_exclusively(self, entities: Collection[Entity]) -> frozenset[Entity]:
         """Returns those of ``entities`` that a waiting EXCLUSIVE lock is on or around: all later readers wait behind it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
@@ -77,6 +77,7 @@ class Batch:
         transactions = site.metastore.transactions
         opened = transactions.open(self._opening.user, self._opening.host, agent=self._opening.agent, count=count)
         self.size = len(opened)
+        self._locations: dict[str, str] = {}
         self._txns, self._holder = deque(opened), opened[-1]
         self._watch = Watch(site.metastore, self._holder, self._agent, longest_ms=0)
         self._watch.writes = True
@@ -111,6 +112,15 @@ class Batch:
     def _agent(self) -> str:
         assert self._opening.agent is not None
         return self._opening.agent
+
+    @property
+    def locations(self) -> Mapping[str, str]:
+        """The directories of partitions that it has written into, while its lock keeps them from being dropped."""
+        return self._locations if self._watch.has_locks else {}
+
+    def know(self, locations: Mapping[str, str]) -> None:
+        """Takes note of partitions that one of its transactions has written into and committed."""
+        self._locations.update(locations)
 
     @contextmanager
     def next(self) -> Iterator[tuple[Transaction, WriteStatement, bool]]:

@@ -304,7 +304,7 @@ class Transaction:
         Raises:
             Refused: the directory of one overlaps another's.
         """
-        for partition in self.site.metastore.catalog.partitions(table, sorted(names)):
+        for partition in self.site.metastore.catalog.partitions(table, sorted(names)) if names else ():
             must_have_its_own_ground(self.site, table, partition)
 
     def add_partition(self, table: Table, name: str, write_id: WriteId) -> Partition:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
@@ -139,18 +140,22 @@ def stage_rows(
     statement: WriteStatement,
     waiting: Mapping[str, Mapping[int, WaitingRows]],
     locations: Mapping[str, str] | None = None,
-) -> None:
-    """Stages the rows of a statement, by partition and file number.
+    known: Mapping[str, str] | None = None,
+) -> Mapping[str, str]:
+    """Stages the rows of a statement, by partition and file number; returns the locations of the partitions.
 
     Args:
         locations: by partition; None where the statement's component is provisional and its partitions are to be recorded.
+        known: locations that are checked already, which nobody can have dropped since.
     """
     if locations is None:
-        locations = locations_of(txn, statement, waiting)
-        txn.check_partitions(statement.table, locations)
+        known = known or {}
+        locations = locations_of(txn, statement, waiting, known)
+        txn.check_partitions(statement.table, locations.keys() - known.keys())
         txn.record_partitions(statement, locations)
     for name, of_number in waiting.items():
         _write(txn, statement, locations[name], of_number)
+    return locations
 
 
 def must_be_writable(table: Table) -> None:
@@ -181,8 +186,13 @@ def _exists(txn: Transaction, table: Table, partition: str) -> bool:
     return bool(txn.site.metastore.catalog.partitions(table, [partition]))
 
 
-def locations_of(txn: Transaction, statement: WriteStatement, names: Collection[str]) -> Mapping[str, str]:
+def locations_of(
+    txn: Transaction, statement: WriteStatement, names: Collection[str], known: Mapping[str, str] = MappingProxyType({})
+) -> Mapping[str, str]:
     """Returns the directory of each partition; those that do not exist are added, in the order of their names.
+
+    Args:
+        known: the directories of some that exist.
 
     Raises:
         Refused: they are more than hive.exec.max.dynamic.partitions, or one of them cannot be added.
@@ -194,9 +204,11 @@ def locations_of(txn: Transaction, statement: WriteStatement, names: Collection[
             f"{table}: the rows belong to {len(names)} partitions, {_MOST} is {most}; write them in several statements, or "
             "raise it if they are meant"
         )
-    known = {part.name: part for part in txn.partitions(table, names)}
-    found = {name: known.get(name) or txn.add_partition(table, name, statement.write_id) for name in sorted(names)}
-    return {name: path_of(site.storage, table, part) for name, part in found.items()}
+    asked = sorted(name for name in names if name not in known)
+    there = {part.name: part for part in txn.partitions(table, asked)} if asked else {}
+    found = {name: there.get(name) or txn.add_partition(table, name, statement.write_id) for name in asked}
+    of_asked = {name: path_of(site.storage, table, part) for name, part in found.items()}
+    return {name: known[name] for name in names if name in known} | of_asked
 
 
 def _write(txn: Transaction, statement: WriteStatement, location: str, of_number: Mapping[int, WaitingRows]) -> None:

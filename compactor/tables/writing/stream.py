@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -151,8 +151,11 @@ class Stream:
 
     def _commit_in(self, batch: Batch, count: int) -> None:
         with batch.next() as (txn, statement, is_provisional):
-            locations = None if is_provisional else {self._partition or "": statement.location}
-            stage_rows(txn, statement, self._waiting, locations)
+            locations: Mapping[str, str] | None = None
+            if not is_provisional:
+                locations = {self._partition or "": statement.location}
+            locations = stage_rows(txn, statement, self._waiting, locations, batch.locations)
+        batch.know(locations)
         self.committed = replace(
             self.committed,
             commits=self.committed.commits + 1,

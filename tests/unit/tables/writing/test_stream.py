@@ -234,3 +234,15 @@ def test_readers_see_commits_of_later_write_ids(store: Store, monkeypatch: pytes
         table.append(pa.table({"a": [3]}))
         assert values(store) == [1, 2, 3]
         assert len(store.site.metastore.transactions.open_transactions()) == 1
+
+
+def test_a_partition_is_looked_up_once_in_a_batch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "AGE_S", 1e9)
+    catalog, asked = store.site.metastore.catalog, []
+    kept = catalog.partitions
+    monkeypatch.setattr(catalog, "partitions", lambda table, names=None: asked.append(names) or kept(table, names))
+    with store.load_table("default.p").stream() as stream:
+        for number in range(7):  # batches of one, two and four
+            stream.write(pa.table({"a": [number], "p": [1]}))
+            stream.commit()
+    assert asked == [["p=1"]] * 6, "for its location, and for its ground"
