@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -19,6 +20,7 @@ from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.writing.append import How, Rows, append, overwrite
 from compactor.tables.writing.changes import delete, update
+from compactor.tables.writing.mutation import Mutation
 from compactor.tables.writing.stream import Stream, streaming
 from compactor.tables.writing.upsert import Upserted, upsert
 
@@ -187,6 +189,38 @@ class Table:
         """
         with self._writing() as txn:
             return upsert(txn, self._found, rows, tuple(join_cols), How(time_zone=time_zone))
+
+    @contextmanager
+    def mutate(self, key: Sequence[str] | None = None, *, time_zone: str | None = None) -> Iterator[Mutation]:
+        """Gathers inserts, updates and deletes of single rows, and does them in their order, as one statement, at the end of
+        the block: ``mutation.insert(rows)``, ``mutation.update(rows)``, ``mutation.delete(rows)``. If it raises nothing is
+        done.
+
+        Args:
+            key: the columns by which rows are found; no key is inserted twice, and the lock excludes every other writer if
+                something is inserted. None finds rows by ROW__ID, in the transaction that loaded this table: a ROW__ID says
+                nothing outside of the transaction that has read it.
+            time_zone: as with ``append``.
+
+        Raises:
+            NotFound: a row that is updated or deleted is not there, or there is no such column.
+            Refused: a row that is inserted is there already, a key is that of several rows, or the mode is observe; without
+                a key also if no transaction loaded this table.
+            NotSupported: an update gives a partition or bucketing column another value, or the table is none that is
+                written here.
+            LockNotGranted, WriteConflict: as with ``upsert``.
+        """
+        must_write(self._site.settings_for(self._found), self.name)
+        if key is None and self._txn is None:
+            raise Refused(
+                f"{self.name}: ROW__IDs say nothing outside of the transaction that has read them; load the table in a "
+                "transaction, or give a key"
+            )
+        with tempfile.TemporaryDirectory(prefix="compactor-mutation-") as scratch:
+            mutation = Mutation(self._found, key, How(time_zone=time_zone), scratch)
+            yield mutation
+            with self._writing() as txn:
+                mutation.finish(txn)
 
     def compact(
         self,

@@ -42,6 +42,11 @@ def test_rows_are_appended_updated_deleted_and_upserted(programs: Store) -> None
     done = table.upsert(pa.table({"a": [3, 4], "b": ["w", "v"]}), join_cols=["a"])
     assert (done.updated, done.inserted) == (1, 1)
     assert rows(programs, "u") == [{"a": 2, "b": "z"}, {"a": 3, "b": "w"}, {"a": 4, "b": "v"}]
+    with table.mutate(key=["a"]) as mutation:
+        mutation.insert(pa.table({"a": [5, 6], "b": ["u", "t"]}))
+        mutation.update(pa.table({"a": [2, 5], "b": ["s", "r"]}))
+        mutation.delete(pa.table({"a": [6, 3]}))
+    assert rows(programs, "u") == [{"a": 2, "b": "s"}, {"a": 4, "b": "v"}, {"a": 5, "b": "r"}]
     assert table.overwrite(pa.table({"a": [9]})) == 1
     assert rows(programs, "u") == [{"a": 9, "b": None}]
     assert select(programs, t.TXN_COMPONENTS) == []

@@ -47,7 +47,9 @@ from compactor.tables import open_metastore
 with open_metastore() as store, store.transaction() as txn:
     table = txn.load_table("default.t")
     table.update({"a": "7"}, where="a = 1")
-    table.delete("a = 2")
+    with table.mutate(key=["a"]) as mutation:
+        mutation.insert(pa.table({"a": [9]}))
+        mutation.delete(pa.table({"a": [9, 2]}))
     txn.load_table("default.u").overwrite(pa.table({"a": [8]}))
     txn.load_table("default.p").upsert(pa.table({"a": [3], "p": [1]}), ["a"])
 """

@@ -79,7 +79,7 @@ def conformed(table: Table, rows: Rows, how: How) -> Iterator[pa.Table]:
     columns = tuple((column.name, column.type) for column in (*table.columns, *table.partition_keys))
     door = Door(table=str(table), columns=columns, time_zone=how.time_zone)
     given = _given(table, how)
-    yield from (door.conform(_with_columns(part, given)) for part in _parts(table, rows))
+    yield from (door.conform(_with_columns(part, given)) for part in parts_of(table, rows))
 
 
 def static_partition(table: Table, how: How) -> str | None:
@@ -169,7 +169,12 @@ def must_be_writable(table: Table) -> None:
         raise NotSupported(f"{table}: is sorted, and what is written here would not keep its order")
 
 
-def _parts(table: Table, rows: Rows) -> Iterator[pa.Table]:
+def parts_of(table: Table, rows: Rows) -> Iterator[pa.Table]:
+    """Yields rows as they are given, in parts of bounded size where they come as a stream.
+
+    Raises:
+        NotConforming: they are of another kind than ``Rows``.
+    """
     if isinstance(rows, pa.RecordBatch):
         yield pa.Table.from_batches([rows])
     elif isinstance(rows, pa.Table):

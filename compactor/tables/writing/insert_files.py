@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -65,13 +66,12 @@ class WaitingRows:
             self._spill(scratch)
 
     def _spill(self, scratch: str) -> None:
-        if not self._batches:
-            return
-        with tempfile.NamedTemporaryFile(dir=scratch, suffix=".arrow", delete=False) as file:
-            with pa.ipc.new_stream(file, self._batches[0].schema) as stream:
-                for batch in self._batches:
-                    stream.write_batch(batch)
-            self._spilled.append(Path(file.name))
+        for schema, batches in groupby(self._batches, key=lambda batch: batch.schema):  # units of timestamps may differ
+            with tempfile.NamedTemporaryFile(dir=scratch, suffix=".arrow", delete=False) as file:
+                with pa.ipc.new_stream(file, schema) as stream:
+                    for batch in batches:
+                        stream.write_batch(batch)
+                self._spilled.append(Path(file.name))
         self._batches, self._bytes = [], 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:

@@ -8,18 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import NotConforming, NotFound, Refused
+from compactor.errors import NotConforming
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.tables.reading.planning import partitions_to_read
 from compactor.tables.reading.wanted import Wanted
-from compactor.tables.schema import IN_PARTS, PARTS
+from compactor.tables.schema import IN_PARTS
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.writing.append import How, Rows, conformed, write
 from compactor.tables.writing.changes import Deletion
-from compactor.tables.writing.encodable import encodable
-
-_PLACE = "__place"  #: of a row in the source
+from compactor.tables.writing.matching import PLACE, comparable, has_null, key_columns, matches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,23 +41,18 @@ def upsert(txn: Transaction, table: Table, rows: Rows, join_cols: tuple[str, ...
         LockNotGranted: somebody holds a conflicting lock.
         WriteConflict: another transaction wrote into the table while this one waited for its lock.
     """
-    names = {column.name.lower(): column.name for column in (*table.columns, *table.partition_keys)}
-    if not join_cols:
-        raise Refused(f"{table}: join_cols is empty; name the columns that are the key")
-    if unknown := [name for name in join_cols if name.lower() not in names]:
-        raise NotFound(f"{table} has no column {unknown[0]!r}; it has {', '.join(names)}")
-    key = [names[name.lower()] for name in join_cols]
+    key = key_columns(table, join_cols, "join_cols")
     source = pa.concat_tables(list(conformed(table, rows, how)), promote_options="permissive")
     _must_be_unique(table, source, key)
     if not source.num_rows:
         return Upserted(updated=0, inserted=0)
     wanted = Wanted(selected_fields=tuple(key), row_ids=True, timestamps=IN_PARTS)
     txn.lock_for_changes(table, partitions_to_read(txn, table, wanted), LockType.EXCL_WRITE, must_see_all=True)
-    known = _comparable(source.select(key)).append_column(_PLACE, pa.array(np.arange(source.num_rows)))
+    known = comparable(source.select(key)).append_column(PLACE, pa.array(np.arange(source.num_rows)))
     replaced: set[int] = set()
 
     def take(found: pa.RecordBatch) -> pa.RecordBatch:
-        places = _matches(found, known, key)
+        places = matches(pa.Table.from_batches([found]).select(key), known)
         replaced.update(places.drop_null().to_pylist())
         return found.filter(pc.is_valid(places))
 
@@ -70,41 +63,11 @@ def upsert(txn: Transaction, table: Table, rows: Rows, join_cols: tuple[str, ...
 
 def _must_be_unique(table: Table, source: pa.Table, key: list[str]) -> None:
     keys = source.select(key)
-    whole = _comparable(keys.filter(pc.invert(_has_null(keys))))
+    whole = comparable(keys.filter(pc.invert(has_null(keys))))
     names = whole.column_names
-    counts = whole.append_column(_PLACE, pa.array(np.zeros(whole.num_rows, dtype=np.int8)))
-    counts = counts.group_by(names).aggregate([(_PLACE, "count")])
-    twice = counts.filter(pc.greater(counts.column(f"{_PLACE}_count"), 1))
+    counts = whole.append_column(PLACE, pa.array(np.zeros(whole.num_rows, dtype=np.int8)))
+    counts = counts.group_by(names).aggregate([(PLACE, "count")])
+    twice = counts.filter(pc.greater(counts.column(f"{PLACE}_count"), 1))
     if twice.num_rows:
         values = {name: twice.column(name)[0].as_py() for name in names}
         raise NotConforming(f"{table}: two of the rows have the key {values}; which of them counts is not known")
-
-
-def _has_null(keys: pa.Table) -> pa.ChunkedArray:
-    found = pa.chunked_array([pa.array(np.zeros(keys.num_rows, dtype=bool))])
-    for column in keys.columns:
-        found = pc.or_(found, pc.is_null(column))
-    return found
-
-
-def _matches(found: pa.RecordBatch, known: pa.Table, key: list[str]) -> pa.Array:
-    """Returns for each row that was found the place of the source's row with its key, NULL without one."""
-    left = _comparable(pa.Table.from_batches([found]).select(key))
-    names = left.column_names
-    left = left.append_column("__row", pa.array(np.arange(found.num_rows)))
-    right = known.cast(pa.schema([*(left.schema.field(name) for name in names), known.schema.field(_PLACE)]))
-    joined = left.join(right, keys=names, join_type="left outer", use_threads=False).sort_by("__row")
-    return joined.column(_PLACE).combine_chunks()
-
-
-def _comparable(keys: pa.Table) -> pa.Table:
-    """Returns ``keys`` with two columns in place of a timestamp: its seconds and its nanoseconds."""
-    columns: dict[str, pa.ChunkedArray] = {}
-    for name, column in zip(keys.column_names, keys.columns, strict=True):
-        if not (pa.types.is_timestamp(column.type) or column.type.equals(PARTS)):
-            columns[name] = column
-            continue
-        parts = encodable(column.combine_chunks(), PARTS)
-        for place, part in enumerate(PARTS.names):
-            columns[f"{name}.{part}"] = pa.chunked_array([pc.struct_field(parts, [place])])
-    return pa.table(columns)

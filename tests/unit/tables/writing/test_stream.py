@@ -246,3 +246,16 @@ def test_a_partition_is_looked_up_once_in_a_batch(store: Store, monkeypatch: pyt
             stream.write(pa.table({"a": [number], "p": [1]}))
             stream.commit()
     assert asked == [["p=1"]] * 6, "for its location, and for its ground"
+
+
+def test_units_of_timestamps_may_differ_from_write_to_write(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(insert_files, "IN_MEMORY", 20)
+    table = store.create_table("default.times", {"at": "timestamp"})
+    with table.stream() as stream:
+        for unit in ("s", "us", "us", "ns"):
+            stream.write(pa.table({"at": pa.array([1], pa.timestamp(unit))}))
+        stream.write(pa.table({"at": pa.array([1, 2, 3], pa.timestamp("ns"))}))
+        stream.write(pa.table({"at": pa.array([1, 2, 3], pa.timestamp("us"))}))
+        assert stream.commit() == 10
+    found = table.scan().to_arrow().column("at").cast(pa.int64()).to_pylist()
+    assert sorted(found) == [1, 1, 2, 3, 1000, 1000, 1000, 2000, 3000, 10**9]
