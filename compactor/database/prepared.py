@@ -60,8 +60,8 @@ def send_all(conn: Connection, statement: Executable, rows: Sequence[Mapping[str
     Raises:
         DBAPIError: as SQLAlchemy raises it.
     """
-    if not rows:
-        return 0
+    if len(rows) < 2:
+        return send(conn, statement, rows[0]).count if rows else 0
     if conn.engine.dispatch.before_cursor_execute:
         return conn.execute(statement, [dict(row) for row in rows]).rowcount
     form = _form(statement, conn.dialect, tuple(rows[0]))

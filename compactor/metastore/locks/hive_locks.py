@@ -46,6 +46,11 @@ _log = logging.getLogger(__name__)
 _HAS_LOCK = select(HIVE_LOCKS.c.HL_TXNID).where(HIVE_LOCKS.c.HL_TXNID == bindparam("of_txn")).limit(literal_column("1"))
 
 
+def has_lock(conn: Connection, txn: TxnId) -> bool:
+    """Returns true if ``txn`` holds a lock or waits for one, on any object."""
+    return bool(send(conn, _HAS_LOCK, {"of_txn": txn}).rows)
+
+
 class Locks:
     """HIVE_LOCKS. A partition is locked under every form of its name that writers use (PROTOCOL 9)."""
 
@@ -235,7 +240,7 @@ class Locks:
     def without(self, txns: Collection[TxnId]) -> frozenset[TxnId]:
         """Returns those of ``txns`` that neither hold a lock nor wait for one, on any object."""
         with self._database.read() as conn:
-            return frozenset(txn for txn in txns if not send(conn, _HAS_LOCK, {"of_txn": txn}).rows)
+            return frozenset(txn for txn in txns if not has_lock(conn, txn))
 
     def awaited_exclusively(self, entities: Collection[Entity]) -> frozenset[Entity]:
         """Returns those of ``entities`` that a waiting EXCLUSIVE lock is on or around: all later readers wait behind it."""

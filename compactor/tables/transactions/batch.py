@@ -89,6 +89,7 @@ class Batch:
         except BaseException:
             self.close()
             raise
+        self._begun = clock()  # whoever has waited for the lock, has a second from now on
 
     @property
     def used(self) -> int:

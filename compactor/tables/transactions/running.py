@@ -6,9 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from compactor.errors import CommitUnknown, CompactorError, LockLost, TransactionAborted, failing_alone
-from compactor.ids import TxnId
-from compactor.metastore.transactions.rows import OPEN
+from compactor.errors import CommitUnknown, CompactorError, TransactionAborted, failing_alone
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site
@@ -57,9 +55,8 @@ def ending(opened: Transaction, heart: Heartbeat, watch: Watch, role: str) -> It
         if opened.pending:
             opened.added.make_durable()
             opened.pending.make_durable()
-            _must_hold_its_locks(site, opened.id, watch)
         heart.let_go(opened.id)
-        _commit(site, opened)
+        _commit(site, opened, watch)
     except (CommitUnknown, TransactionAborted):
         raise
     except BaseException:
@@ -79,23 +76,14 @@ def give_up(stack: ExitStack) -> None:
         raise _GivenUp
 
 
-def _must_hold_its_locks(site: Site, txn: TxnId, watch: Watch) -> None:
-    """Refuses to commit what is no longer protected; a transaction that has ended says so at its commit."""
-    try:
-        watch.check()
-    except LockLost:
-        if site.metastore.transactions.state(txn) == OPEN:
-            raise
-
-
-def _commit(site: Site, opened: Transaction) -> None:
+def _commit(site: Site, opened: Transaction, watch: Watch) -> None:
     """Commits; what is staged gets its names in the same critical section."""
     if not opened.pending:
         site.metastore.transactions.commit(opened.id, agent=opened.agent)
         return
     limit = site.settings.milliseconds("hive.txn.timeout") / 2000
     added = opened.added.at_commit(opened.id)
-    first = [*opened.with_commit, *added]
+    first = [*opened.with_commit, watch.must_hold, *added]
     written = opened.written.writes(opened.pending.directories, opened.added.partitions)
     with site.metastore.transactions.committing(opened.id, written, first, agent=opened.agent):
         if added:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from sqlalchemy import Connection
+
 from compactor.errors import CompactorError, LockLost, SnapshotExpired
 from compactor.ids import TxnId
+from compactor.metastore.locks.hive_locks import has_lock
 from compactor.metastore.store import Metastore
 
 
@@ -58,7 +61,19 @@ class Watch:
                 "begin another"
             )
         if self.has_locks and self._metastore.locks.without([self._txn]):
-            raise LockLost(
-                f"transaction {self._txn} is open and its locks are gone: somebody removed them, and what they protected "
-                "may have changed; begin again"
-            )
+            raise self._lost()
+
+    def must_hold(self, conn: Connection) -> None:
+        """Checks within the database transaction of a commit that the locks are still held.
+
+        Raises:
+            LockLost: they are gone.
+        """
+        if self.has_locks and not has_lock(conn, self._txn):
+            raise self._lost()
+
+    def _lost(self) -> LockLost:
+        return LockLost(
+            f"transaction {self._txn} is open and its locks are gone: somebody removed them, and what they protected may "
+            "have changed; begin again"
+        )

@@ -128,12 +128,9 @@ def test_an_overwrite_that_its_lock_did_not_keep_out_wins(site: Site, table: Tab
     assert "o" not in state_counts(site)
 
 
-def test_who_loses_the_lock_of_the_batch_commits_nothing(
-    site: Site, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_loses_the_lock_of_the_batch_commits_nothing(site: Site, table: Table) -> None:
     batch = Batch(site, table, None, 2, Clock())
     metastore = site.metastore
-    monkeypatch.setattr(batches.Watch, "check", lambda _: None)  # it has looked just before
     holder = max(one.id for one in metastore.transactions.open_transactions())
 
     def commit() -> None:
@@ -163,3 +160,17 @@ def test_write_ids_that_a_directory_holds_already_are_not_recorded(site: Site, t
     with pytest.raises(StorageError, match="reaches it already"):
         Batch(site, table, None, 3)
     assert count(site, TXN_COMPONENTS.c.TC_TXNID) == 0
+
+
+def test_a_batch_that_has_waited_for_its_lock_is_as_good_as_any(
+    site: Site, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+
+    def wait(*_: object) -> None:
+        clock.now += 10 * AGE_S
+
+    monkeypatch.setattr(batches, "wait_for_locks", wait)
+    batch = Batch(site, table, None, 2, clock)
+    assert not batch.is_over
+    batch.close()

@@ -228,6 +228,7 @@ _ROWS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["x", "y", None]))
 _STATEMENT = st.one_of(
     st.tuples(st.just("append"), _ROWS),
     st.tuples(st.just("upsert"), _ROWS),
+    st.tuples(st.just("stream"), _ROWS),
     st.tuples(st.just("delete"), st.integers(0, 9)),
     st.tuples(st.just("update"), st.integers(0, 9)),
     st.tuples(st.just("minor"), st.none()),
@@ -257,6 +258,12 @@ def _done(store: Store, model: list[tuple[int, str | None]], kind: str, argument
     table = store.load_table("default.t")
     if kind == "append":
         table.append(_table(argument))
+        return model + argument
+    if kind == "stream":
+        with table.stream() as stream:
+            for row in argument:
+                stream.write(_table([row]))
+                stream.commit()
         return model + argument
     if kind == "upsert":
         source = dict(argument)
