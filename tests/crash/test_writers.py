@@ -172,7 +172,7 @@ def test_a_stream_that_was_paused_until_it_was_forgotten_names_nothing(
         finally:
             process.kill()
     assert process.returncode == 1, err
-    assert "the stream has committed 1 commits of 1 rows" in err
+    assert "the stream has committed 1 rows in 1 commits" in err
     assert rows(site)[2] == {3}
 
 

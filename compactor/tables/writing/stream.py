@@ -37,7 +37,7 @@ class Committed:
 
     def __str__(self) -> str:
         last = f", the last one as transaction {self.txn} with write ID {self.write_id}" if self.commits else ""
-        return f"{self.commits} commits of {self.rows} rows{last}"
+        return f"{self.rows} rows in {self.commits} commits{last}"
 
 
 class Stream:

@@ -152,7 +152,7 @@ def test_a_commit_that_fails_says_what_is_committed_and_can_be_tried_again(store
         with pytest.raises(BadFile) as raised:
             stream.commit()
         (note,) = raised.value.__notes__
-        assert "the stream has committed 1 commits of 1 rows" in note
+        assert "the stream has committed 1 rows in 1 commits" in note
         assert "2 rows wait" in note
         (warehouse / "elsewhere").rename(warehouse / "t")
         assert stream.commit() == 2
@@ -259,3 +259,20 @@ def test_units_of_timestamps_may_differ_from_write_to_write(store: Store, monkey
         assert stream.commit() == 10
     found = table.scan().to_arrow().column("at").cast(pa.int64()).to_pylist()
     assert sorted(found) == [1, 1, 2, 3, 1000, 1000, 1000, 2000, 3000, 10**9]
+
+
+def test_a_table_is_compacted_up_to_what_a_stream_has_open(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "AGE_S", 1e9)
+    folder = Path(store.site.metastore.catalog.table("default", "t").location)
+    with store.load_table("default.t").stream() as stream:
+        put(stream, 1)
+        put(stream, 2)
+        store.load_table("default.t").append(pa.table({"a": [4]}))  # above the write ID that is open
+        compact(store.site)
+        bases = [name for name in names_in(folder) if name.startswith("base_")]
+        assert [name[:12] for name in bases] == ["base_0000002"]
+        assert values(store) == [1, 2, 4]
+        put(stream, 3)
+        assert values(store) == [1, 2, 3, 4]
+    compact(store.site)
+    assert values(store) == [1, 2, 3, 4]
