@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from compactor.errors import CommitUnknown, CompactorError, TransactionAborted, failing_alone
+from compactor.errors import CommitUnknown, CompactorError, Refused, TransactionAborted, failing_alone
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site
@@ -29,10 +29,16 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
         role: names the holder, as ``compactor show blockers`` lists it.
 
     Raises:
+        Refused: the mode is observe for all tables, so that the metastore is only read.
         TransactionAborted: it timed out, or another writer of the same rows won.
         CommitUnknown: the answer to the commit was lost; nothing was aborted.
         Disagreement: the metastore was put back to an older copy meanwhile; nothing was named.
     """
+    if site.metastore.database.read_only:
+        raise Refused(
+            f"metastore {site.name}: compactor.mode is observe ({site.settings.source('compactor.mode')}), and who reads "
+            "rows opens a transaction in the metastore, so that no cleaner removes them meanwhile; set request or more"
+        )
     transactions, agent = site.metastore.transactions, site.identity(role)
     opening = NewTransaction(user=user or site.user, host=site.host, agent=agent)
     (txn,) = transactions.open_all([opening])

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from compactor.compaction.entry import Entity
+from compactor.deployment import configure, open_site
 from compactor.errors import LockNotGranted, Refused, StorageError, TransactionAborted
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
@@ -43,6 +44,17 @@ def site(deployment: Site, warehouse: Path) -> Site:
 def rows(site: Site, table) -> list[tuple[object, ...]]:  # type: ignore[no-untyped-def]
     with site.metastore.database.read() as conn:
         return [tuple(row) for row in conn.execute(select(table))]
+
+
+def test_in_mode_observe_nobody_opens_one(site: Site, metastore_url: str) -> None:
+    """It would be a row in the metastore, also of who only reads."""
+    flags = {"compactor.mode": "observe", "url": metastore_url}
+    with (
+        open_site(configure(flags=flags, environment={})) as observing,
+        pytest.raises(Refused, match=r"compactor\.mode is observe \(flag.*set request or more"),
+        transaction(observing),
+    ):
+        pass
 
 
 def test_the_component_is_there_before_any_file_can_be(site: Site) -> None:
