@@ -286,6 +286,13 @@ _OWN = (
         "How long it is kept which queries read which table, and how long they took, as other programs told.",
     ),
     Setting(
+        key="compactor.reads.own",
+        default="false",
+        unit=SettingUnit.BOOLEAN,
+        effect="Scans of programs (compactor.tables) tell how long they took, as other programs may; each then writes one "
+        "row into the state. See docs/production.md.",
+    ),
+    Setting(
         key="compactor.reads.token.file",
         default="",
         unit=SettingUnit.TEXT,

@@ -70,7 +70,7 @@ class StreamBatches:
                     f"transaction {txn}: another one has committed batch {batch.number} of stream {batch.stream!r} "
                     "meanwhile; do two queries write under one name?"
                 ) from error
-            # read with locks: as it is now and not as it was when this began, since a later batch takes away this one's row
+            # only now: the insert has waited for a later batch, if that is just taking this one's row away
             numbers = conn.execute(select(_NUMBER).where(_of(batch)).with_for_update()).scalars()
             _must_be_newest(batch, max(numbers))
             conn.execute(delete(REPL_TXN_MAP).where(_of(batch), _NUMBER < batch.number))

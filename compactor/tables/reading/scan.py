@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site
+from compactor.tables.reading.own_reads import Stopwatch, tell
 from compactor.tables.reading.planning import plan_scan
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.reading.tasks import ScanPlan, ScanTask
@@ -79,12 +80,21 @@ class Scan:
             return plan.tasks
 
     def _batches(self, wanted: Wanted | None = None) -> Iterator[pa.RecordBatch]:
+        wanted, watch = wanted or self._wanted, Stopwatch()
         with self._transaction() as txn:
-            plan = plan_scan(txn, self._table, wanted or self._wanted)
-            for task in plan.tasks:
-                for batch in read_task(plan, task, self._site.storage, threads=THREADS):
-                    txn.check()
-                    yield batch
+            with watch.running():
+                plan = plan_scan(txn, self._table, wanted)
+            batches = (
+                batch for task in plan.tasks for batch in read_task(plan, task, self._site.storage, threads=THREADS)
+            )
+            while True:
+                with watch.running():
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                txn.check()
+                yield batch
+        tell(self._site, self._table, wanted, plan, watch.seconds)
 
     @contextmanager
     def _planned(self) -> Iterator[ScanPlan]:
