@@ -156,6 +156,7 @@ class LeftoverScan:
         return removal.remove_leftovers(
             self._site.storage,
             place,
+            self._children[place],
             is_alive=lambda txn: (row := rows.get(txn)) is not None and row.is_open,
             lowest_open=self._site.lowest_open(),
         )

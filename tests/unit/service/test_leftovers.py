@@ -49,6 +49,20 @@ def test_only_what_txns_says_is_aborted_is_hidden(site: Site, table: Table, ende
     assert f"base_0000002_v{txn:07d}" in names_in(Path(table.location))
 
 
+def test_what_is_staged_after_the_transactions_were_asked_stays(site: Site, table: Table) -> None:
+    """PROTOCOL 3.1: its transaction may have been opened since. Removed, it would be named without these files."""
+    place = Path(table.location)
+    (place / ".compactor_w1_dead").mkdir()  # transaction 1 has ended
+    target = site.target(entity_of(table))
+    scan = leftovers.LeftoverScan(site, [target])
+    (txn,) = site.metastore.transactions.open("writer", "h")
+    staged = place / f".compactor_w{txn}_beef" / "out" / "1_delta_0000003_0000003_0000"
+    staged.mkdir(parents=True)
+    (staged / "bucket_00000").touch()
+    assert scan.clear(target) == (".compactor_w1_dead",)
+    assert (staged / "bucket_00000").exists()
+
+
 def test_no_plan_beside_an_unfinished_compaction(site: Site, table: Table) -> None:
     """PROTOCOL 6: a planner hides or refuses; it never adds a second directory of one range."""
     _, txn = begun(site, table)
