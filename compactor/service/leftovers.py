@@ -122,8 +122,8 @@ class LeftoverScan:
         (threads or SideBySide(1, "leftovers")).map(self._list, scanned)
         self._named = {place: visibility_transactions(children) for place, children in self._children.items()}
         everything = [child for children in self._children.values() for child in children]
-        owners = {owner for child in everything if (owner := parse_staging(child))}
-        self._given = Given(site, (target.table for target in scanned), everything, owners)
+        self._owners = {owner for child in everything if (owner := parse_staging(child))}
+        self._given = Given(site, (target.table for target in scanned), everything, self._owners)
 
     def _list(self, target: Target) -> None:
         try:
@@ -156,10 +156,15 @@ class LeftoverScan:
         return removal.remove_leftovers(
             self._site.storage,
             place,
-            self._children[place],
-            is_alive=lambda txn: (row := rows.get(txn)) is not None and row.is_open,
+            is_alive=self._may_be_open,
             lowest_open=self._site.lowest_open(),
         )
+
+    def _may_be_open(self, txn: TxnId) -> bool:
+        """Returns true for a transaction that is open, or that was not asked about: what it has staged was not there when
+        the directories were listed, so it may have been opened since."""
+        row = self._given.rows.get(txn)
+        return txn not in self._owners or (row is not None and row.is_open)
 
     def _is_gone(self, txn: TxnId) -> bool:
         """Returns true if ``txn`` is not open; by the time its upload is seen, it is open if it ever was."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import AbortChange, ChangeWork, CommitChange
+from compactor.spark_tables.writer import task_number
 from compactor.storage.stores import opened
 from compactor.tables.writing.change_parts import ChangedPart, write_changes
 
@@ -29,9 +29,7 @@ class ChangeWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedChanges:
         """Stages the changes of one task, on an executor."""
-        task = TaskContext.get()
-        assert task is not None
-        return StagedChanges(write_changes(self._begun.work, iterator, task.partitionId(), opened(self._begun.stores)))
+        return StagedChanges(write_changes(self._begun.work, iterator, task_number(), opened(self._begun.stores)))
 
     def commit(self, messages: Sequence[StagedChanges | None]) -> None:
         """Names what the tasks have staged, and commits.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compactor.errors import BadSetting
 from compactor.spark_tables.messages import BeginWrite, Place, PlanScan, WriteChange
@@ -62,14 +62,8 @@ def write_request(options: Mapping[str, str], application: str, *, overwrite: bo
         return WriteChange(change=given[CHANGE])
     if ("stream" in given) is not ("batch" in given):
         raise BadSetting("hive_acid: stream and batch are given together, or none of them")
-    return BeginWrite(
-        place=place_of(given, application),
-        table=_table(given),
-        overwrite=overwrite,
-        time_zone=given.get("time_zone"),
-        stream=_stream(given) if "stream" in given else None,
-        batch=_number(given, "batch") if "batch" in given else None,
-    )
+    begun = _begin(given, application, overwrite)
+    return replace(begun, stream=_stream(given), batch=_number(given, "batch")) if "stream" in given else begun
 
 
 def stream_request(options: Mapping[str, str], application: str, *, overwrite: bool) -> BeginWrite:
@@ -80,12 +74,15 @@ def stream_request(options: Mapping[str, str], application: str, *, overwrite: b
     """
     known = {key: value for key, value in options.items() if key.lower() not in _OF_SPARK}
     given = _known(known, _STREAMING)
+    return replace(_begin(given, application, overwrite), stream=_stream(given))
+
+
+def _begin(given: Mapping[str, str], application: str, overwrite: bool) -> BeginWrite:
     return BeginWrite(
         place=place_of(given, application),
         table=_table(given),
         overwrite=overwrite,
         time_zone=given.get("time_zone"),
-        stream=_stream(given),
     )
 
 

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import AbortStream, BeginWrite, BegunWrite, CommitWrite, Hold
-from compactor.spark_tables.writer import Staged
-from compactor.storage.stores import opened
-from compactor.tables.writing.part_files import WrittenPart, write_part
+from compactor.spark_tables.writer import Staged, parts_of, stage
+from compactor.tables.writing.part_files import WrittenPart
 
 
 class StagedOfBatch(Staged):
@@ -39,10 +37,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedOfBatch:
         """Stages the rows of one task, on an executor."""
-        task, begun = TaskContext.get(), self._begun
-        assert task is not None
+        begun = self._begun
         assert begun is not None
-        return StagedOfBatch(begun.hold, write_part(begun.work, iterator, task.partitionId(), opened(begun.stores)))
+        return StagedOfBatch(begun.hold, stage(begun, iterator))
 
     def commit(self, messages: Sequence[StagedOfBatch | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Names what the tasks have staged, and commits; does nothing for a batch that is committed already.
@@ -52,9 +49,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             CommitUnknown: nobody knows whether it was committed; the query finds out when it is started again.
             Refused: a later batch is committed: the stream's name belongs to another checkpoint.
         """
-        staged = [message for message in messages if message is not None]
-        parts = tuple(part for message in staged for part in message.parts)
-        Keeper().ask(CommitWrite(hold=staged[0].hold, parts=parts, batch=batchId))
+        hold = next(message.hold for message in messages if message is not None)
+        Keeper().ask(CommitWrite(hold=hold, parts=parts_of(messages), batch=batchId))
 
     def abort(self, messages: Sequence[StagedOfBatch | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Ends the transaction of a batch without a trace, also where no task has told of it."""

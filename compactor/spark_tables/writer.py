@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -12,6 +12,23 @@ from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import AbortWrite, BegunWrite, CommitWrite
 from compactor.storage.stores import opened
 from compactor.tables.writing.part_files import WrittenPart, write_part
+
+
+def task_number() -> int:
+    """Returns the number of the task that runs in this process of an executor."""
+    task = TaskContext.get()
+    assert task is not None
+    return int(task.partitionId())
+
+
+def stage(begun: BegunWrite, rows: Iterator[pa.RecordBatch]) -> tuple[WrittenPart, ...]:
+    """Stages the rows of one task, on an executor."""
+    return write_part(begun.work, rows, task_number(), opened(begun.stores))
+
+
+def parts_of(messages: Iterable[Staged | None]) -> tuple[WrittenPart, ...]:
+    """Returns what the tasks have staged; one that failed has no message."""
+    return tuple(part for message in messages if message is not None for part in message.parts)
 
 
 class Staged(WriterCommitMessage):
@@ -29,9 +46,7 @@ class Writer(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stages the rows of one task, on an executor."""
-        task = TaskContext.get()
-        assert task is not None
-        return Staged(write_part(self._begun.work, iterator, task.partitionId(), opened(self._begun.stores)))
+        return Staged(stage(self._begun, iterator))
 
     def commit(self, messages: Sequence[Staged | None]) -> None:
         """Names what the tasks have staged, and commits.
@@ -40,8 +55,7 @@ class Writer(DataSourceArrowWriter):
             TransactionAborted: the transaction is lost; nothing was named.
             CommitUnknown: nobody knows whether it was committed.
         """
-        parts = tuple(part for message in messages if message is not None for part in message.parts)
-        Keeper().ask(CommitWrite(hold=self._begun.hold, parts=parts))
+        Keeper().ask(CommitWrite(hold=self._begun.hold, parts=parts_of(messages)))
 
     def abort(self, messages: Sequence[Staged | None]) -> None:
         """Ends the transaction without a trace; does nothing to one that has ended."""

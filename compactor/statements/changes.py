@@ -41,9 +41,8 @@ def update(reader: TokenReader) -> Statement:
     alias = _alias(reader, name, "set")
     reader.need("set")
     every = reader.rest
-    columns, values = _assignments(reader, (alias,), "where")
-    found = _condition(reader)
-    where = rendered(found, (alias,)) if found else None
+    columns, values = _assignments(reader, alias, "where")
+    where, condition, found = _condition(reader, alias)
     change = Access(kind=AccessKind.UPDATE, name=name, where=conditions(found), moves=True)
     action = Update(
         table=name,
@@ -51,11 +50,9 @@ def update(reader: TokenReader) -> Statement:
         assignments=tuple(zip(columns, (rendered(value, (alias,)) for value in values), strict=True)),
         values=tuple(map(_span, values)),
         where=where,
-        condition=_span(found) if found else None,
+        condition=condition,
     )
-    return Statement(
-        name="UPDATE", accesses=(change, *reads(every, without=name)), action=_unless_nested(every, action)
-    )
+    return _changing("UPDATE", (change,), every, action)
 
 
 def delete(reader: TokenReader) -> Statement:
@@ -64,13 +61,9 @@ def delete(reader: TokenReader) -> Statement:
     name = reader.name()
     alias = _alias(reader, name, "where")
     every = reader.rest
-    found = _condition(reader)
-    where = rendered(found, (alias,)) if found else None
+    where, condition, found = _condition(reader, alias)
     change = Access(kind=AccessKind.DELETE, name=name, where=conditions(found))
-    action = Delete(table=name, alias=alias, where=where, condition=_span(found) if found else None)
-    return Statement(
-        name="DELETE", accesses=(change, *reads(every, without=name)), action=_unless_nested(every, action)
-    )
+    return _changing("DELETE", (change,), every, Delete(table=name, alias=alias, where=where, condition=condition))
 
 
 def merge(reader: TokenReader) -> Statement:
@@ -95,15 +88,16 @@ def merge(reader: TokenReader) -> Statement:
     action = Merge(
         table=name, alias=alias, source=source, source_alias=source_alias, on=_span(on), clauses=tuple(clauses)
     )
-    return Statement(
-        name="MERGE",
-        accesses=(
-            *(Access(kind=kind, name=name) for kind in kinds),
-            *(one for one in read if one.name != name),
-            *reads(begin, without=name),
-        ),
-        action=_unless_nested(begin, action),
-    )
+    changes = (Access(kind=kind, name=name) for kind in kinds)
+    return _changing("MERGE", (*changes, *(one for one in read if one.name != name)), begin, action)
+
+
+def _changing(
+    form: str, accesses: Sequence[Access], expressions: Sequence[Token], action: Update | Delete | Merge
+) -> Statement:
+    """Returns the statement with the tables that its expressions read, which are locked, too; the changed one is already."""
+    others = reads(expressions, without=action.table)
+    return Statement(name=form, accesses=(*accesses, *others), action=_unless_nested(expressions, action))
 
 
 def _source(reader: TokenReader) -> tuple[Name | Query, tuple[Access, ...]]:
@@ -137,7 +131,7 @@ def _clause(reader: TokenReader, alias: str) -> WhenMatched | WhenNotMatched:
         return WhenMatched(condition=condition)
     if not reader.take("update", "set"):
         raise reader.bad("UPDATE SET or DELETE is expected")
-    names, found = _assignments(reader, (alias,), "when")
+    names, found = _assignments(reader, alias, "when")
     return WhenMatched(condition=condition, columns=names, values=tuple(map(_span, found)))
 
 
@@ -150,14 +144,12 @@ def _values(reader: TokenReader) -> list[Span]:
     return found
 
 
-def _assignments(
-    reader: TokenReader, qualifiers: tuple[str, ...], end: str
-) -> tuple[tuple[str, ...], tuple[list[Token], ...]]:
+def _assignments(reader: TokenReader, alias: str, end: str) -> tuple[tuple[str, ...], tuple[list[Token], ...]]:
     """Reads ``c = value, …`` up to the word ``end``."""
     columns: list[str] = []
     values: list[list[Token]] = []
     while True:
-        columns.append(_column(reader, qualifiers))
+        columns.append(_column(reader, alias))
         reader.need("=")
         values.append(_expression(reader, ",", end))
         if not reader.take(","):
@@ -181,17 +173,18 @@ def _alias(reader: TokenReader, name: Name | None, following: str) -> str:
     return name.table
 
 
-def _column(reader: TokenReader, qualifiers: tuple[str, ...]) -> str:
+def _column(reader: TokenReader, alias: str) -> str:
     first = reader.part()
-    return reader.part() if first in qualifiers and reader.take(".") else first
+    return reader.part() if first == alias and reader.take(".") else first
 
 
-def _condition(reader: TokenReader) -> list[Token]:
-    """Reads WHERE and what follows it; nothing without one."""
+def _condition(reader: TokenReader, alias: str) -> tuple[str | None, Span | None, list[Token]]:
+    """Reads WHERE and what follows it; returns that as a filter, for Spark, and as it was read."""
     if reader.ended:
-        return []
+        return None, None, []
     reader.need("where")
-    return _expression(reader, what="a condition")
+    found = _expression(reader, what="a condition")
+    return rendered(found, (alias,)), _span(found), found
 
 
 def _expression(reader: TokenReader, *ends: str, what: str = "a value") -> list[Token]:

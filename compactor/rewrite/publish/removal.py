@@ -7,7 +7,7 @@ A directory loses its final name by one rename and is emptied only under a hidde
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from compactor.acid.names import Hidden, parse_hidden, parse_staging
 from compactor.errors import StorageError
@@ -154,7 +154,6 @@ class Hiding:
 def remove_leftovers(
     storage: Storage,
     location: str,
-    children: Collection[str],
     *,
     is_alive: Callable[[TxnId], bool],
     lowest_open: TxnId,
@@ -163,8 +162,6 @@ def remove_leftovers(
     reader can need any longer.
 
     Args:
-        children: the names in ``location`` as they were listed before the metastore was asked which transactions are open.
-            One that appeared since may belong to a transaction that was opened since.
         is_alive: returns true for a transaction that is still open, which keeps its staging directory.
         lowest_open: the cleaner's gate; a directory hidden at transaction ``n`` goes when ``n < lowest_open``.
 
@@ -172,7 +169,7 @@ def remove_leftovers(
         The names that were removed.
     """
     removed: list[str] = []
-    for child in sorted(set(storage.children(location)).intersection(children)):
+    for child in storage.children(location):
         owner, hidden = parse_staging(child), parse_hidden(child)
         if (owner is not None and not is_alive(owner)) or (hidden is not None and hidden.until < lowest_open):
             storage.remove(f"{location}/{child}")

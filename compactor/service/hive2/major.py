@@ -205,9 +205,7 @@ class _Hold:
 
     def _clear_leftovers(self, path: str) -> None:
         """Removes the leftovers of our dead workers: this directory's row is ours alone now."""
-        removal.remove_leftovers(
-            self.site.storage, path, self.site.storage.children(path), is_alive=lambda txn: False, lowest_open=TxnId(0)
-        )
+        removal.remove_leftovers(self.site.storage, path, is_alive=lambda txn: False, lowest_open=TxnId(0))
 
 
 def _view(site: OldSite, entity: Entity, path: str) -> tuple[ValidWriteIdList, Listing, AcidDirectory]:

@@ -42,7 +42,7 @@ class Writers(UnderWay[_Writer]):
         table = named_table(site, request.table)
         must_write(site.settings_for(table), request.table)
         if request.stream is not None:
-            self.abort_stream(AbortStream(place=request.place, table=request.table, stream=request.stream))
+            self.abort_stream(request)
         operation = WriteOperation.UPDATE if request.overwrite else WriteOperation.INSERT
         held = Held(site, role)
         try:
@@ -80,8 +80,8 @@ class Writers(UnderWay[_Writer]):
         log.info("transaction %d is committed with %d rows", hold.txn, rows)
         return rows
 
-    def abort_stream(self, request: AbortStream) -> bool:
-        """Ends the batch of a stream that is under way without a trace; returns false if there is none."""
+    def abort_stream(self, request: BeginWrite | AbortStream) -> bool:
+        """Ends the batch of the request's stream that is under way without a trace; returns false if there is none."""
         found = [one for one in self.every() if _stream_of(one.request) == _stream_of(request)]
         ended = [self.abort(one.held.name) for one in found]
         return any(ended)

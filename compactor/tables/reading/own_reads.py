@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from compactor.errors import CompactorError, failing_alone
 from compactor.metastore.catalog.values import Table
@@ -19,6 +20,7 @@ from compactor.tables.reading.wanted import Wanted
 log = logging.getLogger(__name__)
 _SETTING = "compactor.reads.own"
 _ENGINE = "compactor"
+_Thing = TypeVar("_Thing")
 
 
 class Stopwatch:
@@ -35,6 +37,16 @@ class Stopwatch:
             yield
         finally:
             self.seconds += time.perf_counter() - begun
+
+    def each(self, things: Iterable[_Thing]) -> Iterator[_Thing]:
+        """Yields ``things`` and counts the time that they take to come, without that of whoever uses them."""
+        coming, end = iter(things), object()
+        while True:
+            with self.running():
+                thing = next(coming, end)
+            if thing is end:
+                return
+            yield thing  # type: ignore[misc]  # it is not the end
 
 
 def tell(site: Site, table: Table, wanted: Wanted, plan: ScanPlan, seconds: float) -> None:

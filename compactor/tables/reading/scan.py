@@ -84,16 +84,10 @@ class Scan:
         with self._transaction() as txn:
             with watch.running():
                 plan = plan_scan(txn, self._table, wanted)
-            batches = (
-                batch for task in plan.tasks for batch in read_task(plan, task, self._site.storage, threads=THREADS)
-            )
-            while True:
-                with watch.running():
-                    batch = next(batches, None)
-                if batch is None:
-                    break
-                txn.check()
-                yield batch
+            for task in plan.tasks:
+                for batch in watch.each(read_task(plan, task, self._site.storage, threads=THREADS)):
+                    txn.check()
+                    yield batch
         tell(self._site, self._table, wanted, plan, watch.seconds)
 
     @contextmanager

@@ -59,9 +59,7 @@ def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path) -
     ]
     for name in names:
         (tmp_path / name).mkdir()
-    removed = removal.remove_leftovers(
-        STORAGE, str(tmp_path), names, is_alive=lambda txn: txn == 2, lowest_open=TxnId(6)
-    )
+    removed = removal.remove_leftovers(STORAGE, str(tmp_path), is_alive=lambda txn: txn == 2, lowest_open=TxnId(6))
     assert removed == (".compactor_obsolete_5_base_0000001", ".compactor_v1")
     assert names_in(tmp_path) == set(names) - set(removed)
 
