@@ -25,7 +25,8 @@ def name_directories(storage: Storage, staged: Staged) -> None:
     """Gives every staged directory its final name, durably.
 
     Raises:
-        StorageError: a final name is taken by something else; directories named before stay, and the caller hides them.
+        StorageError: a final name is taken by something else, or what has it now is not what was staged; directories named
+            so far stay, and the caller hides them.
     """
     for index, directory in enumerate(staged.directories):
         target = f"{staged.location}/{directory.name}"
@@ -36,7 +37,10 @@ def name_directories(storage: Storage, staged: Staged) -> None:
             for error in storage.sync_names([target]).values():
                 raise error
         else:
+            _must_match(storage, directory.staged, directory)
             storage.rename(directory.staged, target)
+        if not storage.capabilities(staged.location).renames:
+            _must_match(storage, target, directory)  # it was copied file by file
         if index == 0:
             reach(Step.NAMED_FIRST)
     reach(Step.NAMED)
@@ -61,13 +65,14 @@ def name_together(storage: Storage, staged: Sequence[Staged], at_once: AtOnce = 
         ``name_directories`` succeeds later.
 
     Raises:
-        StorageError: a directory cannot be renamed; those named before stay named, until ``name_directories`` continues
-            with them or the caller hides them.
+        StorageError: a directory cannot be renamed, or is not what was staged; those named so far stay named, until
+            ``name_directories`` continues with them or the caller hides them.
     """
 
     def name(one: Staged) -> str:
         (directory,) = one.directories
         target = f"{one.location}/{directory.name}"
+        _must_match(storage, directory.staged, directory)
         storage.rename(directory.staged, target, durable=False)
         reach(Step.NAMED_FIRST)
         return target
@@ -86,12 +91,16 @@ def _complete(storage: Storage, target: str, directory: StagedDirectory) -> None
     deferring.complete(directory.staged, target, directory.uploads)
 
 
-def _must_match(storage: Storage, target: str, directory: StagedDirectory) -> None:
-    lengths = storage.listing(target).lengths
-    if any(lengths.get(f.name) != f.length for f in directory.files):
-        raise StorageError(
-            f"{target}: exists and is not what {directory.staged} held; nothing is moved over it; find out who wrote it"
-        )
+def _must_match(storage: Storage, path: str, directory: StagedDirectory) -> None:
+    """Compares names and lengths in ``path`` with what was staged, since somebody else could have been there."""
+    lengths = storage.listing(path).lengths
+    for file in directory.files:
+        if (found := lengths.get(file.name)) != file.length:
+            raise StorageError(
+                f"{path}: is not what was staged as {directory.staged}: {file.name} "
+                f"{'is not there' if found is None else f'has {found} bytes'}, {file.length} bytes were written; it is not "
+                "committed, and nothing is moved over it; find out who wrote or removed it"
+            )
 
 
 def names_of(storage: Storage, location: str, txn: TxnId) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from compactor.rewrite.plan.unit import Figures
 from compactor.rewrite.publish import naming
 from compactor.rewrite.publish.stage import Staged, StagedDirectory, StagedFile
 from compactor.storage.local import LocalStorage
+from compactor.storage.protocol import Capabilities
 from tests.support.watching import names_in
 
 STORAGE = LocalStorage()
@@ -57,8 +59,33 @@ def test_a_target_that_is_something_else_is_refused(tmp_path: Path) -> None:
     made = staged(tmp_path, PAIR[0])
     STORAGE.rename(made.directories[0].staged, str(tmp_path / PAIR[0]))
     (tmp_path / PAIR[0] / "bucket_00000").write_bytes(b"1")
-    with pytest.raises(StorageError, match=f"{PAIR[0]}: exists and is not what .* held"):
+    with pytest.raises(StorageError, match=f"{PAIR[0]}: is not what was staged as .*: bucket_00000 has 1 bytes, 5 bytes were written"):
         naming.name_directories(STORAGE, made)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_lost_a_file_since_it_was_staged_gets_no_name(tmp_path: Path, *, together: bool) -> None:
+    """PROTOCOL 5: a complete directory or none."""
+    made = staged(tmp_path, PAIR[0])
+    (Path(made.directories[0].staged) / "bucket_00000").unlink()
+    with pytest.raises(StorageError, match="bucket_00000 is not there, 5 bytes were written; it is not committed"):
+        naming.name_together(STORAGE, [made]) if together else naming.name_directories(STORAGE, made)
+    assert not (tmp_path / PAIR[0]).exists()
+
+
+def test_a_file_that_is_removed_while_others_are_copied_is_missed(tmp_path: Path) -> None:
+    """PROTOCOL 5: a store without rename copies one file after the other."""
+
+    class Copying(LocalStorage):
+        def capabilities(self, path: str) -> Capabilities:
+            return replace(super().capabilities(path), renames=False)
+
+        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
+            (Path(source) / "bucket_00000").unlink()
+            super().rename(source, target, durable=durable)
+
+    with pytest.raises(StorageError, match=f"{tmp_path}/{PAIR[0]}: .* bucket_00000 is not there"):
+        naming.name_directories(Copying(), staged(tmp_path, PAIR[0]))
 
 
 def test_a_target_that_exists_beside_its_source_is_refused(tmp_path: Path) -> None:
