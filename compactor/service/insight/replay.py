@@ -14,6 +14,7 @@ from compactor.compaction.states import CompactionType
 from compactor.errors import NotSupported
 from compactor.service.insight.arrivals import Content, Looked, Ran, Recorded
 from compactor.service.insight.curve import Curve
+from compactor.service.insight.reads_a_day import ReadsADay
 from compactor.service.insight.simulator import Decide, Frame, Tally, count, replay
 from compactor.service.site import Site, own_state
 from compactor.settings.catalogue import CATALOGUE
@@ -65,8 +66,9 @@ def simulate(site: Site, days: int, given: Mapping[str, str]) -> Simulation:
     now = site.metastore.now_ms()
     since = now - days * DAY_MS
     runs = _runs_by_entity(state.runs.since(site.name, since))
+    reads = ReadsADay.since(site, now, days)
     recorded = {
-        entity: Recorded(looks=looks, runs=runs.get(entity, ()))
+        entity: Recorded(looks=looks, runs=runs.get(entity, ()), reads=reads.of(entity.database, entity.table))
         for entity, looks in _looks(state.decisions.since(site.name, since))
     }
     passes = state.decisions.passes(site.name, since)

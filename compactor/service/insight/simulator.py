@@ -70,6 +70,8 @@ class Tally:
     worst: int = 0
     directory_ms: int = 0
     all_ms: int = 0
+    read_directories: float = 0.0  #: that reads met, in reads of a day times ms, as is their number
+    reads: float = 0.0
     curve: Curve = field(default_factory=Curve)
 
     @property
@@ -81,16 +83,23 @@ class Tally:
         """The number of directories that a reader of one table or partition met, over all of them and all of the time."""
         return self.directory_ms / self.all_ms if self.all_ms else 0.0
 
+    @property
+    def mean_of_reads(self) -> float:
+        """The number of directories that a read met: what is often read counts for more."""
+        return self.read_directories / self.reads if self.reads else 0.0
+
     def run(self, core_seconds: float, *, major: bool) -> None:
         """Counts one run."""
         self.majors += major
         self.minors += not major
         self.core_seconds += core_seconds
 
-    def lasted(self, content: Content, since: int, until: int) -> None:
-        """Counts what a reader met from ``since`` to ``until`` (epoch ms)."""
+    def lasted(self, content: Content, since: int, until: int, reads: float = 1.0) -> None:
+        """Counts what a reader met from ``since`` to ``until`` (epoch ms), at ``reads`` a day."""
         self.directory_ms += content.directories * (until - since)
         self.all_ms += until - since
+        self.read_directories += reads * content.directories * (until - since)
+        self.reads += reads * (until - since)
         self.worst = max(self.worst, content.directories)
         self.curve.add(content.directories, since, until)
 
@@ -101,6 +110,7 @@ class Tally:
             "minors": self.minors,
             "core_seconds": round(self.core_seconds, 3),
             "mean_directories": round(self.mean, 3),
+            "directories_a_read": round(self.mean_of_reads, 3),
             "worst_directories": self.worst,
         }
 
@@ -111,7 +121,7 @@ def count(recorded: Recorded, end: int, tally: Tally) -> None:
     for run in recorded.runs:
         if run.began >= begin.at:
             tally.run(run.core_seconds, major=run.major)
-    watch = _Watch(begin.at, end, tally)
+    watch = _Watch(begin.at, end, tally, recorded.reads)
     for at, content in happened(recorded):
         watch.turn(at, content)
     watch.close()
@@ -146,19 +156,19 @@ def replay(every: Iterable[tuple[Recorded, Decide]], frame: Frame, tally: Tally,
 class _Watch:
     """The content of one table or partition that its readers meet, as time goes on."""
 
-    def __init__(self, begin: int, end: int, tally: Tally) -> None:
-        self._since, self._end, self._tally = begin, end, tally
+    def __init__(self, begin: int, end: int, tally: Tally, reads: float) -> None:
+        self._since, self._end, self._tally, self._reads = begin, end, tally, reads
         self._there = Content()
 
     def turn(self, at: int, content: Content) -> None:
         """Tells that from ``at`` on there is ``content``."""
         until = max(self._since, min(at, self._end))
-        self._tally.lasted(self._there, self._since, until)
+        self._tally.lasted(self._there, self._since, until, self._reads)
         self._since, self._there = until, content
 
     def close(self) -> None:
         """Tells that nothing changes any more."""
-        self._tally.lasted(self._there, self._since, max(self._since, self._end))
+        self._tally.lasted(self._there, self._since, max(self._since, self._end), self._reads)
 
 
 class _Track:
@@ -172,7 +182,8 @@ class _Track:
             core_seconds_a_byte(recorded.runs, frame.core_seconds),
         )
         self._no_minor = any(look.no_minor for look in recorded.looks)
-        self._watch = _Watch(recorded.begin.at, frame.end, tally)
+        self._reads = recorded.reads
+        self._watch = _Watch(recorded.begin.at, frame.end, tally, recorded.reads)
         self._watch.turn(recorded.begin.at, self._content)
         self._kind: CompactionType | None = None
         self.first_look = bisect_left(frame.passes, recorded.begin.at)
@@ -187,7 +198,7 @@ class _Track:
         major = self._kind is CompactionType.MAJOR
         return Wish(
             key=key,
-            benefit=benefit(self._kind, deltas=content.deltas, delete_bytes=content.delete_bytes),
+            benefit=benefit(self._kind, deltas=content.deltas, delete_bytes=content.delete_bytes, reads=self._reads),
             cost=_read(content, major=major) * self._cost[major],
         )
 

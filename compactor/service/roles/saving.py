@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from compactor.compaction.decision import Major, Minor
 from compactor.compaction.economy import BUDGET, HOUR_MS, Policy, Purse, Wish, benefit, choose
 from compactor.compaction.states import CompactionType
+from compactor.service.insight.reads_a_day import ReadsADay
 from compactor.service.roles.scan import Considered, Scan
 from compactor.state.decisions import Decided
-from compactor.state.runs import DAY_MS
 
 if TYPE_CHECKING:
     from compactor.service.insight.costs import Costs
 
 CORE_SECONDS = "core_seconds"  #: the number of a decision that says what its request was expected to cost
-HARDLY = 0.1  #: reads a day of a table of which none is told, while others are
+_LATELY = 7  #: days whose reads are counted
 #: Reasons that are no thresholds of size: readers see wrong rows, or aborts pile up. These never wait.
 _NEVER_WAIT = ("compactor.readers", "hive.compactor.abortedtxn.threshold", "hive.compactor.aborted.txn.time.threshold")
 
@@ -30,7 +30,7 @@ class Saving:
         self._scan = scan
         self._policy = Policy.of(scan.site.settings)
         self._costs: Costs | None = None
-        self._reads: Mapping[tuple[str, str], float] | None = None
+        self._reads: ReadsADay | None = None
         self._wishes: list[Wish[Considered]] = []
 
     def keep_back(self, judged: Sequence[Considered]) -> list[Considered]:
@@ -85,14 +85,8 @@ class Saving:
         )
 
     def _reads_a_day(self, considered: Considered) -> float:
-        """Returns how often the table is read on a day, lately; 1 of each, if nobody tells of reads."""
-        site, days = self._scan.site, 7
-        if self._reads is None:
-            since = self._scan.now_ms - days * DAY_MS
-            sums = [] if site.state is None else site.state.reads.sums(site.name, since)
-            self._reads = {(one.database, one.table): one.queries / days for one in sums}
-        table = considered.entity.database, considered.entity.table
-        return self._reads.get(table, HARDLY) if self._reads else 1.0
+        self._reads = self._reads or ReadsADay.since(self._scan.site, self._scan.now_ms, _LATELY)
+        return self._reads.of(considered.entity.database, considered.entity.table)
 
     def _cost(self, location: str, kind: CompactionType, files: int, size: int) -> float:
         from compactor.service.insight.costs import Costs  # with numpy, which most passes do not need

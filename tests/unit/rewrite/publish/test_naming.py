@@ -59,7 +59,9 @@ def test_a_target_that_is_something_else_is_refused(tmp_path: Path) -> None:
     made = staged(tmp_path, PAIR[0])
     STORAGE.rename(made.directories[0].staged, str(tmp_path / PAIR[0]))
     (tmp_path / PAIR[0] / "bucket_00000").write_bytes(b"1")
-    with pytest.raises(StorageError, match=f"{PAIR[0]}: is not what was staged as .*: bucket_00000 has 1 bytes, 5 bytes were written"):
+    with pytest.raises(
+        StorageError, match=f"{PAIR[0]}: is not what was .*: bucket_00000 has 1 bytes, 5 bytes were written"
+    ):
         naming.name_directories(STORAGE, made)
 
 

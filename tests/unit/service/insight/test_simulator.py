@@ -187,3 +187,22 @@ def test_with_a_budget_benefit_leaves_readers_less_than_thresholds() -> None:
         replay(every, frame, tally := Tally(), Policy(order=order, budget=2))
         found[order] = tally.mean
     assert found[Order.BENEFIT] < 0.8 * found[Order.THRESHOLDS]
+
+
+def test_benefit_asks_first_for_what_is_read() -> None:
+    """As the initiator does, whose order is weighed by reads a day."""
+    frame = Frame(passes=range(0, 10 * HOUR_MS, HOUR_MS), end=10 * HOUR_MS)
+    every = [(replace(busy(200), reads=reads), policy()) for reads in (0.1, 0.1, 0.1, 50.0)]
+    found = {}
+    for order in Order:
+        replay(every, frame, tally := Tally(), Policy(order=order, budget=1))
+        found[order] = tally
+    assert found[Order.BENEFIT].mean == found[Order.THRESHOLDS].mean
+    assert found[Order.BENEFIT].mean_of_reads < 0.5 * found[Order.THRESHOLDS].mean_of_reads
+
+
+def test_who_is_told_of_no_reads_meets_what_there_is() -> None:
+    tally = Tally()
+    count(Recorded(looks=[Looked(at=0, content=Content(deltas=4))]), 10, tally)
+    assert tally.mean_of_reads == tally.mean == 4
+    assert Tally().mean_of_reads == 0

@@ -1,0 +1,28 @@
+"""How often tables are read, as far as reads are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compactor.service.site import Site
+from compactor.state.runs import DAY_MS
+
+HARDLY = 0.1  #: reads a day of a table of which none is told, while others are
+
+
+@dataclass(frozen=True, slots=True)
+class ReadsADay:
+    """The reads a day of tables, by database and name; none at all where nobody tells of reads."""
+
+    told: Mapping[tuple[str, str], float]
+
+    @classmethod
+    def since(cls, site: Site, now: int, days: int) -> ReadsADay:
+        """Counts those of the last ``days`` before ``now`` (epoch ms)."""
+        sums = [] if site.state is None else site.state.reads.sums(site.name, now - days * DAY_MS)
+        return cls({(one.database, one.table): one.queries / days for one in sums})
+
+    def of(self, database: str, table: str) -> float:
+        """Returns those of a table; 1 of each, if nobody tells of reads."""
+        return self.told.get((database, table), HARDLY) if self.told else 1.0

@@ -1,0 +1,4 @@
+package io.trino.spi.eventlistener;
+
+/** As in Trino 476. */
+public interface EventListener {}
