@@ -51,6 +51,8 @@ def _of_one_value(found: Any, name: str) -> str | None:
     if isinstance(found, ds.StringStartsWith | ds.StringEndsWith | ds.StringContains):
         before = "" if isinstance(found, ds.StringStartsWith) else "%"
         after = "" if isinstance(found, ds.StringEndsWith) else "%"
+        if after and found.value.endswith("\\"):
+            return None  # no pattern of Hive's says that anything may follow a backslash
         return f"{name} LIKE {_literal(before + _as_pattern(found.value) + after)}"
     literal = _literal(found.value)
     operator = "=" if isinstance(found, ds.EqualNullSafe) else _COMPARED.get(type(found))
@@ -58,7 +60,7 @@ def _of_one_value(found: Any, name: str) -> str | None:
 
 
 def _as_pattern(text: str) -> str:
-    return "".join(f"\\{one}" if one in "\\%_" else one for one in text)
+    return "".join(f"\\{one}" if one in "%_" else one for one in text)
 
 
 def _literal(value: object) -> str | None:

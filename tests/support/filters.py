@@ -118,7 +118,8 @@ def _predicates(draw: st.DrawFn) -> Filter:
         name = draw(st.sampled_from([name, "l"]))
         return Filter(f"{name} IS {word}NULL", lambda row: (row[name] is None) != negates)
     if kind == "like" and name in "sc":
-        pattern = draw(st.sampled_from(["key 00%", "%1", "_b", "ab%", "key _0__", "%", "", "key 0010", r"\%", "ab"]))
+        plain = ["key 00%", "%1", "_b", "ab%", "key _0__", "%", "", "key 0010", r"\%", "ab"]
+        pattern = draw(st.sampled_from([*plain, r"\a%", r"%\b", r"%\b%", r"a\_", "a\\"]))
         return Filter(f"{name} {word}LIKE '{pattern}'", lambda row: may_negate(_like(name, row[name], pattern)))
     if kind == "pair":
         first, second = draw(st.sampled_from([("i", "n"), ("s", "c"), ("d", "d"), ("t", "t"), ("n", "n"), ("b", "b")]))
@@ -136,7 +137,7 @@ def _pair(first: str, sign: str, second: str, row: Mapping[str, Any]) -> Truth:
 def _like(name: str, value: str | None, pattern: str) -> Truth:
     if value is None:
         return None
-    parts = re.findall(r"\\.|.", pattern)
+    parts = re.findall(r"\\[%_]|.", pattern)
     expression = "".join({"%": ".*", "_": "."}.get(part, re.escape(part[-1])) for part in parts)
     return re.fullmatch(expression, _comparable(name, value), re.DOTALL) is not None
 

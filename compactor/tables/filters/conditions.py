@@ -7,8 +7,10 @@ type decides otherwise becomes ``Settled``.
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import takewhile
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -17,6 +19,9 @@ from compactor.orc.codecs.arrow_types import ArrowType
 
 #: A value as it is compared: ``True``, ``12``, ``Decimal("1.5")``, ``b"text"``; days and nanoseconds since 1970 are numbers.
 Value: TypeAlias = bool | int | float | Decimal | bytes
+
+_PART = re.compile(r"\\[%_]|.", re.DOTALL)  #: of a pattern of LIKE
+_WILD = {"%": ".*", "_": "."}
 
 
 class Kind(enum.Enum):
@@ -77,7 +82,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
-    """``column LIKE pattern``."""
+    """``column LIKE pattern``: a backslash is one, but before ``%`` and ``_`` (Hive's ``UDFLike``)."""
 
     column: Column
     pattern: str
@@ -85,12 +90,23 @@ class Matches:
     @property
     def prefix(self) -> bytes:
         """The text with which every match begins."""
-        found, rest = [], iter(self.pattern)
-        for character in rest:
-            if character in "%_":
-                break
-            found.append(next(rest, "\\") if character == "\\" else character)
-        return "".join(found).encode()
+        return "".join(part[-1] for part in takewhile(lambda part: part not in _WILD, self._parts)).encode()
+
+    @property
+    def expression(self) -> str:
+        """The pattern as a regular expression of RE2, to be found anywhere in a text. Arrow's own LIKE takes a backslash now
+        for itself and now for an escape, by the kind of the pattern."""
+        whole = "".join(_WILD.get(part) or _exactly(part[-1]) for part in self._parts)
+        begin = "" if whole.startswith(_WILD["%"]) else r"\A"
+        return f"(?s){begin}{whole.removeprefix(_WILD['%'])}" + r"\z"
+
+    @property
+    def _parts(self) -> list[str]:
+        return _PART.findall(self.pattern)
+
+
+def _exactly(character: str) -> str:
+    return character if character.isalnum() else f"\\x{{{ord(character):x}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

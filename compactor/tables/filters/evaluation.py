@@ -67,8 +67,8 @@ def evaluate(condition: Condition, rows: pa.RecordBatch) -> Array:
             return _COMPARE[operator](_comparable(column, rows), scalar(column, value))
         case Pair(left=left, operator=operator, right=right):
             return _pair(left, operator, right, rows)
-        case Matches(column=column, pattern=pattern):
-            return pc.match_like(_comparable(column, rows), pattern)
+        case Matches(column=column, expression=expression):
+            return pc.match_substring_regex(_comparable(column, rows), expression)
         case OneOf():
             return _one_of(condition, rows)
 

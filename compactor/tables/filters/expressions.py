@@ -71,7 +71,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Like:
-    """``%`` matches any text, ``_`` one character, and a backslash takes the next character as it is."""
+    """``%`` matches any text, ``_`` one character; a backslash before either takes it as it is."""
 
     operand: Operand
     pattern: str

@@ -153,6 +153,6 @@ def _of_like(condition: Matches, known: Facts) -> Outcomes:
         return _EITHER
     if low == high:
         text = pa.array([low.decode("utf-8", "replace")])
-        return frozenset({bool(pc.match_like(text, condition.pattern)[0].as_py())})
+        return frozenset({bool(pc.match_substring_regex(text, condition.expression)[0].as_py())})
     overlaps = low[: len(prefix)] <= prefix <= high
     return _EITHER if overlaps else frozenset({False})

@@ -40,9 +40,10 @@ KINDS = {
         (ds.IsNull(("i",)), "`i` IS NULL"),
         (ds.IsNotNull(("odd `name",)), "`odd ``name` IS NOT NULL"),
         (ds.Not(ds.EqualTo(("i",), 5)), "NOT (`i` = 5)"),
-        (ds.StringStartsWith(("s",), "a%_\\"), r"`s` LIKE 'a\%\_\\%'"),
+        (ds.StringStartsWith(("s",), "a%_\\b"), r"`s` LIKE 'a\%\_\b%'"),
         (ds.StringEndsWith(("s",), "z"), "`s` LIKE '%z'"),
         (ds.StringContains(("s",), "m"), "`s` LIKE '%m%'"),
+        (ds.StringEndsWith(("s",), "\\"), "`s` LIKE '%\\'"),
     ],
 )
 def test_a_filter_becomes_a_text_of_the_grammar(given: ds.Filter, text: str) -> None:
@@ -54,6 +55,8 @@ def test_a_filter_becomes_a_text_of_the_grammar(given: ds.Filter, text: str) -> 
     "given",
     [
         ds.EqualTo(("padded",), "a"),
+        ds.StringContains(("s",), "\\"),
+        ds.StringStartsWith(("s",), "a\\"),
         ds.EqualTo(("i", "inner"), 5),
         ds.EqualTo(("i",), None),
         ds.EqualTo(("i",), 1.5),

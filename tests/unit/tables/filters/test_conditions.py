@@ -9,7 +9,15 @@ from tests.unit.tables.filters.test_evaluation import SCHEMA
 
 @pytest.mark.parametrize(
     ("pattern", "prefix"),
-    [("abc%", b"abc"), ("a_c", b"a"), ("%", b""), (r"a\%b%", b"a%b"), ("ä_", "ä".encode()), ("x", b"x")],
+    [
+        ("abc%", b"abc"),
+        ("a_c", b"a"),
+        ("%", b""),
+        (r"a\%b%", b"a%b"),
+        (r"a\b%", rb"a\b"),
+        ("ä_", "ä".encode()),
+        ("x", b"x"),
+    ],
 )
 def test_the_prefix_of_a_pattern(pattern: str, prefix: bytes) -> None:
     column = Column(name="s", kind=Kind.TEXT, type=pa.string())

@@ -8,6 +8,7 @@ from hypothesis import given
 
 from compactor.tables.filters.binding import bind
 from compactor.tables.filters.evaluation import evaluate, matching
+from compactor.tables.filters.outcomes import Facts, may_match, outcomes, single
 from tests.support import scanned
 from tests.support.filters import Filter, filters
 
@@ -24,7 +25,11 @@ SCHEMA = pa.schema(
         "l": pa.list_(pa.int32()),
     }
 )
-ROWS = [*scanned.rows(300), *({**row, "s": "ä\nkey", "c": "ab  "} for row in scanned.rows(3000)[1500:1520])]
+ROWS = [
+    *scanned.rows(300),
+    *({**row, "s": "ä\nkey", "c": "ab  "} for row in scanned.rows(3000)[1500:1520]),
+    *({**row, "s": r"\ab", "c": "a\\b "} for row in scanned.rows(3000)[1520:1530]),
+]
 BATCH = pa.RecordBatch.from_pylist(ROWS, SCHEMA)
 
 
@@ -65,6 +70,35 @@ def test_a_literal_is_the_nearest_float_beside_floats(text: str, wanted: list[bo
     """As Hive compares them: a float that was written as 0.1 is found by 0.1, which is no float [seen]."""
     batch = pa.record_batch({"f": pa.array([0.1, 3.4028235e38, None], pa.float32())})
     assert evaluate(bind(text, batch.schema), batch).to_pylist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "wanted"),
+    [
+        (r"\a%", r"\abc", True),
+        (r"\a%", "abc", False),
+        ("%a\\", "a\\", True),
+        ("\\", "\\", True),
+        (r"%\b%", r"a\bc", True),
+        (r"_\b%", r"a\bc", True),
+        (r"%\\%", r"a\%", True),
+        (r"%\\%", r"a\\b", False),
+        (r"a\_", "a_", True),
+        (r"a\_", "ab", False),
+        ("%.%", "ab", False),
+        ("%%", "", True),
+        ("%", "a\nb", True),
+        ("a_b", "a\nb", True),
+        ("a_", "aé", True),
+    ],
+)
+def test_a_backslash_takes_percent_and_underscore_alone(pattern: str, text: str, wanted: bool) -> None:
+    """As Hive's ``UDFLike.likePatternToRegExp`` reads a pattern, whatever its kind."""
+    batch = pa.record_batch({"s": [text, None]})
+    condition = bind(f"s like '{pattern}'", batch.schema)
+    assert evaluate(condition, batch).to_pylist() == [wanted, None]
+    assert outcomes(condition, {"s": single(text.encode())}) == {wanted}
+    assert not wanted or may_match(condition, {"s": Facts(low=text.encode(), high=f"{text}z".encode())})
 
 
 def test_decimals_of_very_different_scales_are_compared() -> None:
