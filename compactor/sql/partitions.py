@@ -74,7 +74,8 @@ def matching(catalog: Catalog, table: Table, spec: Spec | None) -> list[Partitio
         Refused: the table is not partitioned.
     """
     if not table.is_partitioned:
-        raise Refused(f"table {table} is not partitioned, but the statement names a partition")
+        named = "" if spec is None else ", but the statement names a partition"
+        raise Refused(f"table {table} is not partitioned{named}")
     given = {key: _text(value) for key, value in key_values(table, spec).items()}
     plain: Mapping[str, str | None] = dict(spec or ())
     keys = [key.name.lower() for key in table.partition_keys]

@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     | (?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
     | (?P<quoted>`(?:[^`]|``)*`)
     | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![A-Za-z0-9_]))
-    | (?P<word>[A-Za-z0-9_\u0080-\uffff]+)
+    | (?P<word>[A-Za-z0-9_\u0080-\ud7ff\ue000-\uffff]+)
     | (?P<sign><>|<=|>=|!=|==|\|\||[-(),.;=<>*+/%&|^~!?:\[\]{}$@])
     """,
     re.VERBOSE | re.DOTALL,
@@ -57,7 +57,8 @@ def split(text: str) -> tuple[tuple[Token, ...], ...]:
     """Returns the tokens of each statement of ``text``, without comments, semicolons and empty statements.
 
     Raises:
-        BadStatement: a character belongs to no word, a text is unterminated, or parentheses are nested too deep.
+        BadStatement: a character belongs to no word, a text is unterminated or has half of a character, or parentheses are
+            nested too deep.
     """
     found: list[tuple[Token, ...]] = []
     current: list[Token] = []
@@ -102,15 +103,30 @@ def _scan(text: str) -> Iterator[Token]:
             depth += {"(": 1, ")": -1}.get(raw, 0)
             if depth > DEEPEST:
                 raise BadStatement(f"statement: more than {DEEPEST} levels of parentheses at {place}")
-            yield Token(kind=kind, value=_value(kind, raw), start=start, end=at, line=line, column=start - begin + 1)
+            yield Token(
+                kind=kind, value=_value(kind, raw, place), start=start, end=at, line=line, column=start - begin + 1
+            )
         if "\n" in raw:
             line, begin = line + raw.count("\n"), start + raw.rindex("\n") + 1
 
 
-def _value(kind: str, raw: str) -> str:
+def _value(kind: str, raw: str, place: str) -> str:
     if kind == "text":
-        return _ESCAPE.sub(_unescaped, raw[1:-1])
-    return raw[1:-1].replace("``", "`").lower() if kind == "quoted" else raw.lower()
+        return _whole(_ESCAPE.sub(_unescaped, raw[1:-1]), place)
+    return _whole(raw[1:-1].replace("``", "`").lower(), place) if kind == "quoted" else raw.lower()
+
+
+def _whole(text: str, place: str) -> str:
+    """Returns ``text`` with the two halves of a character, as Java writes those beyond U+FFFF, made one."""
+    if text.isascii():
+        return text
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise BadStatement(
+            f"statement: {text[:20]!r} at {place} has half of a character; \\ud800 to \\udbff are wanted before \\udc00 to "
+            "\\udfff"
+        ) from error
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -16,6 +16,7 @@ from compactor.errors import CompactorError, NotConforming, NotFound, NotLossles
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog import values
 from compactor.metastore.catalog.embedded import NewTable
+from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.service.ground import Ground
 from compactor.service.site import Site, path_of
@@ -150,11 +151,14 @@ def checked_columns(what: str, schema: pa.Schema | Mapping[str, str]) -> Iterato
             raise NotConforming(f"{what}: column {name!r} is there twice, or is no name of a column")
         known.add(name.lower())
         try:
-            parse_hive_type(kind)
+            types = parse_hive_type(kind)
+            if "local time zone" in kind.lower() or "uniontype" in kind.lower():
+                raise NotSupported(
+                    f"{what}: column {name} is a {kind}, which is not written into full ACID tables here"
+                )
+            arrow_type(types)
         except NotLossless as error:
             raise NotConforming(f"{what}: column {name} is a {kind!r}, which is no type of Hive: {error}") from error
-        if "local time zone" in kind.lower() or "uniontype" in kind.lower():
-            raise NotSupported(f"{what}: column {name} is a {kind}, which is not written into full ACID tables here")
         yield values.Column(name=name.lower(), type=kind)
 
 

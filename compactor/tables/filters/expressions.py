@@ -107,6 +107,7 @@ _TOKEN = re.compile(
     r"|(?P<text>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")"
     r"|(?P<quoted>`(?:[^`]|``)+`)|(?P<word>[A-Za-z_][A-Za-z_0-9]*)|(?P<sign>==|<>|!=|<=|>=|[=<>(),])|(?P<end>$))"
 )
+_HALF = re.compile("[\ud800-\udfff]")  #: a surrogate, which UTF-8 does not have
 _WORDS = frozenset(["AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "LIKE", "TRUE", "FALSE"])
 _COMPARISONS = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
@@ -151,6 +152,8 @@ class _Parser:
         self._text = text
         if len(text) > LONGEST:
             raise BadExpression(f"a filter of {len(text)} characters, at most {LONGEST} are read")
+        if half := _HALF.search(text):
+            raise bad(text, half.start(), "half of a character was found, which no text of a table has")
         self._tokens = list(_tokens(text))
         self._at = self._depth = 0
 

@@ -6,7 +6,15 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from compactor.errors import CommitUnknown, CompactorError, Refused, TransactionAborted, failing_alone
+from compactor.errors import (
+    BadFile,
+    CommitUnknown,
+    CompactorError,
+    Refused,
+    StorageError,
+    TransactionAborted,
+    failing_alone,
+)
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site
@@ -65,15 +73,30 @@ def ending(opened: Transaction, heart: Heartbeat, watch: Watch, role: str) -> It
         _commit(site, opened, watch)
     except (CommitUnknown, TransactionAborted):
         raise
-    except BaseException:
+    except BaseException as error:
         heart.let_go(opened.id)
+        lost = _lost(opened) if isinstance(error, BadFile | StorageError) else None
         with suppress(CompactorError):  # the original error says more; a transaction that cannot be aborted times out
             site.metastore.transactions.abort(opened.id, f"the {role} failed", agent=opened.agent)
+        if lost is not None:
+            raise lost from error
         raise
     finally:
         heart.let_go(opened.id)
         opened.end()
         _tidy(opened)
+
+
+def _lost(opened: Transaction) -> TransactionAborted | None:
+    """Returns the end of a transaction that somebody else has ended: files that it has staged are swept then, and that one of
+    them is gone says nothing to who waits for the commit."""
+    try:
+        opened.site.metastore.transactions.heartbeat(opened.id)
+    except TransactionAborted as error:
+        return error
+    except CompactorError:
+        return None
+    return None
 
 
 def give_up(stack: ExitStack) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Protocol
@@ -57,10 +58,17 @@ def literal_arrays(literals: Sequence[Value], kind: Any, what: str) -> pa.Array:
 
 def _plain(value: Decimal | str | bool, kind: Any) -> Decimal | str | bool | int | float:
     if isinstance(value, Decimal) and pa.types.is_floating(kind):
-        return float(value)
+        return _double(value)
     if isinstance(value, Decimal) and pa.types.is_integer(kind) and value.adjusted() < _LONGEST and value == int(value):
         return int(value)
     return value
+
+
+def _double(value: Decimal) -> float:
+    found = float(value)
+    if math.isinf(found):
+        raise OverflowError(f"{value} is larger than any double")
+    return found
 
 
 def _temporal(text: str, kind: Any) -> pa.Array:

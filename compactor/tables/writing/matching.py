@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import NotFound, Refused
+from compactor.errors import NotFound, NotSupported, Refused
 from compactor.metastore.catalog.values import Table
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.tables.schema import PARTS
 from compactor.tables.writing.encodable import encodable
 
@@ -22,6 +23,7 @@ def key_columns(table: Table, names: Sequence[str], argument: str) -> list[str]:
 
     Raises:
         NotFound: the table has no such column.
+        NotSupported: one is nested.
         Refused: there are none; ``argument`` is what they were given as.
     """
     known = {column.name.lower(): column.name for column in (*table.columns, *table.partition_keys)}
@@ -29,7 +31,11 @@ def key_columns(table: Table, names: Sequence[str], argument: str) -> list[str]:
         raise Refused(f"{table}: {argument} is empty; name the columns that are the key")
     if unknown := [name for name in names if name.lower() not in known]:
         raise NotFound(f"{table} has no column {unknown[0]!r}; it has {', '.join(known)}")
-    return [known[name.lower()] for name in names]
+    found = [known[name.lower()] for name in names]
+    for column in (*table.columns, *table.partition_keys):
+        if column.name in found and len(parse_hive_type(column.type)) > 1:
+            raise NotSupported(f"{table}: column {column.name} is a {column.type}; {argument} takes no nested columns")
+    return found
 
 
 def has_null(keys: pa.Table) -> pa.ChunkedArray:

@@ -82,6 +82,7 @@ def test_a_table_is_created_as_it_is_shown(sql: Sql, site: Site, warehouse: Path
         ("alter table t add partition (p=1)", Refused, "not partitioned"),
         ("alter table t drop partition (p=1)", Refused, "not partitioned"),
         ("truncate table t partition (p=1)", Refused, "not partitioned"),
+        ("show partitions t", Refused, "not partitioned$"),
         ("truncate table nowhere", NotFound, "nowhere"),
     ],
 )

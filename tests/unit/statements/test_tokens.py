@@ -13,6 +13,9 @@ from compactor.statements.tokens import DEEPEST, LONGEST, split, tokens
     [
         ("select 'a", "character 8"),
         ("select 1; select 2", "there are several"),
+        (r"select '\ude00\ud83d'", "at line 1, character 8 has half of a character"),
+        ("select `\udcff`", "at line 1, character 8 has half of a character"),
+        ("select \udcff", "at line 1, character 8 is not a word"),
     ],
 )
 def test_a_text_that_is_no_statement_is_refused(text: str, said: str) -> None:
@@ -48,6 +51,8 @@ def test_each_token_has_its_place_in_the_whole_text() -> None:
         (r"'\n\t\0\x'", "\n\t\0x"),
         (r"'\u0041\101'", "AA"),
         (r"'50\%\_'", r"50\%\_"),
+        (r"'\ud83d\ude00'", "\U0001f600"),
+        ("'\U0001f600'", "\U0001f600"),
     ],
 )
 def test_texts_have_hives_escapes(text: str, value: str) -> None:

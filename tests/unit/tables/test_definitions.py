@@ -72,6 +72,8 @@ def test_what_no_table_can_be_is_refused_by_name(store: Store, warehouse: Path) 
         store.create_table("sales.u", {"id": "int", "ID": "int"})
     with pytest.raises(NotConforming, match="which is no type of Hive"):
         store.create_table("sales.u", {"id": "integer8"})
+    with pytest.raises(NotConforming, match=r"no type of Hive.*decimal"):
+        store.create_table("sales.u", {"id": "array<decimal(39,2)>"})
     with pytest.raises(NotSupported, match="local time zone"):
         store.create_table("sales.u", {"id": "timestamp with local time zone"})
     with pytest.raises(NotSupported, match="only full ACID"):

@@ -72,6 +72,7 @@ def test_date_is_a_column_or_introduces_a_literal() -> None:
         ("a LIKE 1", 8, "a pattern in quotes"),
         ("a ; DROP", 3, "';' begins nothing"),
         ("a = 'x", 5, '"\'" begins nothing'),
+        ("a = 'x\ud800'", 7, "half of a character"),
         ("a-1 > 2", 2, "'-1' was found"),
         ("lower(a) = 'x'", 6, r"'\(' was found"),
         ("a = 1 = 2", 7, "'=' was found"),

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from compactor.compaction.entry import Entity
 from compactor.deployment import configure, open_site
-from compactor.errors import LockNotGranted, Refused, StorageError, TransactionAborted
+from compactor.errors import FileGone, LockNotGranted, Refused, StorageError, TransactionAborted
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable
@@ -99,6 +99,16 @@ def test_an_error_aborts_and_the_component_stays_known(site: Site) -> None:
     assert site.metastore.transactions.state(ids[0]) == "a"
     assert len(rows(site, TXN_COMPONENTS)) == 1
     assert rows(site, HIVE_LOCKS) == []
+
+
+def test_who_was_aborted_hears_that_and_not_which_file_is_gone(site: Site) -> None:
+    """What an aborted transaction has staged is swept, and a program that was paused finds it gone."""
+    with pytest.raises(TransactionAborted, match="is aborted") as raised, transaction(site) as txn:
+        site.metastore.transactions.abort(txn.id, "by an operator", agent=txn.agent)
+        raise FileGone("bucket_00000: it is gone")
+    assert isinstance(raised.value.__cause__, FileGone)
+    with pytest.raises(FileGone), transaction(site):
+        raise FileGone("bucket_00000: it is gone")
 
 
 def test_a_transaction_sees_its_own_writes_and_no_other_open_one(site: Site) -> None:

@@ -38,6 +38,8 @@ def test_days_and_times_are_read_from_texts() -> None:
         ("soon", pa.date32()),
         ("2026-11-01 00:00:00.0123456789", pa.timestamp("ns")),
         (Decimal("1e99999999"), pa.int64()),
+        (Decimal("1e400"), pa.float64()),
+        (Decimal("-1e400"), pa.float32()),
     ],
 )
 def test_what_is_no_value_is_named(value: Decimal | str, kind: pa.DataType) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
-from compactor.tables.writing.matching import PLACE, comparable, has_null, matches, numbered
+from compactor.errors import NotSupported
+from compactor.metastore.catalog.values import Column, Table
+from compactor.tables.writing.matching import PLACE, comparable, has_null, key_columns, matches, numbered
 
 
 def test_each_key_has_one_number_and_null_is_equal_to_nothing() -> None:
@@ -20,3 +23,13 @@ def test_timestamps_are_equal_in_any_unit() -> None:
     texts = pa.array(["2026-11-26 01:02:03.5", "0001-01-01 00:00:00"])
     known = numbered(comparable(pa.table({"at": texts.cast(pa.timestamp("us"))})))
     assert matches(pa.table({"at": texts.slice(0, 1).cast(pa.timestamp("ms"))}), known).to_pylist() == [0]
+
+
+@pytest.mark.parametrize("kind", ["array<int>", "map<int,int>", "struct<a:int>", "uniontype<int>"])
+def test_a_nested_column_is_no_key(kind: str) -> None:
+    """Arrow joins none of them."""
+    columns = (Column(name="id", type="bigint"), Column(name="l", type=kind))
+    table = Table(id=1, database="d", name="t", location="/t", columns=columns)
+    assert key_columns(table, ["ID"], "join_cols") == ["id"]
+    with pytest.raises(NotSupported, match=r"column l is a .*join_cols takes no nested columns"):
+        key_columns(table, ["id", "L"], "join_cols")
