@@ -88,8 +88,8 @@ def ending(opened: Transaction, heart: Heartbeat, watch: Watch, role: str) -> It
 
 
 def _lost(opened: Transaction) -> TransactionAborted | None:
-    """Returns the end of a transaction that somebody else has ended: files that it has staged are swept then, and that one of
-    them is gone says nothing to who waits for the commit."""
+    """Returns that somebody else has ended the transaction: what it has staged is swept then, and that a file is gone says
+    nothing to who waits for the commit."""
     try:
         opened.site.metastore.transactions.heartbeat(opened.id)
     except TransactionAborted as error:

@@ -93,21 +93,25 @@ def static_partition(table: Table, how: How) -> str | None:
     if not given or len(given) < len(table.partition_keys):
         return None
     keys = tuple((key.name, key.type) for key in table.partition_keys)
-    rows = pa.table({name: pa.array([value]) for name, value in given.items()})
+    rows = pa.table(given)
     return partition_of_values(table, Door(table=str(table), columns=keys, time_zone=how.time_zone).conform(rows))
 
 
-def _given(table: Table, how: How) -> Mapping[str, object]:
+def _given(table: Table, how: How) -> Mapping[str, pa.Array]:
+    """Returns the values of partition columns, each as an array of one."""
     given = {name.lower(): value for name, value in (how.partition or {}).items()}
     keys = [key.name.lower() for key in table.partition_keys]
     if unknown := sorted(set(given).difference(keys)):
         raise NotFound(f"{table} has no partition column {unknown[0]!r}; it has {', '.join(keys) or 'none'}")
-    return given
+    try:
+        return {name: pa.array([value]) for name, value in given.items()}
+    except (pa.ArrowException, UnicodeEncodeError, OverflowError) as error:
+        raise NotConforming(f"{table}: partition={dict(given)}: {error}") from error
 
 
-def _with_columns(rows: pa.Table, given: Mapping[str, object]) -> pa.Table:
+def _with_columns(rows: pa.Table, given: Mapping[str, pa.Array]) -> pa.Table:
     for name, value in given.items():
-        rows = rows.append_column(name, pa.array([value] * rows.num_rows) if rows.num_rows else pa.nulls(0))
+        rows = rows.append_column(name, pa.repeat(value[0], rows.num_rows) if rows.num_rows else pa.nulls(0))
     return rows
 
 

@@ -293,7 +293,9 @@ def _with_row_ids(table: Table, rows: pa.Table, given: pa.Table) -> pa.Table:
     if row_ids.null_count:
         raise NotConforming(f"{table}: a {ROW_ID} is NULL")
     parts = {f"{ROW_ID}.{name}": pc.struct_field(row_ids, [at]) for at, name in enumerate(ROW_ID_TYPE.names)}
-    return pa.table({name: rows.column(name) for name in rows.column_names} | parts)
+    partitions = comparable(rows)  # as texts: the partition of NULL is one like others, and a NULL is equal to nothing
+    texts = {name: pc.fill_null(partitions.column(name).cast(pa.string()), "") for name in partitions.column_names}
+    return pa.table(texts | parts)
 
 
 def _shown(keys: pa.Table, place: int) -> str:

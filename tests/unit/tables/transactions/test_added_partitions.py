@@ -114,6 +114,8 @@ def test_a_partition_that_is_given_is_locked_alone(store: Store) -> None:
         table.append(pa.table({"v": [8], "s": ["z"]}), partition=part)
     with pytest.raises(NotFound, match="no partition column 'v'"):
         table.append(pa.table({"v": [8]}), partition={"v": 1})
+    with pytest.raises(NotConforming, match=r"partition=\{'s': <object"):
+        table.append(pa.table({"v": [8], "day": [DAY]}), partition={"s": object()})
 
 
 def test_what_a_transaction_that_aborts_would_have_added_is_not_there(store: Store, warehouse: Path) -> None:

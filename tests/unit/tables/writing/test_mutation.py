@@ -163,6 +163,19 @@ def test_row_ids_of_partitions_are_found_with_their_partition(store: Store, ware
     assert rows_of(store, "p") == [(1, "x", 1)]
 
 
+def test_row_ids_are_found_in_the_partition_of_null(store: Store, warehouse: Path) -> None:
+    make_partitioned(store.site, warehouse, "p")
+    store.load_table("default.p").append(of(a=[1, 2, 3], b=["x", "y", "z"], p=[None, 2, None]))
+    with store.transaction() as txn:
+        table = txn.load_table("default.p")
+        found = table.scan("p IS NULL", row_ids=True).to_arrow()
+        with table.mutate() as mutation:
+            mutation.delete(found.slice(0, 1))
+            mutation.update(found.slice(1).set_column(2, "b", pa.array(["changed"])))
+    assert mutation.changed == Changed(deleted=1, updated=1)
+    assert [row[:2] for row in rows_of(store, "p")] == [(2, "y"), (3, "changed")]
+
+
 def test_rows_stay_in_their_partition_but_may_be_deleted_and_inserted(store: Store, warehouse: Path) -> None:
     make_partitioned(store.site, warehouse, "p")
     table = store.load_table("default.p")
