@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from compactor.errors import LockNotGranted
+from compactor.errors import LockNotGranted, NotFound, TransactionAborted
 from compactor.ids import TxnId
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.lock_rows import Lock, LockRow
@@ -63,7 +63,10 @@ def wait_for(
         _log.debug("lock %d waits for %s", lock.id, "; ".join(map(str, lock.blockers)))
         sleep(wait / 1000)
         waited += wait
-        lock = manager.check(lock.id)
+        try:
+            lock = manager.check(lock.id)
+        except NotFound as error:  # a lock goes with its transaction
+            raise TransactionAborted(f"transaction {txn} was ended while it waited: {error}; begin again") from error
     if lock.is_acquired:
         return lock
     manager.release(lock.id)

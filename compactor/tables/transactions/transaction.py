@@ -21,6 +21,7 @@ from compactor.errors import (
     LostClaim,
     Refused,
     SnapshotExpired,
+    TransactionAborted,
     WriteConflict,
 )
 from compactor.ids import TxnId, WriteId
@@ -249,7 +250,7 @@ class Transaction:
     ) -> None:
         later = None
         for _ in range(_BEGINNINGS):
-            self._heart.check()
+            self._must_live()
             is_new = self._txns is None and not self._statements
             self._lock_for_writing(table, entity, lock, [_entity(table, name) for name in to_read])
             later = self.site.metastore.write_ids.later_writer(
@@ -340,7 +341,7 @@ class Transaction:
 
     def _begin(self, table: Table, entity: Entity, operation: WriteOperation, location: str) -> WriteStatement:
         """Takes the lock and the write ID of a statement, of which nothing is recorded yet."""
-        self._heart.check()
+        self._must_live()
         self._watch.writes = True
         self._lock_for_writing(table, entity, lock_of(self.site, _WHAT[operation]))
         _ = self.txns  # fixed by the first statement, whatever it is (PROTOCOL 13.2)
@@ -354,6 +355,12 @@ class Transaction:
             statement_id=self._next_statement(entity),
             location=location,
         )
+
+    def _must_live(self) -> None:
+        try:
+            self._heart.check()
+        except LostClaim as error:
+            raise TransactionAborted(f"{error}; begin again") from error
 
     def _next_statement(self, entity: Entity) -> int:
         """Returns the next statement ID within a table.

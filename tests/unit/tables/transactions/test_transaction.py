@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from compactor.compaction.entry import Entity
 from compactor.deployment import configure, open_site
-from compactor.errors import FileGone, LockNotGranted, Refused, StorageError, TransactionAborted
+from compactor.errors import FileGone, LockNotGranted, Refused, SnapshotExpired, StorageError, TransactionAborted
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable
@@ -18,7 +18,8 @@ from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, HIVE_LOC
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
 from compactor.tables.transactions.running import transaction
-from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.transactions.transaction import Transaction, WriteOperation
+from tests.support.patience import until
 
 T = Entity(database="default", table="t")
 U = Entity(database="default", table="u")
@@ -191,6 +192,42 @@ def test_a_lock_that_becomes_free_is_taken(site: Site) -> None:
     with transaction(site) as txn:
         assert txn.statement(T, WriteOperation.INSERT).write_id == 1
     timer.join()
+
+
+def test_who_is_aborted_while_it_waits_for_a_lock_hears_that(site: Site) -> None:
+    (holder,) = site.metastore.transactions.open("bob", "h")
+    request = LockRequest(database="default", table="t", type=LockType.EXCLUSIVE)
+    site.metastore.locks.acquire(holder, [request], "bob", "h")
+
+    def wait() -> None:
+        with transaction(site) as txn:
+            timer = threading.Timer(0.2, lambda: site.metastore.transactions.abort(txn.id, "by an operator"))
+            timer.start()
+            txn.statement(T, WriteOperation.INSERT)
+
+    with pytest.raises(TransactionAborted, match=r"was ended while it waited.*begin again"):
+        wait()
+
+
+def test_a_statement_of_a_lost_transaction_says_so(site: Site) -> None:
+    quick = replace(site, settings=Settings.of([Layer(name="flag", values={"hive.txn.timeout": "40ms"})]))
+
+    def go_on() -> None:
+        with transaction(quick) as txn:
+            site.metastore.transactions.abort(txn.id, "by an operator")
+            until("the heartbeat has seen it", lambda: is_lost(txn))
+            txn.statement(T, WriteOperation.INSERT)
+
+    def is_lost(txn: Transaction) -> bool:
+        try:
+            txn.check()
+        except SnapshotExpired:
+            return True
+        return False
+
+    with pytest.raises(TransactionAborted, match=r"is lost: it is aborted; begin again"):
+        go_on()
+    assert rows(site, TXN_COMPONENTS) == []
 
 
 def test_a_table_that_is_not_transactional_is_refused(site: Site, warehouse: Path) -> None:
