@@ -129,6 +129,16 @@ class ValidWriteIdList:
         new = range(earlier.high_watermark + 1, self.high_watermark + 1)
         return sorted(w for w in (*earlier.open, *map(WriteId, new)) if self.is_valid(w))
 
+    def since(self, earlier: ValidWriteIdList) -> LaterWriteIdList:
+        """Returns what this list sees and ``earlier``, an older list of the same table, did not."""
+        return LaterWriteIdList(
+            table=self.table,
+            high_watermark=self.high_watermark,
+            open=self.open,
+            aborted=self.aborted,
+            earlier=earlier,
+        )
+
     def for_compactor(self) -> CompactorWriteIdList:
         """Returns the list that a compaction reads by: nothing from the lowest open write ID on, and no aborted ones."""
         watermark = self.high_watermark if self.min_open is None else WriteId(self.min_open - 1)
@@ -179,6 +189,30 @@ class ValidWriteIdList:
             open=frozenset(map(WriteId, _ids(parts[3]))),
             aborted=frozenset(map(WriteId, _ids(parts[4]))),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaterWriteIdList(ValidWriteIdList):
+    """A reader's list without what ``earlier`` sees. It tells which rows have come since, and is no snapshot by which a base
+    or a delta is chosen."""
+
+    earlier: ValidWriteIdList
+
+    def is_valid(self, write_id: WriteId) -> bool:
+        return super().is_valid(write_id) and not self.earlier.is_valid(write_id)
+
+    def range_valid(self, low: WriteId, high: WriteId) -> RangeAnswer:
+        seen = self._count(low, min(high, self.high_watermark), self._exceptions)
+        both = (*self._exceptions, *self.earlier._exceptions)
+        known = self._count(low, min(high, self.high_watermark, self.earlier.high_watermark), both)
+        if seen == known:
+            return RangeAnswer.NONE
+        return RangeAnswer.ALL if seen - known == high - low + 1 else RangeAnswer.SOME
+
+    @staticmethod
+    def _count(low: WriteId, high: WriteId, exceptions: Iterable[WriteId]) -> int:
+        """Returns how many of ``low..high`` are no exceptions."""
+        return max(0, high - low + 1) - sum(1 for w in set(exceptions) if low <= w <= high)
 
 
 @dataclass(frozen=True, kw_only=True)

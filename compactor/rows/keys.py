@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.acid.row_id import RowId
-from compactor.acid.write_ids import ValidWriteIdList
+from compactor.acid.write_ids import LaterWriteIdList, ValidWriteIdList
 from compactor.ids import WriteId
 
 KEY = np.dtype([("write_id", "<i8"), ("bucket", "<i4"), ("row_id", "<i8")])
@@ -64,5 +64,6 @@ def sort_order(block: KeyBlock) -> npt.NDArray[np.intp]:
 def valid_mask(write_ids: ValidWriteIdList, current: Numbers) -> Mask:
     """Returns the mask of the write IDs that the snapshot sees."""
     mask = current <= write_ids.high_watermark
-    bad = sorted(write_ids.open | write_ids.aborted)
-    return mask & ~np.isin(current, np.array(bad, dtype=np.int64)) if bad else mask
+    if bad := sorted(write_ids.open | write_ids.aborted):
+        mask &= ~np.isin(current, np.array(bad, dtype=np.int64))
+    return mask & ~valid_mask(write_ids.earlier, current) if isinstance(write_ids, LaterWriteIdList) else mask

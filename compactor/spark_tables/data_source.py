@@ -10,10 +10,11 @@ from pyspark.sql.types import StructType
 from compactor.errors import Refused
 from compactor.spark_tables.change_writer import ChangeWriter
 from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.messages import ChangeWork, PlannedScan
-from compactor.spark_tables.options import read_options, stream_request, write_request
+from compactor.spark_tables.messages import ChangeWork, PlannedScan, Release
+from compactor.spark_tables.options import read_options, schema_options, stream_options, stream_request, write_request
 from compactor.spark_tables.reader import Reader, schema_of
 from compactor.spark_tables.spark_types import spark_schema
+from compactor.spark_tables.stream_reader import StreamReader
 from compactor.spark_tables.stream_writer import StreamWriter
 from compactor.spark_tables.writer import Writer
 
@@ -30,8 +31,7 @@ class HiveAcid(DataSource):
 
     def schema(self) -> StructType:
         """Plans the scan, which fixes its snapshot, and returns the schema of its rows."""
-        asked = read_options(self.options, self.application)
-        self._scan = Keeper().ask(asked.request)
+        self._scan = Keeper().ask(schema_options(self.options, self.application).request)
         assert self._scan is not None
         return spark_schema(schema_of(self._scan))
 
@@ -41,17 +41,26 @@ class HiveAcid(DataSource):
         Raises:
             Refused: Spark was given a schema instead.
         """
-        if self._scan is None:
-            raise Refused(
-                "hive_acid: a table has its own schema; leave out .schema(…), the option columns selects columns"
-            )
-        return Reader(self._scan, schema, read_options(self.options, self.application).split_bytes)
+        return Reader(self._planned(), schema, read_options(self.options, self.application).split_bytes)
 
     def writer(self, schema: StructType, overwrite: bool) -> Writer | ChangeWriter:
         """Begins an append or overwrite, or goes on with a change; Spark asks for it when it runs the write, once."""
         begun = Keeper().ask(write_request(self.options, self.application, overwrite=overwrite))
         return ChangeWriter(begun) if isinstance(begun, ChangeWork) else Writer(begun)
 
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+        """Returns what reads the batches of a stream; each has a snapshot of its own, so that of the schema is let go."""
+        asked = stream_options(self.options, self.application)
+        Keeper().ask(Release(snapshot=self._planned().hold.name))
+        return StreamReader(asked, schema)
+
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
         """Returns what writes the batches of a stream."""
         return StreamWriter(stream_request(self.options, self.application, overwrite=overwrite))
+
+    def _planned(self) -> PlannedScan:
+        if self._scan is None:
+            raise Refused(
+                "hive_acid: a table has its own schema; leave out .schema(…), the option columns selects columns"
+            )
+        return self._scan

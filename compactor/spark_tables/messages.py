@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from compactor.spark_tables.application import Process
 from compactor.storage.options import StoreOptions
 from compactor.tables.reading.tasks import ScanPlan
 from compactor.tables.writing.change_parts import ChangedPart, SharedChange
@@ -23,8 +24,26 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Commits:
+    """The past of a table that a stream has seen: the table's id, and its valid write-id list as Hive writes it."""
+
+    table_id: int
+    write_ids: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatestCommits:
+    """Asks for the ``Commits`` that a table has now."""
+
+    place: Place
+    table: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanScan:
-    """Asks for the plan of a scan; under the ``snapshot`` that ``OpenSnapshot`` named, else under one of its own."""
+    """Asks for the plan of a scan; under the ``snapshot`` that ``OpenSnapshot`` named, else under one of its own. With
+    ``between`` only of the rows that came after the first of these and up to the second. The snapshot is let go when the
+    process ``reader`` ends, which Spark may kill."""
 
     place: Place
     table: str
@@ -33,6 +52,8 @@ class PlanScan:
     row_ids: bool = False
     snapshot: str | None = None
     change: str | None = None  #: that ``BeginChange`` named: its rows are found with their ROW__IDs and files
+    between: tuple[Commits, Commits] | None = None
+    reader: Process | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +224,7 @@ class CountChange:
 
 Request: TypeAlias = (
     PlanScan
+    | LatestCommits
     | CheckSnapshot
     | OpenSnapshot
     | Release

@@ -14,6 +14,8 @@ _PLACE = ("table", "metastore", "config")
 _READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes", CHANGE)
 _WRITING = (*_PLACE, "time_zone", "stream", "batch", CHANGE)
 _STREAMING = (*_PLACE, "time_zone", "stream")
+_STARTING = "starting"
+_STREAMED = (*_PLACE, "columns", "filter", "row_ids", "split_bytes", _STARTING)
 _STREAM = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 #: options of a query that Spark hands on to where it writes
 _OF_SPARK = ("checkpointlocation", "queryname")
@@ -49,6 +51,37 @@ def read_options(options: Mapping[str, str], application: str) -> ReadOptions:
         ),
         split_bytes=_bytes(given, "split_bytes", _SPLIT_BYTES),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions(ReadOptions):
+    """The options of a stream of rows; ``from_latest`` leaves out those that are there when it begins."""
+
+    from_latest: bool
+
+
+def stream_options(options: Mapping[str, str], application: str) -> StreamOptions:
+    """Returns the options of ``readStream``.
+
+    Raises:
+        BadSetting: as with ``read_options``.
+    """
+    given = _known(options, _STREAMED)
+    starting = given.pop(_STARTING, "earliest").lower()
+    if starting not in ("earliest", "latest"):
+        raise BadSetting(f"hive_acid: {_STARTING} is {starting!r}; wanted earliest or latest")
+    asked = read_options(given, application)
+    return StreamOptions(request=asked.request, split_bytes=asked.split_bytes, from_latest=starting == "latest")
+
+
+def schema_options(options: Mapping[str, str], application: str) -> ReadOptions:
+    """Returns the options of a read or of ``readStream``: Spark asks for the schema before it says which.
+
+    Raises:
+        BadSetting: as with ``read_options``.
+    """
+    of_stream = any(key.lower() == _STARTING for key in options)
+    return (stream_options if of_stream else read_options)(options, application)
 
 
 def write_request(options: Mapping[str, str], application: str, *, overwrite: bool) -> BeginWrite | WriteChange:

@@ -73,7 +73,7 @@ class Reader(DataSourceReader):
         Raises:
             SnapshotExpired: a file is gone.
         """
-        yield from as_spark_expects(_rows(self._scan, partition.tasks), self._schema)
+        yield from as_spark_expects(rows_of_tasks(self._scan, partition.tasks), self._schema)
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_tasks": ()}
@@ -110,7 +110,12 @@ def schema_of(scan: PlannedScan) -> pa.Schema:
     return scan.shown.append(_FILE).append(pa.field(EXACT, pa.struct(kept)))
 
 
-def _rows(scan: PlannedScan, tasks: Iterable[ScanTask]) -> Iterator[pa.RecordBatch]:
+def rows_of_tasks(scan: PlannedScan, tasks: Iterable[ScanTask]) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of some tasks of a scan, in ``schema_of`` it.
+
+    Raises:
+        SnapshotExpired: a file is gone.
+    """
     storage, schema = opened(scan.stores), schema_of(scan)
     for task in tasks:
         file = pa.scalar({"partition": task.partition or "", "number": task.number}, FILE_TYPE)

@@ -1,4 +1,4 @@
-"""How often tables are read, as far as reads are told."""
+"""The reads of tables a day, as far as any are told."""
 
 from __future__ import annotations
 

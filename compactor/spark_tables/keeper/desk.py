@@ -11,7 +11,9 @@ from typing import Any, Self
 from compactor.deployment import open_deployment
 from compactor.errors import CompactorError, SnapshotExpired
 from compactor.service.site import Site
+from compactor.spark_tables.application import Process
 from compactor.spark_tables.keeper.changes import Changes
+from compactor.spark_tables.keeper.commits import latest
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.scans import planned
 from compactor.spark_tables.keeper.writers import Writers
@@ -26,6 +28,7 @@ from compactor.spark_tables.messages import (
     CommitWrite,
     CountChange,
     Hold,
+    LatestCommits,
     OpenSnapshot,
     Place,
     PlanScan,
@@ -76,6 +79,8 @@ class Desk:
                 return self._open(place).name
             case PlanScan():
                 return self._plan(request)
+            case LatestCommits(place=place, table=table):
+                return latest(self._site(place), table)
             case CheckSnapshot(hold=hold):
                 return self._check(hold)
             case Release(snapshot=snapshot):
@@ -119,8 +124,8 @@ class Desk:
                 log.warning("%s", error)
                 self.release(name)
 
-    def _open(self, place: Place) -> Held:
-        held = Held(self._site(place), _role(place))
+    def _open(self, place: Place, reader: Process | None = None) -> Held:
+        held = Held(self._site(place), _role(place), reader)
         with self._lock:
             self._readers[held.name] = held
         log.info("transaction %d is held for %s", held.txn.id, place.application)
@@ -131,7 +136,7 @@ class Desk:
             with held.lock:
                 held.check()
                 return planned(held, request, rewrites=self._changes.rewrites(request.change))
-        held = self._open(request.place)
+        held = self._open(request.place, request.reader)
         try:
             with held.lock:
                 return planned(held, request)

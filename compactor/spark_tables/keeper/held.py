@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from compactor.errors import CompactorError, NotFound, SnapshotExpired, TransactionAborted
 from compactor.service.site import Site
+from compactor.spark_tables.application import Process
 from compactor.spark_tables.messages import Hold
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.tables.transactions.running import give_up, transaction
@@ -16,9 +17,11 @@ from compactor.tables.transactions.transaction import Transaction
 
 
 class Held:
-    """An open transaction. ``lock`` is for whoever uses it: requests come side by side."""
+    """An open transaction, perhaps for the process ``reader`` alone. ``lock`` is for whoever uses it: requests come side by
+    side."""
 
-    def __init__(self, site: Site, role: str) -> None:
+    def __init__(self, site: Site, role: str, reader: Process | None = None) -> None:
+        self._reader = reader
         self._stack = ExitStack()
         self.name = uuid.uuid4().hex
         self.lock = threading.RLock()
@@ -34,8 +37,10 @@ class Held:
         """Checks that it is still open and protected.
 
         Raises:
-            SnapshotExpired: it is not.
+            SnapshotExpired: it is not, or the process that it was for has ended.
         """
+        if self._reader is not None and not self._reader.is_alive:
+            raise SnapshotExpired(f"transaction {self.txn.id}: process {self._reader.pid}, which read by it, has ended")
         try:
             self.txn.check()
         except SnapshotExpired:

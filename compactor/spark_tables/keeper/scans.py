@@ -7,8 +7,10 @@ from dataclasses import replace
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind
+from compactor.spark_tables.keeper.commits import write_ids_between
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.messages import PlannedScan, PlanScan
+from compactor.tables.reading.later_rows import later_rows
 from compactor.tables.reading.planning import plan_scan
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import IN_PARTS
@@ -34,6 +36,8 @@ def planned(held: Held, request: PlanScan, *, rewrites: bool = False) -> Planned
     shown = wanted.schema(table)
     exact = replace(wanted, timestamps=IN_PARTS) if rewrites else wanted
     plan = plan_scan(held.txn, table, exact)
+    if request.between is not None:
+        plan = later_rows(plan, *write_ids_between(site, table, request.between))
     stores = held.tokens.standing_in(site.storage.options, table.location)
     has_files = request.change is not None
     return PlannedScan(

@@ -11,7 +11,10 @@ from functools import cached_property, partial
 import numpy as np
 import pyarrow as pa
 
+from compactor.acid.write_ids import LaterWriteIdList, RangeAnswer
 from compactor.errors import FileGone, SnapshotExpired
+from compactor.ids import WriteId
+from compactor.orc.format.tail import key_statistics
 from compactor.rewrite.full_acid.delete_events import Deletes, load_delete_events
 from compactor.rewrite.full_acid.stripe_choice import Action, Choice, choose_action
 from compactor.rows.acid_file import AcidFile, open_files
@@ -73,12 +76,24 @@ class FileReader:
         """Yields for each stripe with rows to show a function that reads them: visible ones, not deleted, that meet the
         condition."""
         for stripe, found in enumerate(self.file.tail.stripes):
-            if found.rows and self._is_within(found.offset) and (job := self._job(stripe, events)) is not None:
+            if not found.rows or not self._is_within(found.offset) or self._is_known(stripe):
+                continue
+            if (job := self._job(stripe, events)) is not None:
                 yield job
 
     def _is_within(self, offset: int) -> bool:
         span = self.task.span
         return span is None or span[0] <= offset < span[1]
+
+    def _is_known(self, stripe: int) -> bool:
+        """Returns true if only later rows are wanted and by statistics the stripe has none."""
+        if not isinstance(self.plan.write_ids, LaterWriteIdList) or self.file.is_raw:
+            return False
+        statistics = key_statistics(self.file.tail, stripe)
+        if statistics is None:
+            return False
+        low, high, _ = statistics.current_transaction
+        return self.plan.write_ids.range_valid(WriteId(low), WriteId(high)) is RangeAnswer.NONE
 
     def _job(self, stripe: int, events: Deletes) -> Job[pa.RecordBatch] | None:
         condition, ranges = self.plan.condition, None

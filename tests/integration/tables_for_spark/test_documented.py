@@ -38,7 +38,8 @@ def test_the_examples_run(
     (folder / "1.json").write_text('{"id": 20, "status": "new", "day": "2026-11-03"}')
     monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
     with local_session(tmp_path) as session:
-        names: dict[str, object] = {"spark": session, "folder": str(folder), "checkpoint": str(tmp_path / "checkpoint")}
+        folders = {name: str(tmp_path / name) for name in ("checkpoint", "seen", "copied")}
+        names: dict[str, object] = {"spark": session, "folder": str(folder), **folders}
         for example in EXAMPLES:
             exec(compile(example, str(PAGE), "exec"), names)
     ids = [row["id"] for row in orders.scan(selected_fields=["id"]).to_arrow().to_pylist()]

@@ -159,5 +159,18 @@ def test_what_has_been_committed_since_an_older_list() -> None:
     assert newer.committed_since(newer) == []
 
 
+@given(split_ids(), split_ids(), small, small)
+def test_what_is_later_is_seen_by_the_list_and_was_not_by_the_older_one(
+    ids: tuple[int, frozenset[int], frozenset[int]], old: tuple[int, frozenset[int], frozenset[int]], a: int, b: int
+) -> None:
+    low, high = sorted((a, b))
+    now, then = _writes(ids), _writes(old)
+    later = now.since(then)
+    seen = [later.is_valid(WriteId(w)) for w in range(low, high + 1)]
+    assert seen == [now.is_valid(WriteId(w)) and not then.is_valid(WriteId(w)) for w in range(low, high + 1)]
+    answer = RangeAnswer.ALL if all(seen) else RangeAnswer.SOME if any(seen) else RangeAnswer.NONE
+    assert later.range_valid(WriteId(low), WriteId(high)) is answer
+
+
 def test_cleaner_never_above_the_reader() -> None:
     assert _writes((3, frozenset(), frozenset())).for_cleaner(WriteId(9)).high_watermark == 3

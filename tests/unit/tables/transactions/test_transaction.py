@@ -103,7 +103,7 @@ def test_an_error_aborts_and_the_component_stays_known(site: Site) -> None:
 
 
 def test_who_was_aborted_hears_that_and_not_which_file_is_gone(site: Site) -> None:
-    """What an aborted transaction has staged is swept, and a program that was paused finds it gone."""
+    """An aborted transaction's staging is swept, and a program that was paused finds it gone."""
 
     def lose(*, aborts: bool) -> None:
         with transaction(site) as txn:

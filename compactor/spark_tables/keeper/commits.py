@@ -1,0 +1,75 @@
+"""The commits of a table that a stream of its rows has seen and is still to see."""
+
+from __future__ import annotations
+
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import CompactionType, State
+from compactor.errors import Refused
+from compactor.metastore.catalog.values import Table
+from compactor.service.site import Site
+from compactor.spark_tables.messages import Commits
+from compactor.tables.reading.later_rows import NOTHING
+from compactor.tables.store import named_table
+
+_DONE = (State.READY_FOR_CLEANING, State.SUCCEEDED)
+_ANEW = "start the query with a new checkpoint"
+
+
+def latest(site: Site, name: str) -> Commits:
+    """Returns the commits that a table has now.
+
+    Raises:
+        NotFound: there is no such table.
+    """
+    table = named_table(site, name)
+    return Commits(table_id=table.id, write_ids=str(_now(site, table)))
+
+
+def write_ids_between(
+    site: Site, table: Table, between: tuple[Commits, Commits]
+) -> tuple[ValidWriteIdList, ValidWriteIdList]:
+    """Returns the lists that a stream has seen, and will have seen.
+
+    Raises:
+        Refused: the table is another one, or older than that, or was sorted since, which gives old rows new write IDs.
+    """
+    start, end = (ValidWriteIdList.parse(one.write_ids) for one in between)
+    if {one.table_id for one in between} != {table.id}:
+        raise Refused(
+            f"{table} has id {table.id}; the stream has read a table of id {between[0].table_id}: it was dropped and made "
+            f"anew; {_ANEW}"
+        )
+    if (now := _now(site, table)).high_watermark < end.high_watermark:
+        raise Refused(
+            f"{table} has write IDs up to {now.high_watermark}, the stream is at {end.high_watermark}: the metastore was "
+            f"restored from an older copy; {_ANEW}"
+        )
+    _must_not_be_sorted(site, table, start, end)
+    return start, end
+
+
+def _now(site: Site, table: Table) -> ValidWriteIdList:
+    return site.write_ids(table, site.metastore.transactions.snapshot())
+
+
+def _must_not_be_sorted(site: Site, table: Table, start: ValidWriteIdList, end: ValidWriteIdList) -> None:
+    """Refuses a rebalance with ORDER BY: Hive gives all of its rows the largest write ID."""
+    if start == NOTHING:
+        return
+    later = end.since(start)
+    entries = site.metastore.entries
+    for one in (
+        *entries.queue(database=table.database, table=table.name, states=_DONE),
+        *entries.history(table=(table.database, table.name)),
+    ):
+        if _sorts(one) and one.highest_write_id is not None and later.is_valid(one.highest_write_id):
+            raise Refused(
+                f"{table} was rebalanced with {one.order_by} (compaction {one.id}) after the rows that the stream "
+                f"has read last: its old rows cannot be told from new ones; {_ANEW}, or read from then on with "
+                "starting=latest"
+            )
+
+
+def _sorts(entry: Entry) -> bool:
+    return entry.type is CompactionType.REBALANCE and entry.state in _DONE and bool(entry.order_by)
