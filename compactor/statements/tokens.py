@@ -98,6 +98,8 @@ def _scan(text: str) -> Iterator[Token]:
         place = f"line {line}, character {at - begin + 1}"
         if match is None:
             raise BadStatement(f"statement: {text[at : at + 20]!r} at {place} is not a word, name, text or sign")
+        if text.startswith("/*", at) and match.lastgroup != "space":
+            raise BadStatement(f"statement: the comment at {place} has no end")
         kind, raw, start, at = match.lastgroup or "", match.group(), at, match.end()
         if kind != "space":
             depth += {"(": 1, ")": -1}.get(raw, 0)

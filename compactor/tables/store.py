@@ -106,7 +106,8 @@ class Store:
 
 
 class StoreTransaction:
-    """An open transaction: every table that it loads is seen as it was at the transaction's first statement."""
+    """An open transaction: every table that it loads is seen as it was at the transaction's first statement, without what
+    transactions that were opened later have committed by then, as in Hive."""
 
     def __init__(self, txn: Transaction) -> None:
         self._txn = txn

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from compactor.errors import BadExpression, NotFound, NotSupported
+from compactor.errors import BadExpression, NotFound, NotSupported, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.tables.filters.expressions import Comparison, Literal, Name, parse
 from compactor.tables.schema import column_type
@@ -31,7 +31,11 @@ class Assignments:
             NotFound: there is no such column.
             NotSupported: a partition or bucketing column is assigned.
             NotConforming: a value is not of the column's type.
+            Refused: a column is assigned twice.
         """
+        names = [name.lower() for name in texts]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise Refused(f"{table}: column {twice[0]} is assigned twice; names are the same in any case")
         columns = (*table.columns, *table.partition_keys)
         door = Door(table=str(table), columns=tuple((column.name, column.type) for column in columns))
         return cls(door=door, values={name.lower(): _value(table, name.lower(), text) for name, text in texts.items()})

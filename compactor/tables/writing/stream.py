@@ -80,7 +80,7 @@ class Stream:
         """Commits the rows that wait, and returns how many they were; does nothing if there are none.
 
         After an error the rows still wait, and ``commit`` may be called again, or ``discard``; but not after
-        ``CommitUnknown``. Each error has a note that says what is committed.
+        ``CommitUnknown``, nor after an interrupt. Each error has a note that says what is committed.
 
         Raises:
             LockNotGranted: somebody holds a conflicting lock for longer than compactor.lock.wait.
@@ -102,6 +102,11 @@ class Stream:
                 self._drop_batch()
                 error.add_note(f"{self._table}: the stream has committed {self.committed}; {count} rows wait")
                 raise
+            except (
+                BaseException
+            ) as error:  # such as Ctrl-C, perhaps just behind the commit: a second one doubled its rows
+                self._unknown = CommitUnknown(f"{type(error).__name__} came between")
+                raise
             return count
 
     def discard(self) -> int:
@@ -109,15 +114,17 @@ class Stream:
         with self._lock:
             count = self.waiting_rows
             self._waiting.clear()
-            self._remove_files()
+            if not self._is_closed:
+                self._remove_files()
             return count
 
     def close(self) -> None:
         """Gives back what is open, and forgets the rows that wait."""
         with self._lock:
-            self._is_closed = True
-            self._drop_batch()
-            self.discard()
+            if not self._is_closed:
+                self._drop_batch()
+                self.discard()
+                self._is_closed = True
 
     def rest(self) -> None:
         """Gives back the transactions of a batch that is over, unless a commit is going on."""

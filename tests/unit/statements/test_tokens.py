@@ -13,6 +13,7 @@ from compactor.statements.tokens import DEEPEST, LONGEST, split, tokens
     [
         ("select 'a", "character 8"),
         ("select 1; select 2", "there are several"),
+        ("select 1 /* of */ /* two", "the comment at line 1, character 19 has no end"),
         (r"select '\ude00\ud83d'", "at line 1, character 8 has half of a character"),
         ("select `\udcff`", "at line 1, character 8 has half of a character"),
         ("select \udcff", "at line 1, character 8 is not a word"),

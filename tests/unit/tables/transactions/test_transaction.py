@@ -127,6 +127,16 @@ def test_a_transaction_sees_its_own_writes_and_no_other_open_one(site: Site) -> 
             assert not other.write_ids(theirs.table).is_valid(mine.write_id)
 
 
+def test_what_was_opened_later_is_not_seen_even_where_it_committed_before_the_first_statement(site: Site) -> None:
+    """Hive's lists end at the reader's own transaction; docs/tables.md says so."""
+    with transaction(site) as first:
+        with transaction(site) as second:
+            theirs = second.statement(T, WriteOperation.INSERT)
+        assert not first.write_ids(theirs.table).is_valid(theirs.write_id)
+    with transaction(site) as later:
+        assert later.write_ids(theirs.table).is_valid(theirs.write_id)
+
+
 def configured(site: Site, **values: str) -> Site:
     named = {key.replace("_", "."): value for key, value in values.items()}
     return replace(site, settings=Settings.of([Layer(name="flag", values=named)]))

@@ -133,6 +133,7 @@ def test_an_upsert_that_is_not_clear_is_refused(
     [
         ({"z": "1"}, NotFound, "no column 'z'"),
         ({"a": "z"}, NotFound, "no column 'z'"),
+        ({"a": "1", "A": "2"}, Refused, "column a is assigned twice"),
         ({"a": "'text'"}, NotConforming, "column a"),
         ({"a": "1.5"}, NotConforming, "column a"),
         ({"a": "1 or 2"}, BadExpression, "wanted a literal"),

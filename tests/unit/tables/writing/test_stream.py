@@ -197,6 +197,33 @@ def test_after_a_lost_answer_nobody_goes_on_as_if_nothing_had_happened(
             stream.commit()
 
 
+def test_an_interrupt_behind_a_commit_doubles_no_rows(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C, and a program that commits once more before it ends."""
+    with store.load_table("default.t").stream() as stream:
+        stream.write(pa.table({"a": [1]}))
+        with monkeypatch.context() as patched:
+            patched.setattr(batches.Batch, "know", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                stream.commit()
+        with pytest.raises(Refused, match="KeyboardInterrupt came between"):
+            stream.commit()
+        stream.discard()
+    assert store.load_table("default.t").scan().count() == 1
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_stream_may_be_closed_twice(store: Store) -> None:
+    with store.load_table("default.t").stream() as stream:
+        stream.close()
+    stream.close()
+    assert stream.discard() == 0
+    with pytest.raises(Refused, match="is closed"):
+        stream.commit()
+
+
 def test_an_idle_stream_holds_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its open write IDs would keep compactions from its own rows, and its transactions every cleaner from working."""
     monkeypatch.setattr(batches, "AGE_S", 0.0)
