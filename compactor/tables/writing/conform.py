@@ -110,7 +110,7 @@ class _Conforming:
         if not _is_one_of(array.type, _ACCEPTED[item.kind]):
             raise NotConforming(f"{path}: is given as {array.type}; wanted: {wanted}")
         if item.kind in (TypeKind.CHAR, TypeKind.VARCHAR):
-            return _cut(array.cast(pa.string()), item.maximum_length, fills=item.kind is TypeKind.CHAR)
+            return _cut(path, array.cast(pa.string()), item.maximum_length, fills=item.kind is TypeKind.CHAR)
         if item.kind is TypeKind.TIMESTAMP:
             return _readable(path, self._wall_clock(path, array))
         made = _cast(path, array, wanted)
@@ -249,9 +249,16 @@ def _cast(path: str, array: Array, wanted: ArrowType) -> Array:
     return made
 
 
-def _cut(texts: Array, length: int, *, fills: bool) -> Array:
-    """Returns texts of at most ``length`` characters, or of exactly as many, as Hive stores ``char``."""
-    cut = pc.utf8_slice_codeunits(texts, 0, length)
+def _cut(path: str, texts: Array, length: int, *, fills: bool) -> Array:
+    """Returns texts of at most ``length`` characters, or of exactly as many, as Hive stores ``char``.
+
+    Raises:
+        NotConforming: one is no UTF-8.
+    """
+    try:
+        cut = pc.utf8_slice_codeunits(texts, 0, length)
+    except pa.ArrowInvalid as error:
+        raise NotConforming(f"{path}: {error}; where it is cut is not known") from error
     return pc.utf8_rpad(cut, length, " ") if fills else cut
 
 

@@ -47,11 +47,13 @@ def has_null(keys: pa.Table) -> pa.ChunkedArray:
 
 
 def comparable(keys: pa.Table) -> pa.Table:
-    """Returns ``keys`` with two columns in place of a timestamp: its seconds and its nanoseconds."""
+    """Returns ``keys`` with two columns in place of a timestamp, its seconds and its nanoseconds, and with one zero of the
+    two that floating point has."""
     columns: dict[str, pa.ChunkedArray] = {}
     for name, column in zip(keys.column_names, keys.columns, strict=True):
         if not (pa.types.is_timestamp(column.type) or column.type.equals(PARTS)):
-            columns[name] = column
+            is_floating = pa.types.is_floating(column.type)
+            columns[name] = pc.add(column, pa.scalar(0, column.type)) if is_floating else column
             continue
         parts = encodable(column.combine_chunks(), PARTS)
         for place, part in enumerate(PARTS.names):

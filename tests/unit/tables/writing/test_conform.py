@@ -177,3 +177,11 @@ def test_timestamps_in_parts_are_those_of_a_scan() -> None:
     for bad in ({"seconds": 1, "nanos": 10**9}, {"seconds": 1, "nanos": -1}, {"seconds": None, "nanos": 1}):
         with pytest.raises(NotConforming, match="nanos from 0 to 999999999"):
             conformed("timestamp", pa.array([bad], PARTS))
+
+
+@pytest.mark.parametrize("type_", ["char(3)", "varchar(3)"])
+def test_a_text_that_is_no_utf_8_is_not_cut(type_: str) -> None:
+    """Hive's strings may hold any bytes, and a column may be set to one of them."""
+    texts = pa.Array.from_buffers(pa.string(), 1, pa.array([b"ab\xff\xfe"]).buffers())
+    with pytest.raises(NotConforming, match="column c: Invalid UTF8"):
+        conformed(type_, texts)

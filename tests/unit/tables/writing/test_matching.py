@@ -25,6 +25,13 @@ def test_timestamps_are_equal_in_any_unit() -> None:
     assert matches(pa.table({"at": texts.slice(0, 1).cast(pa.timestamp("ms"))}), known).to_pylist() == [0]
 
 
+def test_zero_is_equal_to_minus_zero() -> None:
+    for kind in (pa.float32(), pa.float64()):
+        known = numbered(comparable(pa.table({"f": pa.array([0.0, -0.0, 1.5, None], kind)})))
+        assert known.num_rows == 3
+        assert matches(pa.table({"f": pa.array([-0.0, 1.5], kind)}), known).to_pylist() == [0, 1]
+
+
 @pytest.mark.parametrize("kind", ["array<int>", "map<int,int>", "struct<a:int>", "uniontype<int>"])
 def test_a_nested_column_is_no_key(kind: str) -> None:
     """Arrow joins none of them."""
