@@ -21,6 +21,7 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.service.ground import Ground
 from compactor.service.site import Site, path_of
 from compactor.tables.hive_columns import hive_columns
+from compactor.tables.schema import ROW_ID
 from compactor.tables.transactions.running import transaction
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
@@ -149,6 +150,8 @@ def checked_columns(what: str, schema: pa.Schema | Mapping[str, str]) -> Iterato
     for name, kind in hive_columns(what, schema).items() if isinstance(schema, pa.Schema) else schema.items():
         if not name or name.lower() in known or re.search(r"[`,:;\x00-\x1f]", name):
             raise NotConforming(f"{what}: column {name!r} is there twice, or is no name of a column")
+        if name.lower() == ROW_ID:
+            raise NotConforming(f"{what}: column {name!r} has the name of Hive's ROW__ID; wanted another one")
         known.add(name.lower())
         try:
             types = parse_hive_type(kind)

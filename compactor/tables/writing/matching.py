@@ -14,8 +14,9 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.tables.schema import PARTS
 from compactor.tables.writing.encodable import encodable
 
-PLACE = "__place"  #: of a key among those that are looked for
-_ROW = "__row"
+# With a sign that no name of a column has in Hive.
+PLACE = ":place"  #: of a key among those that are looked for
+_ROW = ":row"
 
 
 def key_columns(table: Table, names: Sequence[str], argument: str) -> list[str]:

@@ -11,6 +11,7 @@ from compactor.acid.partition_names import DEFAULT_PARTITION, part_name
 from compactor.errors import NotSupported
 from compactor.tables.writing.shape import Shape
 
+_ROW = ":row"  #: a column of our own; no name of a column has the sign in Hive
 #: Hive's types whose values as texts are the same in all writers.
 _NAMED = ("tinyint", "smallint", "int", "bigint", "string", "varchar", "char", "date", "boolean")
 
@@ -30,9 +31,9 @@ def partition_of_rows(table: Shape, rows: pa.Table) -> Iterator[tuple[str, pa.Ta
         return
     texts = [_texts(table, place, rows.column(count + place)) for place in range(len(table.partition_keys))]
     keys = [key.name for key in table.partition_keys]
-    named = pa.table([*texts, pa.array(range(rows.num_rows), pa.int64())], names=[*keys, "__row"])
-    for group in named.group_by(keys, use_threads=False).aggregate([("__row", "list")]).to_pylist():
-        yield part_name(keys, [group[key] for key in keys]), plain.take(pa.array(group["__row_list"], pa.int64()))
+    named = pa.table([*texts, pa.array(range(rows.num_rows), pa.int64())], names=[*keys, _ROW])
+    for group in named.group_by(keys, use_threads=False).aggregate([(_ROW, "list")]).to_pylist():
+        yield part_name(keys, [group[key] for key in keys]), plain.take(pa.array(group[f"{_ROW}_list"], pa.int64()))
 
 
 def partition_of_values(table: Shape, values: pa.Table) -> str:

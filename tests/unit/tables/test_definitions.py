@@ -70,6 +70,8 @@ def test_what_no_table_can_be_is_refused_by_name(store: Store, warehouse: Path) 
             store.create_table(unknown, SCHEMA, partitioned_by=["x"])
     with pytest.raises(NotConforming, match="'ID' is there twice"):
         store.create_table("sales.u", {"id": "int", "ID": "int"})
+    with pytest.raises(NotConforming, match="the name of Hive's ROW__ID"):
+        store.create_table("sales.u", {"id": "int", "ROW__ID": "int"})
     with pytest.raises(NotConforming, match="which is no type of Hive"):
         store.create_table("sales.u", {"id": "integer8"})
     with pytest.raises(NotConforming, match=r"no type of Hive.*decimal"):

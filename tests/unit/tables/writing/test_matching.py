@@ -25,6 +25,12 @@ def test_timestamps_are_equal_in_any_unit() -> None:
     assert matches(pa.table({"at": texts.slice(0, 1).cast(pa.timestamp("ms"))}), known).to_pylist() == [0]
 
 
+def test_columns_may_have_any_name() -> None:
+    """Those that are added here had names that a table's columns may have."""
+    keys = pa.table({"__place": [3, 1, 3], "__row": ["x", "y", "x"], "place": [1, 2, 1]})
+    assert matches(keys, numbered(keys)).to_pylist() == [0, 1, 0]
+
+
 def test_zero_is_equal_to_minus_zero() -> None:
     for kind in (pa.float32(), pa.float64()):
         known = numbered(comparable(pa.table({"f": pa.array([0.0, -0.0, 1.5, None], kind)})))

@@ -39,6 +39,10 @@ def test_an_empty_text_and_null_are_one_partition() -> None:
     assert divided(table(s="string"), rows) == {"s=__HIVE_DEFAULT_PARTITION__": [1, 2]}
 
 
+def test_a_partition_column_may_have_any_name() -> None:
+    assert divided(table(__row="int"), pa.table({"v": [1, 2], "__row": [7, 7]})) == {"__row=7": [1, 2]}
+
+
 def test_blanks_that_fill_a_char_are_not_in_the_name() -> None:
     assert divided(table(s="char(4)"), pa.table({"v": [1], "s": ["a   "]})) == {"s=a": [1]}
 
