@@ -86,7 +86,7 @@ class Table:
             NotFound: there is no such column.
             NotSupported: a column has a type that Arrow has no equal of.
         """
-        fields = None if selected_fields is None else tuple(selected_fields)
+        fields = None if selected_fields is None else _names(selected_fields)
         wanted = Wanted(row_filter=row_filter, selected_fields=fields, row_ids=row_ids, timestamps=timestamps)
         return Scan(self._site, self._found, wanted, self._txn)
 
@@ -188,7 +188,7 @@ class Table:
             WriteConflict: another transaction wrote into the table while this one waited for its lock.
         """
         with self._writing() as txn:
-            return upsert(txn, self._found, rows, tuple(join_cols), How(time_zone=time_zone))
+            return upsert(txn, self._found, rows, _names(join_cols), How(time_zone=time_zone))
 
     @contextmanager
     def mutate(self, key: Sequence[str] | None = None, *, time_zone: str | None = None) -> Iterator[Mutation]:
@@ -217,7 +217,7 @@ class Table:
                 "transaction, or give a key"
             )
         with tempfile.TemporaryDirectory(prefix="compactor-mutation-") as scratch:
-            mutation = Mutation(self._found, key, How(time_zone=time_zone), scratch)
+            mutation = Mutation(self._found, None if key is None else _names(key), How(time_zone=time_zone), scratch)
             yield mutation
             with self._writing() as txn:
                 mutation.finish(txn)
@@ -264,3 +264,8 @@ class Table:
             return
         with transaction(self._site, role="program") as txn:
             yield txn
+
+
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of columns; a single text is one name, not its letters."""
+    return (given,) if isinstance(given, str) else tuple(given)

@@ -31,8 +31,10 @@ class Assignments:
             NotFound: there is no such column.
             NotSupported: a partition or bucketing column is assigned.
             NotConforming: a value is not of the column's type.
-            Refused: a column is assigned twice.
+            Refused: a column is assigned twice, or none is.
         """
+        if not texts:
+            raise Refused(f"{table}: no column is assigned; wanted at least one, such as {{'status': \"'done'\"}}")
         names = [name.lower() for name in texts]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise Refused(f"{table}: column {twice[0]} is assigned twice; names are the same in any case")

@@ -134,6 +134,7 @@ def test_an_upsert_that_is_not_clear_is_refused(
         ({"z": "1"}, NotFound, "no column 'z'"),
         ({"a": "z"}, NotFound, "no column 'z'"),
         ({"a": "1", "A": "2"}, Refused, "column a is assigned twice"),
+        ({}, Refused, "no column is assigned"),
         ({"a": "'text'"}, NotConforming, "column a"),
         ({"a": "1.5"}, NotConforming, "column a"),
         ({"a": "1 or 2"}, BadExpression, "wanted a literal"),
@@ -368,3 +369,15 @@ def test_rows_in_buckets_of_timestamps_stay_in_theirs(store: Store) -> None:
     after = table.scan(timestamps="us", row_ids=True).to_arrow().to_pylist()
     numbers = {row["id"]: (row["row__id"]["bucketid"] >> 16) & 0xFFF for row in after}
     assert numbers == {id: (bucket >> 16) & 0xFFF for id, bucket in before.items()}
+
+
+def test_a_single_name_is_one_column_and_not_its_letters(filled: Store) -> None:
+    table = filled.load_table("default.t")
+    filled.create_table("default.words", {"word": "string", "n": "int"})
+    words = filled.load_table("default.words")
+    words.append(pa.table({"word": ["a"], "n": [1]}))
+    assert words.upsert(pa.table({"word": ["a"], "n": [2]}), "word").updated == 1
+    with words.mutate("word") as mutation:
+        mutation.delete(pa.table({"word": ["a"]}))
+    assert words.scan(selected_fields="word").to_arrow().num_rows == 0
+    assert table.scan(selected_fields="b").to_arrow().column_names == ["b"]
