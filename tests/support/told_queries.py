@@ -15,13 +15,22 @@ from tests.support import airflow_home
 from tests.support.patience import until
 
 _CONFIG = "AIRFLOW__COMPACTOR__CONFIG"
+_CONFIGURATION = """\
+[metastore.default]
+url = "{url}"
+state_url = "{state}"
+
+[metastore.default.settings]
+"compactor.reads.token.file" = "{token}"
+"""
 
 
 @dataclass(slots=True, kw_only=True)
 class Told:
-    """Where queries are told, and the status and text of each answer so far."""
+    """The address where queries are told, its configuration, and the status and text of each answer so far."""
 
     token: str
+    config: Path
     url: str = ""
     answers: list[tuple[int, str]] = field(default_factory=list)
 
@@ -35,12 +44,14 @@ def listening(folder: Path, metastore_url: str) -> Iterator[Told]:
 
     from compactor.airflow.options import PREFIX
     from compactor.airflow.page.app import build
+    from compactor.state import store
 
-    told = Told(token=secrets.token_hex(16))
     token, config = folder / "reads-token", folder / "told.toml"
+    told, state = Told(token=secrets.token_hex(16), config=config), f"sqlite:///{folder / 'told-state.db'}"
     token.write_text(told.token)
     token.chmod(0o600)
-    config.write_text(f'[metastore]\nurl = "{metastore_url}"\n[settings]\n"compactor.reads.token.file" = "{token}"\n')
+    config.write_text(_CONFIGURATION.format(url=metastore_url, state=state, token=token))
+    store.init(state).close()
 
     app = FastAPI()
     app.mount(PREFIX, build())
