@@ -106,11 +106,14 @@ class ValidWriteIdList:
         """Returns whether none, some or all of ``low..high``, both inclusive, are valid."""
         if low > self.high_watermark:
             return RangeAnswer.NONE
-        seen = min(high, self.high_watermark) - low + 1
-        bad = sum(1 for w in self._exceptions if low <= w <= high)
-        if bad == 0 and high <= self.high_watermark:
+        count = self._count(low, high)
+        if count == high - low + 1:
             return RangeAnswer.ALL
-        return RangeAnswer.NONE if bad == seen else RangeAnswer.SOME
+        return RangeAnswer.NONE if count <= 0 else RangeAnswer.SOME
+
+    def _count(self, low: WriteId, high: WriteId) -> int:
+        """Returns how many of ``low..high``, both inclusive, are valid."""
+        return min(high, self.high_watermark) - low + 1 - sum(1 for w in self._exceptions if low <= w <= high)
 
     def range_aborted(self, low: WriteId, high: WriteId) -> RangeAnswer:
         """Returns whether none, some or all of ``low..high``, both inclusive, are aborted."""
@@ -201,18 +204,18 @@ class LaterWriteIdList(ValidWriteIdList):
     def is_valid(self, write_id: WriteId) -> bool:
         return super().is_valid(write_id) and not self.earlier.is_valid(write_id)
 
-    def range_valid(self, low: WriteId, high: WriteId) -> RangeAnswer:
-        seen = self._count(low, min(high, self.high_watermark), self._exceptions)
-        both = (*self._exceptions, *self.earlier._exceptions)
-        known = self._count(low, min(high, self.high_watermark, self.earlier.high_watermark), both)
-        if seen == known:
-            return RangeAnswer.NONE
-        return RangeAnswer.ALL if seen - known == high - low + 1 else RangeAnswer.SOME
+    @cached_property
+    def _known(self) -> ValidWriteIdList:
+        """The write IDs that both lists see."""
+        return ValidWriteIdList(
+            table=self.table,
+            high_watermark=min(self.high_watermark, self.earlier.high_watermark),
+            open=self.open | self.earlier.open,
+            aborted=self.aborted | self.earlier.aborted,
+        )
 
-    @staticmethod
-    def _count(low: WriteId, high: WriteId, exceptions: Iterable[WriteId]) -> int:
-        """Returns how many of ``low..high`` are no exceptions."""
-        return max(0, high - low + 1) - sum(1 for w in set(exceptions) if low <= w <= high)
+    def _count(self, low: WriteId, high: WriteId) -> int:
+        return super()._count(low, high) - max(0, self._known._count(low, high))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -76,6 +76,11 @@ class PlannedScan:
     padded: tuple[str, ...] = ()
     has_files: bool = False
     shown: pa.Schema | None = None
+
+    @property
+    def without_tasks(self) -> PlannedScan:
+        """The same without its files, of which each executor is given its own."""
+        return replace(self, plan=replace(self.plan, tasks=()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

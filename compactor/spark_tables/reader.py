@@ -39,7 +39,7 @@ class Reader(DataSourceReader):
 
     def __init__(self, scan: PlannedScan, schema: StructType, portion_bytes: int) -> None:
         self._tasks = scan.plan.tasks
-        self._scan = replace(scan, plan=replace(scan.plan, tasks=()))
+        self._scan = scan.without_tasks
         self._schema, self._portion_bytes = schema, portion_bytes
 
     @property

@@ -65,8 +65,8 @@ class StreamReader(DataSourceStreamReader):
         request = replace(self._request, between=between, reader=process(os.getpid()))
         scan: PlannedScan = Keeper().ask(request)
         self._hold = scan.hold
-        tasks, travelling = scan.plan.tasks, replace(scan, plan=replace(scan.plan, tasks=()))
-        return [PortionOfBatch(travelling, some) for some in portions(tasks, self._asked.split_bytes)]
+        travelling = scan.without_tasks
+        return [PortionOfBatch(travelling, some) for some in portions(scan.plan.tasks, self._asked.split_bytes)]
 
     def read(self, partition: PortionOfBatch) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a portion, on an executor.

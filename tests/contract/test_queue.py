@@ -474,6 +474,8 @@ def test_history_is_newest_first(metastore: Metastore) -> None:
     ids: Sequence[int] = [metastore.requests.did_not_initiate(T, str(number)) for number in range(4)]
     other = metastore.requests.did_not_initiate(Entity(database="default", table="b"), "x")
     assert [entry.id for entry in metastore.entries.history(T)] == list(reversed(ids))
+    kinds = {kind: [entry.id for entry in metastore.entries.history(T, type=kind)] for kind in CompactionType}
+    assert kinds == {kind: list(reversed(ids)) if kind is CompactionType.MINOR else [] for kind in CompactionType}
     assert [entry.id for entry in metastore.entries.history(limit=2)] == [other, ids[-1]]
     assert metastore.housekeeping.purge_history(ids[:2]) == 2
     assert [entry.id for entry in metastore.entries.history(T)] == [ids[3], ids[2]]

@@ -11,7 +11,7 @@ from sqlalchemy import (
 )
 
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.states import State
+from compactor.compaction.states import CompactionType, State
 from compactor.errors import NotFound
 from compactor.metastore.queue.rows import CC, CQ, KNOWN_ENDED, KNOWN_QUEUED
 from compactor.metastore.queue.table import QueueTable
@@ -76,13 +76,21 @@ class Entries:
         return self.queue(states=(State.WORKING,))
 
     def history(
-        self, entity: Entity | None = None, limit: int | None = None, *, table: tuple[str, str] | None = None
+        self,
+        entity: Entity | None = None,
+        limit: int | None = None,
+        *,
+        table: tuple[str, str] | None = None,
+        type: CompactionType | None = None,
     ) -> list[Entry]:
-        """Returns the entries of the history, newest first; of one entity, of a table and all its partitions, or of all."""
+        """Returns the entries of the history, newest first; of one entity, of a table and all its partitions, or of all; of
+        every type, or of one."""
         query = select(COMPLETED_COMPACTIONS).where(KNOWN_ENDED).order_by(CC.CC_ID.desc()).limit(limit)
         if entity is not None:
             query = query.where(entity_is(COMPLETED_COMPACTIONS, "CC", entity))
         if table is not None:
             query = query.where(CC.CC_DATABASE == table[0], CC.CC_TABLE == table[1])
+        if type is not None:
+            query = query.where(CC.CC_TYPE == type.value)
         with self._table.database.read() as conn:
             return self._table.rows.readable_ended(conn.execute(query).mappings())

@@ -96,10 +96,11 @@ class Tally:
 
     def lasted(self, content: Content, since: int, until: int, reads: float = 1.0) -> None:
         """Counts what a reader met from ``since`` to ``until`` (epoch ms), at ``reads`` a day."""
-        self.directory_ms += content.directories * (until - since)
-        self.all_ms += until - since
-        self.read_directories += reads * content.directories * (until - since)
-        self.reads += reads * (until - since)
+        ms = until - since
+        self.directory_ms += content.directories * ms
+        self.all_ms += ms
+        self.read_directories += reads * content.directories * ms
+        self.reads += reads * ms
         self.worst = max(self.worst, content.directories)
         self.curve.add(content.directories, since, until)
 

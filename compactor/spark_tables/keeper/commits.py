@@ -23,13 +23,17 @@ def latest(site: Site, name: str) -> Commits:
         NotFound: there is no such table.
     """
     table = named_table(site, name)
-    return Commits(table_id=table.id, write_ids=str(_now(site, table)))
+    now = site.write_ids(table, site.metastore.transactions.snapshot())
+    return Commits(table_id=table.id, write_ids=str(now))
 
 
 def write_ids_between(
-    site: Site, table: Table, between: tuple[Commits, Commits]
+    site: Site, table: Table, between: tuple[Commits, Commits], now: ValidWriteIdList
 ) -> tuple[ValidWriteIdList, ValidWriteIdList]:
     """Returns the lists that a stream has seen, and will have seen.
+
+    Args:
+        now: the list by which the batch is read.
 
     Raises:
         Refused: the table is another one, or older than that, or was sorted since, which gives old rows new write IDs.
@@ -40,17 +44,13 @@ def write_ids_between(
             f"{table} has id {table.id}; the stream has read a table of id {between[0].table_id}: it was dropped and made "
             f"anew; {_ANEW}"
         )
-    if (now := _now(site, table)).high_watermark < end.high_watermark:
+    if now.high_watermark < end.high_watermark:
         raise Refused(
             f"{table} has write IDs up to {now.high_watermark}, the stream is at {end.high_watermark}: the metastore was "
             f"restored from an older copy; {_ANEW}"
         )
     _must_not_be_sorted(site, table, start, end)
     return start, end
-
-
-def _now(site: Site, table: Table) -> ValidWriteIdList:
-    return site.write_ids(table, site.metastore.transactions.snapshot())
 
 
 def _must_not_be_sorted(site: Site, table: Table, start: ValidWriteIdList, end: ValidWriteIdList) -> None:
@@ -61,7 +61,7 @@ def _must_not_be_sorted(site: Site, table: Table, start: ValidWriteIdList, end: 
     entries = site.metastore.entries
     for one in (
         *entries.queue(database=table.database, table=table.name, states=_DONE),
-        *entries.history(table=(table.database, table.name)),
+        *entries.history(table=(table.database, table.name), type=CompactionType.REBALANCE),
     ):
         if _sorts(one) and one.highest_write_id is not None and later.is_valid(one.highest_write_id):
             raise Refused(

@@ -37,7 +37,7 @@ def planned(held: Held, request: PlanScan, *, rewrites: bool = False) -> Planned
     exact = replace(wanted, timestamps=IN_PARTS) if rewrites else wanted
     plan = plan_scan(held.txn, table, exact)
     if request.between is not None:
-        plan = later_rows(plan, *write_ids_between(site, table, request.between))
+        plan = later_rows(plan, *write_ids_between(site, table, request.between, plan.write_ids))
     stores = held.tokens.standing_in(site.storage.options, table.location)
     has_files = request.change is not None
     return PlannedScan(

@@ -9,7 +9,7 @@ from compactor.acid.names import Base, Delta, known_directory
 from compactor.acid.write_ids import LaterWriteIdList, RangeAnswer, ValidWriteIdList
 from compactor.ids import WriteId
 from compactor.rows.inputs import Input
-from compactor.tables.reading.tasks import ScanPlan, ScanTask
+from compactor.tables.reading.tasks import ScanPlan
 
 #: The list that sees nothing at all, not even the files of a table from before it was transactional, whose write ID is 0.
 NOTHING = ValidWriteIdList(table=None, high_watermark=WriteId(-1))
@@ -23,11 +23,7 @@ def later_rows(plan: ScanPlan, earlier: ValidWriteIdList, end: ValidWriteIdList)
     """
     later = end.since(earlier)
     tasks = [replace(one, inserts=_of(one.inserts, later), deletes=_of(one.deletes, later)) for one in plan.tasks]
-    return replace(plan, write_ids=later, tasks=tuple(_read(tasks)))
-
-
-def _read(tasks: Iterable[ScanTask]) -> Iterable[ScanTask]:
-    return (one for one in tasks if one.inserts)
+    return replace(plan, write_ids=later, tasks=tuple(one for one in tasks if one.inserts))
 
 
 def _of(inputs: Iterable[Input], later: LaterWriteIdList) -> tuple[Input, ...]:

@@ -102,9 +102,8 @@ class Stream:
                 self._drop_batch()
                 error.add_note(f"{self._table}: the stream has committed {self.committed}; {count} rows wait")
                 raise
-            except (
-                BaseException
-            ) as error:  # such as Ctrl-C, perhaps just behind the commit: a second one doubled its rows
+            except BaseException as error:
+                # such as Ctrl-C, perhaps just behind the commit: a second commit would double its rows
                 self._unknown = CommitUnknown(f"{type(error).__name__} came between")
                 raise
             return count

@@ -40,7 +40,8 @@ def table(site: Site, warehouse: Path) -> Table:
 
 
 def between(site: Site, start: Commits, end: Commits) -> tuple[ValidWriteIdList, ValidWriteIdList]:
-    return write_ids_between(site, named_table(site, "db.t"), (start, end))
+    table = named_table(site, "db.t")
+    return write_ids_between(site, table, (start, end), site.write_ids(table, site.metastore.transactions.snapshot()))
 
 
 def test_two_moments_of_a_table(site: Site, table: Table) -> None:
