@@ -63,7 +63,9 @@ class WriteStep(enum.Enum):
     WRITE_ATTEMPTED = "a statement's files for a place are written, they are not accepted"
     WRITE_STAGED = "a statement's rows are staged"
     WRITE_DURABLE = "all that is staged is durable, nothing is named"
-    WRITE_PARTITIONS_ADDED = "new partitions are in the catalog, the database is not committed, nothing is named"
+    WRITE_PARTITIONS_ADDED = (
+        "new tables and partitions are in the catalog, the database is not committed, nothing is named"
+    )
     WRITE_COMMITTING = "the transaction's row is locked, nothing is named"
     WRITE_NAMED_FIRST = "the first location's directories have their final names, the database is not committed"
     WRITE_NAMED = "all directories have their final names, the database is not committed"

@@ -18,6 +18,7 @@ from compactor.storage.places import whole_location
 from compactor.storage.protocol import Storage
 
 _FRESH_S = 60.0  #: for how long it is not read again, at least
+_NEW = -1  #: stands for the id of a table that has none yet
 _SHARE = 20  #: reading it takes at most one part of so many of a pass
 
 
@@ -68,6 +69,13 @@ class Ground:
         if not found.has(table, partition):
             return f"{table}{f'/{name}' if name else ''}: was made or moved just now; the next pass looks again"
         return found.overlaps.refusal(table.id, name)
+
+    def refusal_of_new(self, name: str, location: str) -> str | None:
+        """Returns the same for an ACID table that is not in the metastore yet, compared with every table and partition."""
+        tables = self._tables()
+        place = Place(table=_NEW, name=name, location=self._normalised(location), is_transactional=True)
+        every = [*tables.values(), *self._places(tables, self._grounds.partitions()), place]
+        return overlaps(every).refusal(_NEW, None)
 
     def is_clear(self, table: int) -> bool:
         """Returns true if neither the table nor any of its partitions is left alone."""

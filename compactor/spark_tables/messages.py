@@ -105,6 +105,19 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    """A table that is created with the rows that are written into it: its columns with Hive's types, in their order, and
+    those of ``partitioned_by`` among them."""
+
+    columns: tuple[tuple[str, str], ...]
+    partitioned_by: tuple[str, ...] = ()
+    clustered_by: tuple[str, ...] = ()
+    buckets: int = 0
+    location: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BeginWrite:
     """Asks for a transaction that appends to a table, or overwrites it.
 
@@ -112,6 +125,7 @@ class BeginWrite:
         stream: the name of the stream whose batch is written. One of the same stream into this table that is under way is
             ended: it is tried again.
         batch: the batch's number, if it is known already.
+        creates: the table, which comes with the commit; None for one that is there.
     """
 
     place: Place
@@ -120,6 +134,7 @@ class BeginWrite:
     time_zone: str | None = None
     stream: str | None = None
     batch: int | None = None
+    creates: Creation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

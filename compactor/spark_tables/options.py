@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from compactor.errors import BadSetting
-from compactor.spark_tables.messages import BeginWrite, Place, PlanScan, WriteChange
+from compactor.spark_tables.messages import BeginWrite, Creation, Place, PlanScan, WriteChange
 
+CREATES = "creates"  #: the table that a write creates, as ``creation_text`` writes it
 CHANGE = "change"  #: a change that ``AcidTable`` has begun, which rows are found or written for
 _PLACE = ("table", "metastore", "config")
 _READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes", CHANGE)
-_WRITING = (*_PLACE, "time_zone", "stream", "batch", CHANGE)
+_WRITING = (*_PLACE, "time_zone", "stream", "batch", CHANGE, CREATES)
 _STREAMING = (*_PLACE, "time_zone", "stream")
 _STARTING = "starting"
 _STREAMED = (*_PLACE, "columns", "filter", "row_ids", "split_bytes", _STARTING)
@@ -95,8 +97,27 @@ def write_request(options: Mapping[str, str], application: str, *, overwrite: bo
         return WriteChange(change=given[CHANGE])
     if ("stream" in given) is not ("batch" in given):
         raise BadSetting("hive_acid: stream and batch are given together, or none of them")
-    begun = _begin(given, application, overwrite)
+    begun = replace(_begin(given, application, overwrite), creates=_creation(given))
     return replace(begun, stream=_stream(given), batch=_number(given, "batch")) if "stream" in given else begun
+
+
+def creation_text(creation: Creation) -> str:
+    """Returns a table to be created as the option ``creates`` has it."""
+    return json.dumps(asdict(creation))
+
+
+def _creation(given: Mapping[str, str]) -> Creation | None:
+    if CREATES not in given:
+        return None
+    found = json.loads(given[CREATES])
+    return Creation(
+        columns=tuple((name, kind) for name, kind in found["columns"]),
+        partitioned_by=tuple(found["partitioned_by"]),
+        clustered_by=tuple(found["clustered_by"]),
+        buckets=found["buckets"],
+        location=found["location"],
+        properties=tuple((key, value) for key, value in found["properties"]),
+    )
 
 
 def stream_request(options: Mapping[str, str], application: str, *, overwrite: bool) -> BeginWrite:

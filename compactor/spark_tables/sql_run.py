@@ -14,8 +14,12 @@ from compactor.errors import NotConforming, NotSupported
 from compactor.locking.accesses import Name
 from compactor.spark_tables.acid_table import AcidTable
 from compactor.spark_tables.clauses import is_plain
+from compactor.spark_tables.messages import Creation
+from compactor.spark_tables.options import CREATES, creation_text
 from compactor.spark_tables.session import open_snapshot, register
+from compactor.spark_tables.spark_types import hive_types
 from compactor.sql.changes import columns_of_values
+from compactor.sql.creations import answer_if_there, definition_as
 from compactor.sql.partitions import key_values
 from compactor.sql.run import HANDLERS, checked
 from compactor.sql.session import Session
@@ -98,6 +102,8 @@ class _Script:
                 return self._query(query)
             case actions.Update() | actions.Delete() if not in_transaction:
                 return self._change(statement, action)
+            case actions.CreateTableAs():
+                return self._create(statement, action)
             case actions.Merge():
                 return self._merge(statement, action)
         answer = HANDLERS[type(action)](self.session, statement, action)
@@ -200,10 +206,40 @@ class _Script:
         rows = rows.toDF(*names)
         for key, value in static.items():
             rows = rows.withColumn(key, lit(value))
-        options = {**self._options, **({} if self.time_zone is None else {"time_zone": self.time_zone})}
         mode = "overwrite" if into.overwrite else "append"
-        rows.write.format("hive_acid").options(table=str(found), **options).mode(mode).save()
+        rows.write.format("hive_acid").options(table=str(found), **self._writing).mode(mode).save()
         return _frame(self._spark, [{"statement": statement.name, "table": str(found)}], ())
+
+    def _create(self, statement: Statement, action: actions.CreateTableAs) -> DataFrame:
+        """Creates a table with the rows of a query.
+
+        Raises:
+            NotConforming: a column of the query is there twice, or has no name of its own.
+            NotSupported: one has a type that Hive has no equal of.
+            Refused: there is a table of this name; or the metastore is Hive's.
+        """
+        there = answer_if_there(self.session, statement, action)
+        if there is not None:
+            return _frame(self._spark, list(there.rows), there.columns)
+        name, rows = self._full(action.table), self._query(action.query)
+        columns = hive_types(name, rows.schema, has_time_zone=self.time_zone is not None)
+        definition_as(name, action, list(columns))
+        wanted = Creation(
+            columns=columns,
+            partitioned_by=action.partitioned_by,
+            clustered_by=action.clustered_by,
+            buckets=action.buckets,
+            location=action.location,
+            properties=action.properties,
+        )
+        options = {"table": name, CREATES: creation_text(wanted), **self._writing}
+        rows.write.format("hive_acid").options(**options).mode("append").save()
+        return _frame(self._spark, [{"statement": statement.name, "table": name, "created": True}], ())
+
+    @property
+    def _writing(self) -> dict[str, str]:
+        """The options of every write."""
+        return {**self._options, **({} if self.time_zone is None else {"time_zone": self.time_zone})}
 
     def _full(self, name: Name) -> str:
         current = self._database if self._session is None else self._session.database

@@ -8,7 +8,7 @@ from typing import Any
 from compactor.errors import BadExpression, NotSupported
 from compactor.service.requests.request import parse_type
 from compactor.service.site import Site
-from compactor.sql import catalog_answers, changes, definitions, queries, utilities
+from compactor.sql import catalog_answers, changes, creations, definitions, queries, utilities
 from compactor.sql.answer import Answer
 from compactor.sql.session import Session
 from compactor.statements import actions
@@ -36,6 +36,7 @@ HANDLERS: dict[type, Handler] = {
     actions.CreateDatabase: definitions.create_database,
     actions.DropDatabase: definitions.drop_database,
     actions.CreateTable: definitions.create,
+    actions.CreateTableAs: creations.create_as,
     actions.DropTable: definitions.drop,
     actions.TruncateTable: definitions.truncate,
     actions.AddPartitions: definitions.add_partitions,
@@ -88,6 +89,13 @@ def _check(statement: Statement, has_spark: bool) -> None:
                 f"{what} needs Spark: {because} is more than SELECT columns FROM table WHERE filter, or INSERT of literals; "
                 "compactor.spark_tables.sql(spark, text) runs it"
             )
+        case actions.CreateTableAs(select=None, because=because) if not has_spark:
+            raise NotSupported(
+                f"{what} needs Spark: {because} is more than SELECT columns FROM table WHERE filter; "
+                "compactor.spark_tables.sql(spark, text) runs it"
+            )
+        case actions.CreateTableAs(select=actions.Select(where=where)) if not has_spark:
+            _check_filter(what, where)
         case actions.Merge() if not has_spark:
             raise NotSupported(f"{what} needs Spark; compactor.spark_tables.sql(spark, text) runs it")
         case actions.Select(where=where) | actions.Delete(where=where) if not has_spark:

@@ -173,6 +173,23 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTableAs:
+    """CREATE TABLE … AS query; ``partitioned_by`` names columns of the query. ``select`` is the query if it is read without
+    Spark; else ``because`` says what of it is more than that."""
+
+    table: Name
+    if_not_exists: bool = False
+    partitioned_by: tuple[str, ...] = ()
+    clustered_by: tuple[str, ...] = ()
+    buckets: int = 0
+    location: str | None = None
+    properties: Properties = ()
+    query: Query
+    select: Select | None = None
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DropTable:
     """DROP TABLE."""
 
@@ -407,6 +424,7 @@ Action: TypeAlias = (
     | CreateDatabase
     | DropDatabase
     | CreateTable
+    | CreateTableAs
     | DropTable
     | TruncateTable
     | AddPartitions

@@ -69,6 +69,12 @@ FORMS: tuple[Form, ...] = (
         how=f"a full ACID table, also where `transactional` is not said; {EMBEDDED}",
     ),
     Form(
+        name="CREATE TABLE AS",
+        syntax="CREATE [MANAGED|TRANSACTIONAL] TABLE [IF NOT EXISTS] t [PARTITIONED BY (c, …)] [CLUSTERED BY (c, …) INTO n "
+        "BUCKETS] [STORED AS ORC] [LOCATION '…'] [TBLPROPERTIES (…)] AS query",
+        how=f"the table is there from the commit on, with its rows; in a session of Spark any query; {EMBEDDED}",
+    ),
+    Form(
         name="DROP TABLE",
         syntax="DROP TABLE [IF EXISTS] t [PURGE]",
         how=f"its files stay unless PURGE is said; {EMBEDDED}",
@@ -155,11 +161,6 @@ FORMS: tuple[Form, ...] = (
         name="INSERT OVERWRITE … IF NOT EXISTS",
         syntax="INSERT OVERWRITE t PARTITION (…) IF NOT EXISTS …",
         refused="IF NOT EXISTS would look at partitions before the lock on them is there: ask SHOW PARTITIONS first",
-    ),
-    Form(
-        name="CREATE TABLE AS",
-        syntax="CREATE TABLE t AS query",
-        refused="CREATE TABLE AS is not run: create the table, then INSERT INTO t SELECT …",
     ),
     Form(
         name="CREATE EXTERNAL TABLE",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from compactor.statements.actions import (
     Columns,
     CreateDatabase,
     CreateTable,
+    CreateTableAs,
     DropDatabase,
     DropTable,
     NotRun,
@@ -22,7 +23,7 @@ from compactor.statements.actions import (
 )
 from compactor.statements.catalogue import not_run
 from compactor.statements.keywords import QUERIES
-from compactor.statements.queries import reads
+from compactor.statements.queries import as_query, reads
 from compactor.statements.reader import TokenReader
 from compactor.statements.rendering import as_type
 from compactor.statements.statement import Statement
@@ -107,25 +108,29 @@ def create(reader: TokenReader) -> Statement:
         if reader.at(*words):
             form = f"CREATE {' '.join(words)}".upper()
             return Statement(name=form, action=not_run(form))
-    reader.take("or", "replace")
+    replaces = reader.take("or", "replace")
     view = reader.take("materialized", "view") or reader.take("view")
     kind = ""
     for word in ("managed", "external", "transactional"):
         if not view and not kind and reader.take(word):
             kind = word
+    if replaces and not view:
+        raise reader.bad("VIEW is expected (a table is not replaced; INSERT OVERWRITE replaces its rows)")
     if not view:
         reader.need("table")
     if_not_exists = reader.take("if", "not", "exists")
     name = reader.name()
     parent = Access(kind=AccessKind.DDL_SHARED, name=database_named(name.database))
-    query = _query_after_as(reader)
+    query = query_after_as(reader)
     read = reads(query)
     if view:
         return Statement(name="CREATE VIEW", accesses=(parent, *read), action=not_run("CREATE VIEW"))
     if query:
         makes = kind == "transactional" or _sets_transactional(reader.rest)
         made = Access(kind=AccessKind.CTAS, name=name, makes=makes)
-        return Statement(name="CREATE TABLE AS", accesses=(made, parent, *read), action=not_run("CREATE TABLE AS"))
+        is_external = kind == "external"
+        action = not_run("CREATE EXTERNAL TABLE") if is_external else _table_as(reader, name, if_not_exists, query)
+        return Statement(name="CREATE TABLE AS", accesses=(made, parent, *read), action=action)
     if kind == "external":
         return Statement(name="CREATE EXTERNAL TABLE", accesses=(parent,), action=not_run("CREATE EXTERNAL TABLE"))
     return Statement(name="CREATE TABLE", accesses=(parent,), action=_table(reader, name, if_not_exists))
@@ -150,7 +155,7 @@ def _table(reader: TokenReader, name: Name, if_not_exists: bool) -> CreateTable 
         else:
             found["columns"] = columns(reader)
         while not reader.ended:
-            clause = _clause(reader)
+            clause = _clause(reader, columns)
             if found.keys() & clause.keys():
                 raise reader.bad(f"each clause {_ONCE} is expected")
             found |= clause
@@ -159,9 +164,25 @@ def _table(reader: TokenReader, name: Name, if_not_exists: bool) -> CreateTable 
         return NotRun(because=str(error).removeprefix("statement: "))
 
 
-def _clause(reader: TokenReader) -> dict[str, Any]:
+def _table_as(reader: TokenReader, name: Name, if_not_exists: bool, query: Sequence[Token]) -> CreateTableAs | NotRun:
+    """Parses the definition of a table whose columns are those of ``query``; see ``_table``."""
+    try:
+        found: dict[str, Any] = {}
+        if reader.at("("):
+            raise reader.bad("AS (a query gives the columns itself) is expected")
+        while not reader.take("as"):
+            clause = _clause(reader, TokenReader.names)
+            if found.keys() & clause.keys():
+                raise reader.bad(f"each clause {_ONCE} is expected")
+            found |= clause
+        return CreateTableAs(table=name, if_not_exists=if_not_exists, query=as_query(query), **found)
+    except BadStatement as error:
+        return NotRun(because=str(error).removeprefix("statement: "))
+
+
+def _clause(reader: TokenReader, keys: Callable[[TokenReader], object]) -> dict[str, Any]:
     if reader.take("partitioned", "by"):
-        return {"partitioned_by": columns(reader)}
+        return {"partitioned_by": keys(reader)}
     if reader.take("clustered", "by"):
         names = reader.names()
         reader.need("into")
@@ -221,7 +242,7 @@ def _continues(token: Token, before: Token) -> bool:
     return token.value in ("with", "local", "time", "zone", "precision") and before.kind == "word"
 
 
-def _query_after_as(reader: TokenReader) -> tuple[Token, ...]:
+def query_after_as(reader: TokenReader) -> tuple[Token, ...]:
     """Returns the query after AS; empty if there is none."""
     look = TokenReader(reader.rest)
     while look.skip_to("as"):

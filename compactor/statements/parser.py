@@ -10,7 +10,16 @@ from dataclasses import replace
 
 from compactor.errors import BadStatement
 from compactor.statements import alterations, changes, definitions, shows, utilities, writes
-from compactor.statements.actions import Commit, ExplainLocks, Rollback, StartTransaction, Use
+from compactor.statements.actions import (
+    Commit,
+    CreateTableAs,
+    ExplainLocks,
+    NeedsSpark,
+    Rollback,
+    Select,
+    StartTransaction,
+    Use,
+)
 from compactor.statements.catalogue import not_run
 from compactor.statements.keywords import QUERIES
 from compactor.statements.reader import TokenReader
@@ -72,6 +81,20 @@ def _explain(reader: TokenReader) -> Statement:
     return Statement(name="EXPLAIN LOCKS", action=ExplainLocks(explained=_form(reader.rest)))
 
 
+def _create(reader: TokenReader) -> Statement:
+    """Parses CREATE, and in CREATE TABLE … AS the query, too."""
+    found = definitions.query_after_as(reader)
+    statement = definitions.create(reader)
+    match statement.action, query(found).action if found else None:
+        case CreateTableAs() as made, Select(count=False) as select:
+            return replace(statement, action=replace(made, select=select))
+        case CreateTableAs() as made, NeedsSpark(because=because):
+            return replace(statement, action=replace(made, because=because))
+        case CreateTableAs() as made, _:
+            return replace(statement, action=replace(made, because="count(*)"))
+    return statement
+
+
 def _use(reader: TokenReader) -> Statement:
     action = Use(database=reader.part())
     reader.end()
@@ -106,7 +129,7 @@ _FORMS: tuple[tuple[tuple[str, ...], Callable[[TokenReader], Statement]], ...] =
     (("truncate",), definitions.truncate),
     (("analyze",), definitions.analyze),
     (("msck",), definitions.msck),
-    (("create",), definitions.create),
+    (("create",), _create),
     (("drop",), definitions.drop),
     (("alter",), alterations.alter),
     (("show",), shows.show),

@@ -12,17 +12,23 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from compactor.acid.names import WRITING_PREFIX, parse_staging
 from compactor.errors import CompactorError, NotConforming, NotFound, NotLossless, NotSupported, Refused
+from compactor.locking.accesses import Access, Accessing, Name
 from compactor.locking.lock_types import LockType
+from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog import values
 from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.transactions.rows import OPEN
 from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
+from compactor.service.answers.explain_locks import planned_locks
 from compactor.service.ground import Ground
 from compactor.service.site import Site, path_of
 from compactor.tables.hive_columns import hive_columns
 from compactor.tables.schema import ROW_ID
 from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction import Transaction
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
 _PROPERTIES = {"transactional": "true", "transactional_properties": "default", "bucketing_version": "2"}
@@ -48,6 +54,27 @@ def create_database(site: Site, name: str, location: str) -> None:
 
 def create_table(site: Site, database: str, name: str, wanted: Definition) -> values.Table:
     """Creates an empty full ACID table and its directory, and returns it; see ``Store.create_table``."""
+    new = new_table(site, database, name, wanted)
+    must_be_free(site, f"{database}.{name}", new.location)
+    created = site.metastore.embedded_catalog.create_table(new)
+    try:
+        if (why := Ground(site.metastore.grounds, site.storage).refusal(created.id, None)) is not None:
+            raise Refused(f"{database}.{name} was not created: {why}")
+        make_directory(site, new.location)
+    except CompactorError:
+        site.metastore.embedded_catalog.drop_table(created)
+        raise
+    return created
+
+
+def new_table(site: Site, database: str, name: str, wanted: Definition) -> NewTable:
+    """Returns a full ACID table to be created, after looking at all of it but its directory.
+
+    Raises:
+        Refused: the metastore is Hive's, or the definition is none of a table.
+        NotFound: there is no such database or column.
+        NotConforming, NotSupported: a column's name or type is none that a full ACID table can have.
+    """
     what = f"{database}.{name}"
     must_be_embedded(site, what)
     must_be_a_name(name)
@@ -60,7 +87,7 @@ def create_table(site: Site, database: str, name: str, wanted: Definition) -> va
     if wanted.clustered_by is not None and (buckets < 1 or not of_bucket):
         raise Refused(f"{what}: clustered_by = {wanted.clustered_by!r}; wanted: columns, and how many buckets")
     location = wanted.location or f"{site.metastore.catalog.database_location(database).rstrip('/')}/{name.lower()}"
-    new = NewTable(
+    return NewTable(
         database,
         name,
         location,
@@ -71,16 +98,46 @@ def create_table(site: Site, database: str, name: str, wanted: Definition) -> va
         buckets=buckets,
         bucket_columns=[_named(what, {c.name.lower(): c for c in plain}, one).name for one in of_bucket],
     )
-    _must_be_empty(site, what, location)
-    created = site.metastore.embedded_catalog.create_table(new)
-    try:
-        if (why := Ground(site.metastore.grounds, site.storage).refusal(created.id, None)) is not None:
-            raise Refused(f"{what} was not created: {why}")
-        _make_directory(site, location)
-    except CompactorError:
-        site.metastore.embedded_catalog.drop_table(created)
-        raise
-    return created
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creating:
+    """The accesses of CREATE TABLE … AS to what it creates, for its locks."""
+
+    database: str
+    table: str
+
+    @property
+    def accesses(self) -> Sequence[Access]:
+        made = Access(kind=AccessKind.CTAS, name=Name(database=self.database, table=self.table), makes=True)
+        return (made, Access(kind=AccessKind.DDL_SHARED, name=Name(database=self.database, table="")))
+
+
+def create_with_commit(
+    txn: Transaction, database: str, name: str, wanted: Definition, locks: Accessing | None = None
+) -> values.Table:
+    """Returns a table that is created when ``txn`` commits, with the rows that are written into it until then; before that
+    nobody else knows it, and an abort leaves at most empty directories (PROTOCOL 14.24).
+
+    Args:
+        locks: the statement, if it takes more locks than ``Creating``.
+
+    Raises:
+        Refused: there is a table of this name, or its directory holds something or overlaps another's; or as ``new_table``.
+        NotFound, NotConforming, NotSupported: as ``new_table``.
+        LockNotGranted: somebody else creates it, or drops its database.
+    """
+    site = txn.site
+    new = new_table(site, database.lower(), name.lower(), wanted)
+    accessing = locks or Creating(database=database, table=name)
+    txn.lock_as_planned([planned.request for planned in planned_locks(site, accessing, database)])
+    what = f"{database}.{name}"
+    if site.metastore.catalog.is_known(database, name):
+        raise Refused(f"table {what} exists already")
+    must_be_free(site, what, new.location)
+    if (why := Ground(site.metastore.grounds, site.storage).refusal_of_new(what, new.location)) is not None:
+        raise Refused(f"{what} was not created: {why}")
+    return txn.created.add(new, make_directory(site, new.location))
 
 
 def drop_table(site: Site, table: values.Table, *, purge: bool) -> None:
@@ -179,22 +236,55 @@ def _properties(what: str, given: Mapping[str, str]) -> dict[str, str]:
     return properties
 
 
-def _must_be_empty(site: Site, what: str, location: str) -> None:
-    """Refuses a directory that holds something.
+def must_be_free(site: Site, what: str, location: str) -> None:
+    """Refuses a directory for a new table that holds a file. What writers that died have staged there is removed first, if
+    the directory is in no table, where that is the cleaner's.
 
     Raises:
-        Refused: it does.
+        Refused: it does, or somebody else writes there just now.
     """
-    if found := site.storage.children(site.storage.resolve(location)):
-        raise Refused(f"{what}: {location} holds {found[0]}; wanted a directory that is empty or not there")
+    path = site.storage.resolve(location)
+    if not site.storage.children(path):
+        return
+    staged = [one for one in site.storage.tree(path).directories if _last(one).startswith(WRITING_PREFIX)]
+    if staged and Ground(site.metastore.grounds, site.storage).refusal_of_new(what, location) is None:
+        for place in staged:
+            _remove_dead(site, what, f"{path}/{place}")
+    tree = site.storage.tree(path)
+    found = [one for one in site.storage.children(path) if one not in tree.directories]
+    found += [one for one in tree.directories if one in tree.files or _last(one).startswith(("_", "."))]
+    if found:
+        raise Refused(
+            f"{what}: {location} holds {found[0]}; wanted a directory without files, or one that is not there"
+        )
 
 
-def _make_directory(site: Site, location: str) -> None:
-    """Makes the table's directory, like the nearest one above that is there; object stores have no directories."""
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _remove_dead(site: Site, what: str, path: str) -> None:
+    """Removes a staging directory whose transaction has ended.
+
+    Raises:
+        Refused: it has not, or this metastore has never given its number.
+    """
+    owner, transactions = parse_staging(_last(path)), site.metastore.transactions
+    if owner is None or owner > transactions.newest() or transactions.state(owner) == OPEN:
+        raise Refused(f"{what}: somebody writes in {path}; wait until that has ended, or give another LOCATION")
+    site.storage.remove(path)
+
+
+def make_directory(site: Site, location: str) -> list[str]:
+    """Makes a table's directory, like the nearest one above that is there; object stores have no directories. Returns the
+    directories that were not there before."""
     path = site.storage.resolve(location)
     if not site.storage.capabilities(path).renames:
-        return
-    like = path.rpartition("/")[0]
+        return []
+    made, like = [], path
     while like and not site.storage.exists(like):
+        made.append(like)
         like = like.rpartition("/")[0]
-    site.storage.make_directories(path, like=like or "/")
+    if made:
+        site.storage.make_directories(path, like=like or "/")
+    return made

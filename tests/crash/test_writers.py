@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import delete
 
-from compactor.errors import Disagreement, LockLost
+from compactor.errors import Disagreement, LockLost, Refused
 from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
@@ -23,6 +23,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
+from compactor.sql.run import checked, run
 from compactor.steps import WriteStep
 from compactor.tables.store import Store
 from tests.support.backups import Backup
@@ -62,6 +63,12 @@ with open_metastore() as store, store.load_table("default.p").stream() as stream
     for number in (3, 4):
         stream.write(pa.table({"a": [number], "p": [number]}))
         stream.commit()
+"""
+_CREATES = """
+from compactor.sql.run import checked, run
+from compactor.tables import open_metastore
+with open_metastore() as store:
+    list(run(store.site, checked("create table made as select a from t")))
 """
 #: The rows of a table that has some, of an empty one, and of one whose partitions do not exist.
 BEFORE, AFTER = ({1, 2}, set(), set()), ({1, 2, 3, 4, 5}, {3, 4}, {3, 4})
@@ -129,6 +136,39 @@ def test_a_killed_writer_wrote_everything_or_nothing(
         assert list(Path(tables(site)[0].location).parent.glob("p/**/.compactor*")) == []
     partitioned.append(pa.table({"a": [7, 8], "p": [1, 2]}))
     assert rows(site)[2] == wanted[2] | {7, 8}
+
+
+_NAMED = (WriteStep.WRITE_NAMED_FIRST, WriteStep.WRITE_NAMED)
+_SHORT = (WriteStep.WRITE_STAGED, WriteStep.WRITE_PARTITIONS_ADDED, WriteStep.WRITE_NAMED, WriteStep.WRITE_COMMITTED)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(step, id=step.name, marks=[] if step in _SHORT else [pytest.mark.whole]) for step in WriteStep],
+)
+def test_a_killed_create_table_as_made_the_table_with_its_rows_or_none(
+    site: Site, warehouse: Path, metastore_url: str, step: WriteStep
+) -> None:
+    """PROTOCOL 14.24. Names that nobody has committed lie in no table, and keep others from the directory."""
+    with program(metastore_url, _CREATES, COMPACTOR_DIE_AT=step.name) as process:
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == -signal.SIGKILL, err
+    is_made = step is WriteStep.WRITE_COMMITTED
+    assert site.metastore.catalog.is_known("default", "made") is is_made
+    assert rows(site) == BEFORE
+    time_out_all(site)
+    again = checked("create table if not exists made as select a from t")
+    if step in _NAMED:
+        with pytest.raises(Refused, match="holds delta_0000001_0000001_0000"):
+            list(run(site, again))
+        assert not site.metastore.catalog.is_known("default", "made")
+        return
+    [answer] = run(site, again)
+    assert [row["created"] for row in answer.rows] == [not is_made]
+    compact(site, table="default.made")
+    clean_all(site)
+    assert _values(site, "made") == [1, 2]
+    assert [path.name for path in (warehouse / "made").iterdir() if path.name.startswith(".")] == []
 
 
 @pytest.mark.parametrize("step", WriteStep, ids=lambda step: step.name)

@@ -145,11 +145,17 @@ COMMANDS = {
 
 
 _KILLED_WRITER = "crash/test_writers.py::test_a_killed_writer_wrote_everything_or_nothing"
+_KILLED_CREATION = "crash/test_writers.py::test_a_killed_create_table_as_made_the_table_with_its_rows_or_none"
 _KILLED_STREAM = "crash/test_writers.py::test_a_killed_stream_keeps_its_commits_and_nothing_of_what_was_opened_ahead"
 _PAUSED_WRITER = "crash/test_writers.py::test_a_writer_that_was_paused_until_it_was_forgotten_names_nothing"
 #: The tests that kill or suspend a program that writes, at each of its points.
 WRITES = {
-    step: (_KILLED_WRITER, _KILLED_STREAM, *((_PAUSED_WRITER,) if step in test_writers.BEFORE_THE_LOCK else ()))
+    step: (
+        _KILLED_WRITER,
+        _KILLED_CREATION,
+        _KILLED_STREAM,
+        *((_PAUSED_WRITER,) if step in test_writers.BEFORE_THE_LOCK else ()),
+    )
     for step in WriteStep
 }
 

@@ -41,6 +41,7 @@ from compactor.metastore.schema.tables import (
     TABLE_PARAMS,
     TBLS,
 )
+from compactor.metastore.transactions.commits import InTransaction
 
 ORC_INPUT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
 ORC_OUTPUT = "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat"
@@ -105,37 +106,26 @@ class EmbeddedCatalog:
             NotFound: there is no such database.
             Refused: there is a table of this name.
         """
-        database, name = new.database.lower(), new.name.lower()
         with self._database.write() as conn:
-            db_id = database_id(conn, database)
+            self._insert_table(conn, new, draw(conn, self._dialect, "MTable"))
+        return self._catalog.table(new.database, new.name)
+
+    @retried
+    def creating(self, new: NewTable) -> tuple[Table, InTransaction]:
+        """Draws the id of a table now, and returns the table as it will be, with what creates it within a database
+        transaction, which raises as ``create_table`` does.
+
+        Raises:
+            NotFound: there is no such database.
+        """
+        with self._database.write() as conn:
+            db_id = database_id(conn, new.database.lower())
             if db_id is None:
-                raise NotFound(f"database {database} is not in the metastore; create it first")
-            if conn.execute(select(TBLS.c.TBL_ID).where(TBLS.c.DB_ID == db_id, TBLS.c.TBL_NAME == name)).first():
-                raise Refused(f"table {database}.{name} exists already")
-            cd_id = self._insert_columns(conn, new.columns)
-            sd_id = self._insert_storage(conn, cd_id, new.location, new)
+                raise _no_database(new.database)
             table_id = draw(conn, self._dialect, "MTable")
-            row = {
-                "TBL_ID": table_id,
-                "CREATE_TIME": now_ms(conn) // 1000,
-                "DB_ID": db_id,
-                "LAST_ACCESS_TIME": 0,
-                "OWNER": new.owner,
-                "OWNER_TYPE": "USER",
-                "RETENTION": 0,
-                "SD_ID": sd_id,
-                "TBL_NAME": name,
-                "TBL_TYPE": new.type,
-                "IS_REWRITE_ENABLED": False,
-            }
-            conn.execute(insert(TBLS).values(**row))
-            _write_parameters(conn, TABLE_PARAMS, "TBL_ID", table_id, new.parameters)
-            keys = [
-                {"TBL_ID": table_id, "PKEY_NAME": key.name.lower(), "PKEY_TYPE": key.type, "INTEGER_IDX": index}
-                for index, key in enumerate(new.partition_keys)
-            ]
-            _insert_all(conn, PARTITION_KEYS, keys)
-        return self._catalog.table(database, name)
+            rows = conn.execute(select(DATABASE_PARAMS).where(DATABASE_PARAMS.c.DB_ID == db_id)).all()
+        of_database = {row.PARAM_KEY: row.PARAM_VALUE for row in rows}
+        return _as_table(new, table_id, of_database), lambda conn: self._insert_table(conn, new, table_id)
 
     @retried
     def add_partition(
@@ -301,6 +291,36 @@ class EmbeddedCatalog:
                 conn.execute(delete(child).where(child.c.DB_ID == db_id))
             self._dependents.forget_database(conn, database)
 
+    def _insert_table(self, conn: Connection, new: NewTable, table_id: int) -> None:
+        database, name = new.database.lower(), new.name.lower()
+        db_id = database_id(conn, database)
+        if db_id is None:
+            raise _no_database(database)
+        if conn.execute(select(TBLS.c.TBL_ID).where(TBLS.c.DB_ID == db_id, TBLS.c.TBL_NAME == name)).first():
+            raise Refused(f"table {database}.{name} exists already")
+        cd_id = self._insert_columns(conn, new.columns)
+        sd_id = self._insert_storage(conn, cd_id, new.location, new)
+        row = {
+            "TBL_ID": table_id,
+            "CREATE_TIME": now_ms(conn) // 1000,
+            "DB_ID": db_id,
+            "LAST_ACCESS_TIME": 0,
+            "OWNER": new.owner,
+            "OWNER_TYPE": "USER",
+            "RETENTION": 0,
+            "SD_ID": sd_id,
+            "TBL_NAME": name,
+            "TBL_TYPE": new.type,
+            "IS_REWRITE_ENABLED": False,
+        }
+        conn.execute(insert(TBLS).values(**row))
+        _write_parameters(conn, TABLE_PARAMS, "TBL_ID", table_id, new.parameters)
+        keys = [
+            {"TBL_ID": table_id, "PKEY_NAME": key.name.lower(), "PKEY_TYPE": key.type, "INTEGER_IDX": index}
+            for index, key in enumerate(new.partition_keys)
+        ]
+        _insert_all(conn, PARTITION_KEYS, keys)
+
     @staticmethod
     def _new_name(table: Table, values: Sequence[str]) -> str:
         if len(values) != len(table.partition_keys):
@@ -345,6 +365,34 @@ class EmbeddedCatalog:
         ]
         _insert_all(conn, SORT_COLS, sorting)
         return sd_id
+
+
+def _no_database(name: str) -> NotFound:
+    return NotFound(f"database {name.lower()} is not in the metastore; create it first")
+
+
+def _as_table(new: NewTable, table_id: int, of_database: Mapping[str, str]) -> Table:
+    """Returns a new table as ``Catalog.table`` will."""
+    return Table(
+        id=table_id,
+        database=new.database.lower(),
+        name=new.name.lower(),
+        location=new.location,
+        owner=new.owner,
+        type=new.type,
+        parameters=dict(new.parameters),
+        columns=_lower(new.columns),
+        partition_keys=_lower(new.partition_keys),
+        buckets=new.buckets,
+        bucket_columns=tuple(new.bucket_columns),
+        sort_columns=tuple(new.sort_columns),
+        input_format=new.input_format,
+        database_parameters=of_database,
+    )
+
+
+def _lower(columns: Sequence[Column]) -> tuple[Column, ...]:
+    return tuple(Column(name=column.name.lower(), type=column.type) for column in columns)
 
 
 def _insert_all(conn: Connection, table: SqlTable, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -6,14 +6,16 @@ import logging
 from dataclasses import dataclass
 
 from compactor.errors import TransactionAborted
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.stream_batches import StreamBatch
 from compactor.service.mode import must_write
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.under_way import UnderWay
 from compactor.spark_tables.messages import AbortStream, BeginWrite, BegunWrite, CommitWrite
+from compactor.tables.definitions import Definition, create_with_commit, must_be_embedded
 from compactor.tables.store import named_table
-from compactor.tables.transactions.transaction import WriteOperation, WriteStatement
+from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.shared import begin, finish
 
 log = logging.getLogger(__name__)
@@ -39,13 +41,13 @@ class Writers(UnderWay[_Writer]):
 
     def begin(self, site: Site, role: str, request: BeginWrite) -> BegunWrite:
         """Begins a write in a transaction of its own; see ``shared.begin`` for the errors."""
-        table = named_table(site, request.table)
-        must_write(site.settings_for(table), request.table)
+        there = None if request.creates is not None else _existing(site, request.table)
         if request.stream is not None:
             self.abort_stream(request)
         operation = WriteOperation.UPDATE if request.overwrite else WriteOperation.INSERT
         held = Held(site, role)
         try:
+            table = there or _created(held.txn, request)
             statement, work = begin(held.txn, table, operation, request.time_zone)
             stores = held.tokens.standing_in(site.storage.options, table.location)
         except BaseException:
@@ -85,6 +87,29 @@ class Writers(UnderWay[_Writer]):
         found = [one for one in self.every() if _stream_of(one.request) == _stream_of(request)]
         ended = [self.abort(one.held.name) for one in found]
         return any(ended)
+
+
+def _existing(site: Site, name: str) -> Table:
+    table = named_table(site, name)
+    must_write(site.settings_for(table), name)
+    return table
+
+
+def _created(txn: Transaction, request: BeginWrite) -> Table:
+    """Returns the table that comes with the commit; see ``create_with_commit`` for the errors."""
+    asked = request.creates
+    assert asked is not None
+    database, _, name = request.table.partition(".")
+    must_be_embedded(txn.site, request.table)
+    must_write(txn.site.settings.of_database(database), request.table)
+    wanted = Definition(
+        schema=dict(asked.columns),
+        partitioned_by=asked.partitioned_by,
+        clustered_by=(asked.clustered_by, asked.buckets) if asked.clustered_by else None,
+        properties=dict(asked.properties),
+        location=asked.location,
+    )
+    return create_with_commit(txn, database, name, wanted)
 
 
 def _was_committed(held: Held, batch: StreamBatch) -> bool:

@@ -42,6 +42,17 @@ class HeldLocks:
             self._strongest |= missing
         return bool(missing)
 
+    def take_planned(self, requests: Sequence[LockRequest]) -> None:
+        """Takes the locks of a whole statement, those of databases too, in one request; raises as ``take`` does."""
+        if not requests:
+            return
+        wait_for_locks(self._site, self._txn, requests, self._user)
+        for request in requests:
+            if request.table is not None:
+                entity = Entity(database=request.database, table=request.table, partition=request.partition)
+                if request.type.strength > self._strength(entity, {}):
+                    self._strongest[entity] = request.type
+
     def _strength(self, entity: Entity, asked: Mapping[Entity, LockType]) -> int:
         """Returns the strength of what is held or asked for on ``entity``, -1 if nothing is."""
         return max((held[entity].strength for held in (self._strongest, asked) if entity in held), default=-1)

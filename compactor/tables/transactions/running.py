@@ -66,6 +66,8 @@ def ending(opened: Transaction, heart: Heartbeat, watch: Watch, role: str) -> It
         yield
         if watch.found is not None:
             raise watch.found
+        if opened.created:
+            opened.created.make_durable()
         if opened.pending:
             opened.added.make_durable()
             opened.pending.make_durable()
@@ -107,15 +109,15 @@ def give_up(stack: ExitStack) -> None:
 
 def _commit(site: Site, opened: Transaction, watch: Watch) -> None:
     """Commits; what is staged gets its names in the same critical section."""
-    if not opened.pending:
+    if not opened.pending and not opened.created:
         site.metastore.transactions.commit(opened.id, agent=opened.agent)
         return
     limit = site.settings.milliseconds("hive.txn.timeout") / 2000
-    added = opened.added.at_commit(opened.id)
-    first = [*opened.with_commit, watch.must_hold, *added]
+    created, added = opened.created.at_commit(opened.id), opened.added.at_commit(opened.id)
+    first = [*opened.with_commit, watch.must_hold, *created, *added]
     written = opened.written.writes(opened.pending.directories, opened.added.partitions)
     with site.metastore.transactions.committing(opened.id, written, first, agent=opened.agent):
-        if added:
+        if created or added:
             reach(WriteStep.WRITE_PARTITIONS_ADDED)
         reach(WriteStep.WRITE_COMMITTING)
         opened.pending.name(limit)

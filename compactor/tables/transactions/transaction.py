@@ -26,6 +26,7 @@ from compactor.errors import (
 )
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
+from compactor.locking.requests import LockRequest
 from compactor.locking.statement_locks import locking_is_on
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Partition, Table
@@ -35,6 +36,7 @@ from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, must_have_its_own_ground, path_of
 from compactor.steps import WriteStep, reach
 from compactor.tables.transactions.added_partitions import AddedPartitions
+from compactor.tables.transactions.created_tables import CreatedTables
 from compactor.tables.transactions.held_locks import HeldLocks
 from compactor.tables.transactions.lock_kinds import excluding, lock_of
 from compactor.tables.transactions.pending import Pending
@@ -94,6 +96,7 @@ class Transaction:
         self.id = txn
         self.pending = Pending(site.storage, txn)
         self.added = AddedPartitions(site)
+        self.created = CreatedTables(site)
         self.written = Written()
         self.with_commit: list[InTransaction] = []  #: done in the database transaction that commits what was written
 
@@ -144,6 +147,17 @@ class Transaction:
             return
         self._take((_entity(table, name), LockType.SHARED_READ) for name in partitions)
 
+    def lock_as_planned(self, requests: Sequence[LockRequest]) -> None:
+        """Takes the locks that a statement was planned to take, all in one request, before anything is looked at.
+
+        Raises:
+            LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
+            TransactionAborted: the transaction timed out.
+        """
+        self._must_live()
+        self._locks.take_planned(requests)
+        self._watch.has_locks = self._watch.has_locks or bool(requests)
+
     def write_ids(self, table: Table) -> ValidWriteIdList:
         """Returns the write IDs of ``table`` that this transaction sees, its own included, always the same."""
         name = (table.database, table.name)
@@ -171,6 +185,8 @@ class Transaction:
             TransactionAborted: the transaction timed out.
             StorageError: a directory holds the write ID already: the metastore was restored, or is another's.
         """
+        if (new := self.created.named(entity.database, entity.table)) is not None:
+            return self._first_statement(new, entity, operation)
         target = self.site.target(entity)
         must_have_its_own_ground(self.site, target.table, target.partition)
         made = self._begin(target.table, entity, operation, target.location)
@@ -179,6 +195,15 @@ class Transaction:
             self.site.metastore.write_ids.add_component(self.id, entity, operation.value, made.write_id)
             self._components.add((entity, operation))
         self.written.note(entity, made.write_id, target.location)
+        reach(WriteStep.WRITE_BEGUN)
+        return made
+
+    def _first_statement(self, table: Table, entity: Entity, operation: WriteOperation) -> WriteStatement:
+        """Begins the statement that writes the rows of a table which comes with the commit, as its component does."""
+        made = self._begin(table, entity, operation, path_of(self.site.storage, table, None))
+        self._unused.check(str(entity), made.location, made.write_id)
+        self.created.record(entity, operation.value, made.write_id)
+        self.written.note(entity, made.write_id, made.location)
         reach(WriteStep.WRITE_BEGUN)
         return made
 
@@ -292,9 +317,12 @@ class Transaction:
         A provisional component stands for all of its partitions until ``record_partitions`` (Hive's dynamic partitions).
         """
         path = path_of(self.site.storage, table, None)
-        must_have_its_own_ground(self.site, table, None)
+        is_new = self.created.named(table.database, table.name) is not None
+        if not is_new:
+            must_have_its_own_ground(self.site, table, None)
         made = self._begin(table, _entity(table, partition), operation, path)
-        self.site.metastore.write_ids.add_component(self.id, _entity(table), operation.value, made.write_id)
+        if not is_new:
+            self.site.metastore.write_ids.add_component(self.id, _entity(table), operation.value, made.write_id)
         self._provisional.append(made)
         reach(WriteStep.WRITE_BEGUN)
         return made

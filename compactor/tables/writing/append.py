@@ -183,7 +183,9 @@ def parts_of(table: Table, rows: Rows) -> Iterator[pa.Table]:
         yield pa.Table.from_batches([rows])
     elif isinstance(rows, pa.Table):
         yield rows
-    elif isinstance(rows, pa.RecordBatchReader) or hasattr(rows, "__arrow_c_stream__"):
+    elif isinstance(rows, pa.RecordBatchReader):  # not through the C interface, which makes errors texts
+        yield from together(rows)
+    elif hasattr(rows, "__arrow_c_stream__"):
         yield from together(pa.RecordBatchReader.from_stream(rows))
     else:
         raise NotConforming(

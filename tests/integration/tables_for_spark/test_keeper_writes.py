@@ -9,16 +9,17 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from compactor.errors import CommitUnknown, NotSupported, Refused, TransactionAborted
+from compactor.errors import CommitUnknown, LockNotGranted, NotSupported, Refused, TransactionAborted
 from compactor.service.site import Site
 from compactor.spark_tables import client
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.messages import AbortWrite, BeginWrite, BegunWrite, CommitWrite, Place
+from compactor.spark_tables.messages import AbortWrite, BeginWrite, BegunWrite, CommitWrite, Creation, Place
 from compactor.steps import WriteStep
 from compactor.tables import Store, open_metastore
 from compactor.tables.writing.part_files import WrittenPart, write_part
@@ -26,13 +27,13 @@ from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_
 from tests.support.patience import until
 
 
-def begun(keeper: Keeper, place: Place, table: str = "db.t", **more: bool) -> BegunWrite:
+def begun(keeper: Keeper, place: Place, table: str = "db.t", **more: Any) -> BegunWrite:
     found = keeper.ask(BeginWrite(place=place, table=table, **{"overwrite": False, **more}))
     assert isinstance(found, BegunWrite)
     return found
 
 
-def staged(write: BegunWrite, site: Site, *values: int, writer: int = 0, **more: list[int]) -> tuple[WrittenPart, ...]:
+def staged(write: BegunWrite, site: Site, *values: int, writer: int = 0, **more: list[Any]) -> tuple[WrittenPart, ...]:
     return write_part(write.work, [pa.record_batch({"i": list(values), **more})], writer, site.storage)
 
 
@@ -198,3 +199,25 @@ def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
     assert hidden(warehouse) == []
     assert list((warehouse / name).rglob(f"delta_{write.work.write_id:07d}_*")) == []
     assert rows_of(store, f"db.{name}") == [*before, 9]
+
+
+def test_a_table_that_a_write_creates_comes_with_its_commit(
+    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, open_agents: Callable[[], list[str]]
+) -> None:
+    wanted = Creation(columns=(("i", "bigint"), ("k", "string")), partitioned_by=("k",))
+    write = begun(keeper, place, table="db.new", creates=wanted)
+    parts = write_part(write.work, [pa.record_batch({"i": [1, 2], "k": ["a", "b"]})], 0, deployment.storage)
+    assert not deployment.metastore.catalog.is_known("db", "new")
+    with pytest.raises(LockNotGranted):
+        begun(keeper, place, table="db.new", creates=wanted)
+    assert keeper.ask(CommitWrite(hold=write.hold, parts=parts)) == 2
+    assert rows_of(store, "db.new") == [1, 2]
+    assert store.load_table("db.new").partitions == ("k=a", "k=b")
+    with pytest.raises(Refused, match="exists already"):
+        begun(keeper, place, table="db.new", creates=wanted)
+    lost = begun(keeper, place, table="db.other", creates=wanted)
+    staged(lost, deployment, 1, k=["a"])
+    assert keeper.ask(AbortWrite(hold=lost.hold)) is True
+    assert not deployment.metastore.catalog.is_known("db", "other")
+    assert hidden(warehouse) == []
+    assert open_agents() == []

@@ -107,6 +107,7 @@ def test_sql_in_a_session(spark: Any, deployment: Site) -> None:
     assert asked("select count(*) from t") == [(3,)]
     assert deployment.metastore.catalog.names() == [("d", "p"), ("d", "s"), ("d", "t")]
     rows_change(asked)
+    tables_are_created(asked, deployment)
 
 
 def rows_change(asked: Callable[[str], list[tuple[Any, ...]]]) -> None:
@@ -129,3 +130,26 @@ def rows_change(asked: Callable[[str], list[tuple[Any, ...]]]) -> None:
         (3, None, "2026-11-03"),
         (7, "new", "2026-11-02"),
     ]
+
+
+def tables_are_created(asked: Callable[[str], list[tuple[Any, ...]]], deployment: Site) -> None:
+    """PROTOCOL 14.24: with the rows of a query, or not at all; also where the query fails on an executor."""
+    made = "create table {} partitioned by (day) as select t.a, upper(b) as b, cast('2026-11-01' as date) as day from t"
+    assert asked(made.format("made")) == [("CREATE TABLE AS", "d.made", True)]
+    assert asked("show partitions made") == [("day=2026-11-01",)]
+    assert asked("select a, b from made") == [(1, "U2)10"), (2, "Y{0}"), (5, "51")]
+    assert asked(made.format("if not exists made"))[0][2] is False
+    for text, error, said in (
+        (made.format("made"), Refused, "exists already"),
+        ("create table lost as select a + 1 from t", NotConforming, "give it a name: AS name"),
+        ("create table lost as select a, a from t", NotConforming, "column 'a' twice"),
+        ("create table lost as select a, now() as n from t", NotSupported, "is an instant"),
+        ("create table lost as select a, raise_error('broken') as b from t", Exception, "broken|void"),
+        ("create table lost as select a, cast(raise_error('broken') as int) as b from t", Exception, "broken"),
+        ("create table d.lost partitioned by (q) as select a from t", Exception, "no column 'q'"),
+    ):
+        with pytest.raises(error, match=said):
+            asked(text)
+    assert not deployment.metastore.catalog.is_known("d", "lost")
+    assert asked("create table lost as select 1 as a") == [("CREATE TABLE AS", "d.lost", True)]
+    assert asked("drop table lost purge; drop table made purge; show tables") == [("p",), ("s",), ("t",)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compactor.errors import BadSetting
-from compactor.spark_tables.messages import BeginWrite, Place, PlanScan
-from compactor.spark_tables.options import read_options, stream_request, write_request
+from compactor.spark_tables.messages import BeginWrite, Creation, Place, PlanScan
+from compactor.spark_tables.options import CREATES, creation_text, read_options, stream_request, write_request
 
 
 def test_options_become_a_request() -> None:
@@ -81,3 +81,16 @@ def test_a_stream_has_a_name() -> None:
         stream_request({"table": "db.t"}, "app", overwrite=False)
     with pytest.raises(BadSetting, match="no option 'batch'"):
         stream_request({"table": "db.t", "stream": "s", "batch": "1"}, "app", overwrite=False)
+
+
+def test_a_table_to_be_created_travels_as_an_option() -> None:
+    wanted = Creation(
+        columns=(("a", "int"), ("k", "struct<x:string>")),
+        partitioned_by=("k",),
+        clustered_by=("a",),
+        buckets=2,
+        location="/w/t",
+        properties=(("orc.compress", "ZSTD"),),
+    )
+    request = write_request({"table": "db.t", CREATES: creation_text(wanted)}, "app", overwrite=False)
+    assert request == BeginWrite(place=Place(application="app"), table="db.t", overwrite=False, creates=wanted)

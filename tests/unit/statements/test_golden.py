@@ -75,7 +75,7 @@ def _value(value: object) -> str:
         return f"{value.word} {value.value!r}".strip()
     if isinstance(value, actions.Query):
         return _query(value)
-    if isinstance(value, actions.Target | actions.WhenMatched | actions.WhenNotMatched):
+    if isinstance(value, actions.Target | actions.WhenMatched | actions.WhenNotMatched | actions.Select):
         return _action(value)
     if isinstance(value, tuple):
         return "(" + ", ".join(map(_value, value)) + ")"

@@ -8,6 +8,7 @@ import pytest
 
 from compactor.errors import LockNotGranted, NotConforming, NotFound, NotSupported, Refused
 from compactor.service.site import Site
+from compactor.tables.definitions import must_be_free
 from compactor.tables.store import Store
 from tests.support.tables import with_settings
 
@@ -100,3 +101,25 @@ def test_a_table_that_somebody_reads_is_not_dropped(store: Store) -> None:
         with pytest.raises(LockNotGranted):
             store.drop_table("sales.t")
     assert made.scan().count() == 0
+
+
+def test_a_directory_is_free_of_what_the_dead_have_staged(store: Store, warehouse: Path) -> None:
+    """PROTOCOL 14.24: below any directory, but not in that of a table, where it is the cleaner's."""
+    site = store.site
+    with store.transaction() as txn:
+        dead = f".compactor_w{txn.id}_ab"
+    place = warehouse / "sales.db/new/k=1" / dead
+    place.mkdir(parents=True)
+    (place / "file").touch()
+    store.create_table("sales.new", {"a": "int"})
+    assert not place.exists()
+    (warehouse / "sales.db/new" / dead).mkdir()
+    (warehouse / "sales.db/new" / dead / "file").touch()
+    with pytest.raises(Refused, match=f"holds {dead}"):
+        must_be_free(site, "sales.other", f"{warehouse}/sales.db/new")
+    assert (warehouse / "sales.db/new" / dead / "file").exists()
+    unknown = warehouse / "sales.db/far" / ".compactor_w999_ab"
+    unknown.mkdir(parents=True)
+    with pytest.raises(Refused, match=r"somebody writes in .*compactor_w999_ab"):
+        store.create_table("sales.far", {"a": "int"})
+    assert unknown.exists()
