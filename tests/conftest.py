@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 _SCOPES = tuple(
     (re.compile(pattern), scope)
     for pattern, scope in (
-        (r"tests/integration/airflow/test_(scheduler|system|first_hour|your_own_dags)", "a whole Airflow"),
+        (r"tests/integration/airflow/test_(demo|system|first_hour|your_own_dags)", "a whole Airflow"),
         (r"tests/integration/page/", "page"),
         (r"tests/live/", "live"),
         (r"tests/cluster/kerberos/", "Kerberos"),

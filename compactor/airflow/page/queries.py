@@ -11,13 +11,14 @@ from fastapi import APIRouter, Depends, Query
 
 from compactor.airflow.configuration import dag_id
 from compactor.airflow.page.access import By, may_see
+from compactor.airflow.page.last_answers import last_answer_of
 from compactor.airflow.page.readers import PageWork, on_readers
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.errors import BadSetting
 from compactor.service.answers import overview
 from compactor.service.answers.explain import considered_json
-from compactor.service.answers.fleet import fleet
+from compactor.service.answers.fleet import counted, with_queue
 from compactor.service.answers.preview import preview
 from compactor.service.answers.reads import table_reads
 from compactor.service.answers.show import show_settings
@@ -71,9 +72,13 @@ def read_overview(by: By) -> dict[str, Any]:
 @router.get("/fleet")
 @on_readers(PageWork.LIST)
 def read_fleet(by: By) -> dict[str, Any]:
-    """Returns the health of all tables, what is due and runs, and what compaction brought."""
+    """Returns the health of all tables, what is due and runs, and what compaction brought.
+
+    What is counted over all of the fleet and its history is that of the last asker for a while (``last_answer_of``).
+    """
     with by.site() as site:
-        return fleet(site).to_json()
+        found = last_answer_of(by.metastore, lambda: counted(site))
+        return with_queue(site, found).to_json()
 
 
 @router.get("/reads")

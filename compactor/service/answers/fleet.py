@@ -53,12 +53,14 @@ class Returns:
 class Fleet:
     """All tables of a metastore.
 
-    ``outcomes`` counts tables and partitions by the decision of the last look. ``running`` and ``failures`` are the first
-    few that are worked on, and that failed within ``LATELY_DAYS`` days; ``at_work`` says how far each of the former is.
-    ``expected_seconds`` is what the waiting ones take one after the other, if they take as long as the newest runs (None:
-    there was none), and ``estimate_error`` the median error of what was expected of these, in proportion.
+    ``counted_at`` is when the databases counted (epoch ms); what waits and runs may be newer. ``outcomes`` counts tables
+    and partitions by the decision of the last look. ``running`` and ``failures`` are the first few that are worked on, and
+    that failed within ``LATELY_DAYS`` days; ``at_work`` says how far each of the former is. ``run_seconds`` is the mean time
+    of the newest runs (None: there was none), and ``estimate_error`` the median error of what was expected of these, in
+    proportion.
     """
 
+    counted_at: int = 0
     health: Mapping[str, Counter[int | None]] = field(default_factory=dict)
     worst: tuple[WorstTable, ...] = ()
     outcomes: Mapping[str, int] = field(default_factory=dict)
@@ -67,7 +69,7 @@ class Fleet:
     alarms: tuple[Alarm, ...] = ()
     running: tuple[Entry, ...] = ()
     at_work: Mapping[int, Running] = field(default_factory=dict)
-    expected_seconds: float | None = None
+    run_seconds: float | None = None
     estimate_error: float | None = None
     failures: tuple[Entry, ...] = ()
     returns: tuple[Returns, ...] = ()
@@ -79,6 +81,11 @@ class Fleet:
         return sum(self.outcomes.get(outcome, 0) for outcome in DUE)
 
     @property
+    def expected_seconds(self) -> float | None:
+        """The time of what waits, one after the other, if each takes as long as the newest runs; None if there was none."""
+        return None if self.run_seconds is None else self.readings.initiated * self.run_seconds
+
+    @property
     def health_rows(self) -> list[dict[str, object]]:
         """The number of tables and partitions of each database in each step of health."""
         return [
@@ -88,6 +95,7 @@ class Fleet:
 
     def to_json(self) -> dict[str, object]:
         return {
+            "counted_at": self.counted_at,
             "health": self.health_rows,
             "worst": [one._asdict() for one in self.worst],
             "outcomes": dict(self.outcomes),
@@ -110,22 +118,43 @@ class Fleet:
 
 def fleet(site: Site, worst: int = 10) -> Fleet:
     """Returns the overview of a metastore, with its ``worst`` tables; only the queue's part without a state."""
+    return with_queue(site, counted(site, worst))
+
+
+def counted(site: Site, worst: int = 10) -> Fleet:
+    """Returns the overview but for what is running, which ``with_queue`` adds.
+
+    The databases go through all that they have of the fleet and its history, so it takes the longer the more there is.
+    """
     lists, now = site.metastore.compaction_lists, site.metastore.now_ms()
     spread = [] if site.state is None else site.state.conditions.spread(site.name)
     outcomes = _outcomes(spread)
     readings = readings_of(site, outcomes)
     failed = readings.failed_lately
-    working = lists.queue(states=(State.WORKING,), limit=_FEW).entries if readings.working else ()
     found = Fleet(
+        counted_at=now,
         health=_health(spread),
         outcomes=outcomes,
         readings=readings,
         alarms=raised_alarms(readings, site.settings),
-        running=working,
-        at_work=running(site, working),
         failures=lists.history(states=(State.FAILED,), limit=min(failed, _FEW)).entries if failed else (),
     )
     return found if site.state is None else _with_state(site, site.state, found, now=now, worst=worst)
+
+
+def with_queue(site: Site, found: Fleet) -> Fleet:
+    """Returns ``found`` with what waits, runs and is to be cleaned now, however long ago the rest of it was counted."""
+    queued = site.metastore.figures.queued()
+    readings = replace(
+        found.readings,
+        initiated=queued.get(State.INITIATED, 0),
+        working=queued.get(State.WORKING, 0),
+        ready_for_cleaning=queued.get(State.READY_FOR_CLEANING, 0),
+    )
+    working: tuple[Entry, ...] = ()
+    if readings.working:
+        working = site.metastore.compaction_lists.queue(states=(State.WORKING,), limit=_FEW).entries
+    return replace(found, readings=readings, running=working, at_work=running(site, working))
 
 
 def _with_state(site: Site, state: OwnState, found: Fleet, *, now: int, worst: int) -> Fleet:
@@ -136,7 +165,7 @@ def _with_state(site: Site, state: OwnState, found: Fleet, *, now: int, worst: i
         found,
         worst=tuple(state.conditions.worst_tables(site.name, worst)),
         looked_at=state.decisions.newest(site.name, PASS),
-        expected_seconds=_expected(found.readings.initiated, newest),
+        run_seconds=_mean_seconds(newest),
         estimate_error=error_of(newest),
         returns=tuple(Returns.of(number, begin, days) for number, begin in since.items()),
         days=tuple(days),
@@ -157,9 +186,9 @@ def _outcomes(spread: Sequence[Share]) -> Counter[str]:
     return found
 
 
-def _expected(waiting: int, newest: Sequence[Run]) -> float | None:
-    """Returns the time of as many runs as wait; those that went together shared theirs."""
-    return waiting * sum(run.seconds / run.together for run in newest) / len(newest) if newest else None
+def _mean_seconds(newest: Sequence[Run]) -> float | None:
+    """Returns the mean time of a run; those that went together shared theirs."""
+    return sum(run.seconds / run.together for run in newest) / len(newest) if newest else None
 
 
 def _row(entry: Entry) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""`make demo` and `make up`, as their targets start them."""
+"""`make demo` and `make up`, as their targets start them, in a real scheduler; nothing is left, however they end."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from compactor.demo import scenes
 from compactor.demo.demo_folder import DemoPaths
+from compactor.demo.tables import TABLES
 from compactor.service.roles.blockers import blocking_transactions
-from tests.support.patience import until
+from tests.support.patience import PATIENCE, until
 
 pytestmark = pytest.mark.whole
 
@@ -30,10 +33,38 @@ def started(what: str, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_the_demo_tells_its_whole_story(tmp_path: Path) -> None:
-    with started("run", tmp_path / "demo") as process:
+class Ran(NamedTuple):
+    """A demo that has run to its end: its folder, its output, and its figures by table."""
+
+    folder: Path
+    said: str
+    tables: Mapping[str, Mapping[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """The demo with one month of flights, whole."""
+    folder = tmp_path_factory.mktemp("demo") / "demo"
+    with started("run", folder) as process:
         said, _ = process.communicate()
     assert process.returncode == 0, said
+    figures = json.loads((folder / "report.json").read_text("utf-8"))["tables"]
+    return Ran(folder, said, {one["table"]: one for one in figures})
+
+
+def processes(folder: Path) -> list[str]:
+    """Commands of living processes that work in ``folder``."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(folder).encode() in (process / "environ").read_bytes() and int(process.name) != os.getpid():
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def test_the_demo_tells_its_whole_story(ran: Ran) -> None:
     for told in (
         "demo.damaged has failed, as it should",
         "nothing is removed yet",
@@ -41,10 +72,39 @@ def test_the_demo_tells_its_whole_story(tmp_path: Path) -> None:
         "bytes were copied as they were; 12 stripes copied, 0 decoded",
         "every row that was written meanwhile is there",
     ):
-        assert told in " ".join(said.split()), told
-    tables = {one["table"]: one for one in json.loads((tmp_path / "demo" / "report.json").read_text("utf-8"))["tables"]}
-    assert tables["demo.clicks"]["directories_after"] == tables["demo.damaged"]["directories_after"] == 1
-    assert tables["demo.live"]["rows_after"] > tables["demo.live"]["rows_before"]
+        assert told in " ".join(ran.said.split()), told
+    assert ran.tables["demo.clicks"]["directories_after"] == ran.tables["demo.damaged"]["directories_after"] == 1
+    assert ran.tables["demo.live"]["rows_after"] > ran.tables["demo.live"]["rows_before"]
+
+
+def test_the_scheduler_finds_compacts_and_cleans_by_itself(ran: Ran) -> None:
+    scene = {str(one) for one in (scenes.CLICKS, scenes.DAMAGED, scenes.LIVE)}
+    theirs = [table for name, table in ran.tables.items() if name not in scene]
+    assert len(theirs) == len(TABLES)
+    for table in theirs:
+        assert table["checksum_before"] == table["checksum_after"]
+        assert table["rows_before"] == table["rows_after"] > 0
+        assert table["directories_after"] == max(table["partitions"], 1) < table["directories_before"]
+    assert 30 <= ran.tables["demo.flights"]["directories_before"] <= 60
+    assert "compaction_worker success (asset triggered)" in ran.said
+    assert "compaction_cleaner success (asset triggered)" in ran.said
+    assert "acid_housekeeper success" in ran.said
+    assert "compact_table success (manual)" in ran.said
+    assert processes(ran.folder) == []
+
+
+def test_interrupted_it_leaves_no_process(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    with started("run", folder) as demo:
+        log = folder / "airflow" / "component-logs" / "scheduler.log"
+        until("the scheduler", lambda: log.exists() or demo.poll() is not None, pause=0.2)
+        assert demo.poll() is None, demo.communicate()[0]
+        assert processes(folder)
+        demo.send_signal(signal.SIGINT)
+        said, _ = demo.communicate(timeout=PATIENCE)
+    assert demo.returncode == 130, said
+    assert said.rstrip().endswith("Stopped.")
+    assert processes(folder) == []
 
 
 def test_the_demo_that_stays_up_has_something_to_look_at(tmp_path: Path) -> None:

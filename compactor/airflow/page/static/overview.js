@@ -8,6 +8,7 @@ import { again, canceller, progress, worker } from "./running.js";
 
 const STEPS = [["below 20", "bad"], ["20 to 39", "bad"], ["40 to 59", "warn"], ["60 to 79", "warn"], ["80 and more", "good"], ["unknown", "plain"]];
 const FEW = 10;
+const OLD = 5000; // ms: figures that are older say so
 const READS_EVERY = 300000; // ms: they are compared over weeks, from many rows
 let ids; // of what runs, as last shown
 let parts;
@@ -50,7 +51,8 @@ function cards(found) {
   return [card("due for compaction", count(found.due), found.due ? "warn" : "good", "tables?outcome=due"), card(waits, count(found.waiting), "", "queue?state=initiated"),
     card("running", count(found.working), "", "queue?state=working"), card("ready for cleaning", count(found.ready_for_cleaning), "", "queue?state=ready+for+cleaning"),
     card("failed in 7 days", count(found.failed), found.failed ? "bad" : "", "history?state=failed"),
-    h("p", { class: "muted looked" }, found.looked_at ? ["The initiator's last pass was ", ago(found.looked_at, shell.overview.now, duration), "."] : "The initiator has not made a pass yet.", found.estimate_error === null ? "" : ` Estimates of the newest runs were ${Math.round(found.estimate_error * 100)} % off in the median.`)];
+    h("p", { class: "muted looked" }, found.looked_at ? ["The initiator's last pass was ", ago(found.looked_at, shell.overview.now, duration), "."] : "The initiator has not made a pass yet.", found.estimate_error === null ? "" : ` Estimates of the newest runs were ${Math.round(found.estimate_error * 100)} % off in the median.`,
+      shell.overview.now - found.counted_at > OLD ? [" Counted ", ago(found.counted_at, shell.overview.now, duration), "."] : "")];
 }
 
 function alarms(found) {

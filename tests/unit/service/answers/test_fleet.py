@@ -9,7 +9,7 @@ from sqlalchemy import event, func, select
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.answers.fleet import MONTH, WEEK, fleet
+from compactor.service.answers.fleet import MONTH, WEEK, counted, fleet, with_queue
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
@@ -62,6 +62,19 @@ def test_what_was_brought_is_what_sql_says(site: Site, warehouse: Path) -> None:
     assert (found.readings.initiated, found.readings.ready_for_cleaning) == (1, 2)
     assert found.expected_seconds == pytest.approx(seconds / 4)  # both took the same time together
     assert sum(day.runs for day in found.days) == 2
+
+
+def test_what_waits_and_runs_is_of_now_however_long_ago_the_rest_was_counted(site: Site, warehouse: Path) -> None:
+    written(site, warehouse, "a", 4)
+    before = counted(site)
+    (asked,) = request_compaction(site, table="default.a", type="major")
+    assert (with_queue(site, before).readings.initiated, with_queue(site, before).running) == (1, ())
+    entry = site.metastore.claims.claim("compactor-w", "1", pool_timeout_ms=0, ids=[asked.entry_id or 0])
+    found = with_queue(site, before)
+    assert entry is not None
+    assert [one.id for one in found.running] == [entry.id]
+    assert (found.readings.initiated, found.readings.working) == (0, 1)
+    assert found.counted_at == before.counted_at > 0
 
 
 def test_what_was_longer_ago_is_not_counted(site: Site) -> None:

@@ -1,0 +1,51 @@
+"""The last answer to a question that the databases count long for, given to everybody who asks soon after.
+
+A page that is open on many desks asks again and again. An answer stands for ten times as long as it took, so all of them
+together keep a database busy for a tenth of the time at most, and what is answered quickly is asked each time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from compactor.service.answers.fleet import Fleet
+
+_T = TypeVar("_T")
+_TIMES = 10  #: the time that an answer took
+_LONGEST_S = 30  #: after which it is asked anew, whatever it took
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer(Generic[_T]):
+    value: _T
+    until: float
+
+
+class LastAnswer(Generic[_T]):
+    """The last answer to one question; one asker at a time has it answered, and the others wait for that."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._last: _Answer[_T] | None = None
+
+    def get(self, answer: Callable[[], _T]) -> _T:
+        """Returns the last answer as long as it stands, else that of ``answer``, whose errors stand for nobody."""
+        with self._lock:
+            begun, last = self._clock(), self._last
+            if last is None or begun >= last.until:
+                value = answer()
+                ended = self._clock()
+                last = self._last = _Answer(value=value, until=ended + min(_TIMES * (ended - begun), _LONGEST_S))
+            return last.value
+
+
+_ALL: dict[str, LastAnswer[Fleet]] = {}
+
+
+def last_answer_of(metastore: str, count: Callable[[], Fleet]) -> Fleet:
+    """Returns the overview that this process counted last of a metastore that is configured, or counts it anew."""
+    return _ALL.setdefault(metastore, LastAnswer()).get(count)
