@@ -10,9 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
-from compactor.service.answers.fleet import Fleet
+from compactor.service.answers.fleet import Fleet, counted
+from compactor.service.site import Site
 
 _T = TypeVar("_T")
 _TIMES = 10  #: the time that an answer took
@@ -43,9 +45,10 @@ class LastAnswer(Generic[_T]):
             return last.value
 
 
-_ALL: dict[str, LastAnswer[Fleet]] = {}
+_ALL: dict[tuple[str, str], LastAnswer[Fleet]] = {}
 
 
-def last_answer_of(metastore: str, count: Callable[[], Fleet]) -> Fleet:
-    """Returns the overview that this process counted last of a metastore that is configured, or counts it anew."""
-    return _ALL.setdefault(metastore, LastAnswer()).get(count)
+def last_count_of(site: Site) -> Fleet:
+    """Returns what this process counted last over all of a metastore (``fleet.counted``), or counts it anew."""
+    key = (site.name, site.metastore.database.url)
+    return _ALL.setdefault(key, LastAnswer()).get(partial(counted, site))

@@ -11,14 +11,14 @@ from fastapi import APIRouter, Depends, Query
 
 from compactor.airflow.configuration import dag_id
 from compactor.airflow.page.access import By, may_see
-from compactor.airflow.page.last_answers import last_answer_of
+from compactor.airflow.page.last_answers import last_count_of
 from compactor.airflow.page.readers import PageWork, on_readers
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.errors import BadSetting
 from compactor.service.answers import overview
 from compactor.service.answers.explain import considered_json
-from compactor.service.answers.fleet import counted, with_queue
+from compactor.service.answers.fleet import with_queue
 from compactor.service.answers.preview import preview
 from compactor.service.answers.reads import table_reads
 from compactor.service.answers.show import show_settings
@@ -74,11 +74,10 @@ def read_overview(by: By) -> dict[str, Any]:
 def read_fleet(by: By) -> dict[str, Any]:
     """Returns the health of all tables, what is due and runs, and what compaction brought.
 
-    What is counted over all of the fleet and its history is that of the last asker for a while (``last_answer_of``).
+    What is counted over all of the fleet and its history is that of the last asker for a while (``LastAnswer``).
     """
     with by.site() as site:
-        found = last_answer_of(by.metastore, lambda: counted(site))
-        return with_queue(site, found).to_json()
+        return with_queue(site, last_count_of(site)).to_json()
 
 
 @router.get("/reads")
