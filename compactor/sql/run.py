@@ -8,7 +8,7 @@ from typing import Any
 from compactor.errors import BadExpression, NotSupported
 from compactor.service.requests.request import parse_type
 from compactor.service.site import Site
-from compactor.sql import catalog_answers, changes, creations, definitions, queries, utilities
+from compactor.sql import catalog_answers, changes, creations, definitions, loads, queries, utilities
 from compactor.sql.answer import Answer
 from compactor.sql.session import Session
 from compactor.statements import actions
@@ -45,6 +45,7 @@ HANDLERS: dict[type, Handler] = {
     actions.RenameTable: definitions.rename,
     actions.SetProperties: definitions.set_properties,
     actions.Insert: changes.insert,
+    actions.Load: loads.load,
     actions.Update: changes.update,
     actions.Delete: changes.delete,
     actions.StartTransaction: changes.start,

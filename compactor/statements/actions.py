@@ -353,8 +353,9 @@ class Query:
             text: the whole text.
             names: returns the new name, as a field of ``str.format``, whose rules for braces the result follows.
         """
-        written = []
+        written: list[str] = []
         for start, end in self.pieces:
+            written += [" "] if written else []  # what was between two pieces is not there to keep words apart
             at = start
             for place in self.places:
                 if start <= place.start < end:
@@ -401,6 +402,16 @@ class NeedsSpark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """LOAD DATA LOCAL INPATH; ``path`` is of the machine on which the statement is run."""
+
+    table: Name
+    path: str
+    overwrite: bool = False
+    partition: Spec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotRun:
     """A statement whose locks are known, and which Compactor does not run: ``because``."""
 
@@ -441,5 +452,6 @@ Action: TypeAlias = (
     | Commit
     | Rollback
     | NeedsSpark
+    | Load
     | NotRun
 )

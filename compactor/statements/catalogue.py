@@ -117,6 +117,11 @@ FORMS: tuple[Form, ...] = (
         how="`Table.overwrite`",
     ),
     Form(
+        name="LOAD DATA LOCAL",
+        syntax="LOAD DATA LOCAL INPATH 'path' [OVERWRITE] INTO TABLE t [PARTITION (k='v', …)]",
+        how="`Table.append` or `Table.overwrite` of the rows of files of ORC that have the table's columns; the files stay",
+    ),
+    Form(
         name="UPDATE",
         syntax="UPDATE t SET c = literal | c2 | NULL, … [WHERE filter]",
         how="`Table.update`; `AcidTable.update` in a session of Spark, whose expressions it takes",
@@ -153,9 +158,8 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         name="LOAD DATA",
-        syntax="LOAD DATA [LOCAL] INPATH …",
-        refused="LOAD DATA puts files into the table whose rows nobody has looked at: read them with pyarrow, and "
-        "Table.append writes them",
+        syntax="LOAD DATA INPATH …",
+        refused="LOAD DATA without LOCAL takes files away, which no transaction gives back: use LOAD DATA LOCAL INPATH",
     ),
     Form(
         name="INSERT OVERWRITE … IF NOT EXISTS",

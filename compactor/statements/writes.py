@@ -7,7 +7,7 @@ from decimal import Decimal
 from compactor.errors import BadStatement
 from compactor.locking.accesses import Access
 from compactor.locking.statement_rules import AccessKind
-from compactor.statements.actions import Action, Insert, Literal, NeedsSpark, Target
+from compactor.statements.actions import Action, Insert, Literal, Load, NeedsSpark, Target
 from compactor.statements.catalogue import not_run
 from compactor.statements.keywords import QUERIES
 from compactor.statements.queries import as_query, reads
@@ -128,12 +128,17 @@ def _literal(reader: TokenReader) -> Literal | None:
 
 
 def load(reader: TokenReader) -> Statement:
-    """Parses LOAD DATA for its locks."""
+    """Parses LOAD DATA; that of files which are not LOCAL for its locks."""
     reader.need("data")
-    if not reader.skip_to("overwrite", "into"):
-        raise reader.bad("INTO TABLE is expected")
+    is_local = reader.take("local")
+    reader.need("inpath")
+    path = reader.text("a path in quotes")
     overwrite = reader.take("overwrite")
     reader.need("into", "table")
     kind = AccessKind.INSERT_OVERWRITE if overwrite else AccessKind.INSERT
     access = Access(kind=kind, name=reader.name(), partition=reader.partition())
-    return Statement(name="LOAD DATA", accesses=(access,), action=not_run("LOAD DATA"))
+    if not is_local:
+        return Statement(name="LOAD DATA", accesses=(access,), action=not_run("LOAD DATA"))
+    reader.end()
+    action = Load(table=access.name, path=path, overwrite=overwrite, partition=access.partition)
+    return Statement(name="LOAD DATA LOCAL", accesses=(access,), action=action)

@@ -144,7 +144,7 @@ def tables_are_created(asked: Callable[[str], list[tuple[Any, ...]]], deployment
         ("create table lost as select a + 1 from t", NotConforming, "give it a name: AS name"),
         ("create table lost as select a, a from t", NotConforming, "column 'a' twice"),
         ("create table lost as select a, now() as n from t", NotSupported, "is an instant"),
-        ("create table lost as select a, raise_error('broken') as b from t", Exception, "broken|void"),
+        ("create table lost as select a, null as b from t", NotSupported, "column b is a null"),
         ("create table lost as select a, cast(raise_error('broken') as int) as b from t", Exception, "broken"),
         ("create table d.lost partitioned by (q) as select a from t", Exception, "no column 'q'"),
     ):
@@ -152,4 +152,3 @@ def tables_are_created(asked: Callable[[str], list[tuple[Any, ...]]], deployment
             asked(text)
     assert not deployment.metastore.catalog.is_known("d", "lost")
     assert asked("create table lost as select 1 as a") == [("CREATE TABLE AS", "d.lost", True)]
-    assert asked("drop table lost purge; drop table made purge; show tables") == [("p",), ("s",), ("t",)]

@@ -67,7 +67,7 @@ def test_every_action_is_done_or_refused_before_anything_is() -> None:
             "not allowed in a transaction",
         ),
         ("insert into t values (1); start transaction; delete from t", BadStatement, "ends without its COMMIT"),
-        ("insert into t values (1); load data local inpath '/x' into table t", NotSupported, "nobody has looked at"),
+        ("insert into t values (1); load data inpath '/x' into table t", NotSupported, "takes files away"),
         (
             "insert into t values (1); merge into t using s on a = b when matched then delete",
             NotSupported,

@@ -12,6 +12,7 @@ from compactor.errors import BadStatement, Refused
 from compactor.locking.accesses import Access, Name
 from compactor.locking.statement_rules import DROP_DATABASE, AccessKind
 from compactor.statements import catalogue
+from compactor.statements.actions import NeedsSpark
 from compactor.statements.parser import parse, parse_all
 from tests.support.sizes import sized
 
@@ -175,3 +176,11 @@ def test_any_text_is_a_statement_or_is_refused_by_name(text: str) -> None:
     except BadStatement:
         return
     assert all(one.name and one.place for one in found)
+
+
+def test_words_of_two_pieces_of_a_query_stay_apart() -> None:
+    text = "from s join d.r on s.a = r.a insert into t select s.a"
+    action = parse(text).action
+    assert isinstance(action, NeedsSpark)
+    written = action.query.rewritten(text, lambda name: f"[{name}]")
+    assert written == "from [s] AS `s` join [d.r] AS `r` on s.a = r.a select s.a"
