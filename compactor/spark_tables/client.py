@@ -19,6 +19,7 @@ from compactor.spark_tables.messages import (
     AbortWrite,
     CheckSnapshot,
     CommitChange,
+    CommitInserts,
     CommitWrite,
     CountChange,
     PlanScan,
@@ -33,7 +34,7 @@ _ENTRY = "compactor.spark_tables.keeper"
 _STARTED: list[subprocess.Popen[bytes]] = []  #: keepers outlive whoever started them, so nobody waits for their end
 #: of these another keeper than the one that has begun knows nothing
 _LATER = (
-    *(CheckSnapshot, Release, CommitWrite, AbortWrite, AbortStream),
+    *(CheckSnapshot, Release, CommitWrite, CommitInserts, AbortWrite, AbortStream),
     *(WriteChange, CommitChange, AbortChange, CountChange),
 )
 _ATTEMPTS = 3  #: a keeper that has nothing to hold ends, perhaps just now
@@ -77,7 +78,7 @@ class Keeper:
                 return 0
             raise _lost(request) from error
         except (EOFError, OSError) as error:
-            if isinstance(request, CommitWrite | CommitChange):
+            if isinstance(request, CommitWrite | CommitInserts | CommitChange):
                 raise CommitUnknown(
                     f"{_subject(request)}: its keeper ended while it committed; look whether the rows are there before they "
                     "are written again"
@@ -145,7 +146,7 @@ def _environment() -> Mapping[str, str]:
 
 def _lost(request: Request) -> CompactorError:
     match request:
-        case CommitWrite() | CommitChange() | WriteChange() | PlanScan():
+        case CommitWrite() | CommitInserts() | CommitChange() | WriteChange() | PlanScan():
             return TransactionAborted(
                 f"{_subject(request)}: the keeper that held it is gone; nothing was committed, write the rows again"
             )
@@ -161,5 +162,7 @@ def _lost(request: Request) -> CompactorError:
     return StorageError("the keeper ended while it was asked to let go; what it held times out")
 
 
-def _subject(request: CommitWrite | CommitChange | WriteChange | CountChange | PlanScan) -> str:
-    return f"transaction {request.hold.txn}" if isinstance(request, CommitWrite) else f"change {request.change}"
+def _subject(request: CommitWrite | CommitInserts | CommitChange | WriteChange | CountChange | PlanScan) -> str:
+    if isinstance(request, CommitWrite | CommitInserts):
+        return f"transaction {request.hold.txn}"
+    return f"change {request.change}"

@@ -10,7 +10,8 @@ from pyspark.sql.types import StructType
 from compactor.errors import Refused
 from compactor.spark_tables.change_writer import ChangeWriter
 from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.messages import ChangeWork, PlannedScan, Release
+from compactor.spark_tables.inserts_writer import InsertsWriter
+from compactor.spark_tables.messages import BegunInserts, ChangeWork, PlannedScan, Release
 from compactor.spark_tables.options import read_options, schema_options, stream_options, stream_request, write_request
 from compactor.spark_tables.reader import Reader, schema_of
 from compactor.spark_tables.spark_types import spark_schema
@@ -43,10 +44,16 @@ class HiveAcid(DataSource):
         """
         return Reader(self._planned(), schema, read_options(self.options, self.application).split_bytes)
 
-    def writer(self, schema: StructType, overwrite: bool) -> Writer | ChangeWriter:
-        """Begins an append or overwrite, or goes on with a change; Spark asks for it when it runs the write, once."""
+    def writer(self, schema: StructType, overwrite: bool) -> Writer | InsertsWriter | ChangeWriter:
+        """Begins an append, several of them or an overwrite, or goes on with a change; Spark asks for it when it runs the
+        write, once."""
         begun = Keeper().ask(write_request(self.options, self.application, overwrite=overwrite))
-        return ChangeWriter(begun) if isinstance(begun, ChangeWork) else Writer(begun)
+        match begun:
+            case ChangeWork():
+                return ChangeWriter(begun)
+            case BegunInserts():
+                return InsertsWriter(begun)
+        return Writer(begun)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Returns what reads the batches of a stream; each has a snapshot of its own, so that of the schema is let go."""

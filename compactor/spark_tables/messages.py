@@ -157,6 +157,32 @@ class CommitWrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BeginInserts:
+    """Asks for a transaction that appends to several tables."""
+
+    place: Place
+    tables: tuple[str, ...]
+    time_zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BegunInserts:
+    """Appends to several tables that are under way, and what their writers need for each."""
+
+    hold: Hold
+    works: tuple[SharedStatement, ...]
+    stores: StoreOptions = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitInserts:
+    """Asks that what the writers have staged for each table is named and committed; answered by the number of rows."""
+
+    hold: Hold
+    parts: tuple[tuple[WrittenPart, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AbortWrite:
     """Asks that a write ends without a trace; answered by whether it was under way."""
 
@@ -250,6 +276,8 @@ Request: TypeAlias = (
     | Release
     | BeginWrite
     | CommitWrite
+    | BeginInserts
+    | CommitInserts
     | AbortWrite
     | AbortStream
     | BeginChange

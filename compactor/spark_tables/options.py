@@ -8,13 +8,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 
 from compactor.errors import BadSetting
-from compactor.spark_tables.messages import BeginWrite, Creation, Place, PlanScan, WriteChange
+from compactor.spark_tables.messages import BeginInserts, BeginWrite, Creation, Place, PlanScan, WriteChange
 
 CREATES = "creates"  #: the table that a write creates, as ``creation_text`` writes it
+INSERTS = "inserts"  #: the tables of several INSERTs, as a list in JSON
 CHANGE = "change"  #: a change that ``AcidTable`` has begun, which rows are found or written for
 _PLACE = ("table", "metastore", "config")
 _READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes", CHANGE)
-_WRITING = (*_PLACE, "time_zone", "stream", "batch", CHANGE, CREATES)
+_WRITING = (*_PLACE, "time_zone", "stream", "batch", CHANGE, CREATES, INSERTS)
 _STREAMING = (*_PLACE, "time_zone", "stream")
 _STARTING = "starting"
 _STREAMED = (*_PLACE, "columns", "filter", "row_ids", "split_bytes", _STARTING)
@@ -86,7 +87,9 @@ def schema_options(options: Mapping[str, str], application: str) -> ReadOptions:
     return (stream_options if of_stream else read_options)(options, application)
 
 
-def write_request(options: Mapping[str, str], application: str, *, overwrite: bool) -> BeginWrite | WriteChange:
+def write_request(
+    options: Mapping[str, str], application: str, *, overwrite: bool
+) -> BeginWrite | BeginInserts | WriteChange:
     """Returns the options of a write, as the request that they are.
 
     Raises:
@@ -95,6 +98,9 @@ def write_request(options: Mapping[str, str], application: str, *, overwrite: bo
     given = _known(options, _WRITING)
     if CHANGE in given:
         return WriteChange(change=given[CHANGE])
+    if INSERTS in given:
+        tables = tuple(json.loads(given[INSERTS]))
+        return BeginInserts(place=place_of(given, application), tables=tables, time_zone=given.get("time_zone"))
     if ("stream" in given) is not ("batch" in given):
         raise BadSetting("hive_acid: stream and batch are given together, or none of them")
     begun = replace(_begin(given, application, overwrite), creates=_creation(given))

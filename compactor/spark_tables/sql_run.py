@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from compactor.deployment import open_deployment
 from compactor.errors import NotConforming, NotSupported
 from compactor.locking.accesses import Name
+from compactor.metastore.catalog.values import Table
 from compactor.spark_tables.acid_table import AcidTable
+from compactor.spark_tables.changed_frames import SOURCE_ROW, stored
 from compactor.spark_tables.clauses import is_plain
 from compactor.spark_tables.messages import Creation
-from compactor.spark_tables.options import CREATES, creation_text
+from compactor.spark_tables.options import CREATES, INSERTS, creation_text
 from compactor.spark_tables.session import open_snapshot, register
 from compactor.spark_tables.spark_types import hive_types
 from compactor.sql.changes import columns_of_values
@@ -25,6 +27,7 @@ from compactor.sql.run import HANDLERS, checked
 from compactor.sql.session import Session
 from compactor.statements import actions
 from compactor.statements.statement import Statement
+from compactor.tables.writing.inserts import TARGET, values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,6 +105,8 @@ class _Script:
                 return self._query(query)
             case actions.Update() | actions.Delete() if not in_transaction:
                 return self._change(statement, action)
+            case actions.MultiInsert():
+                return self._insert_all(statement, action)
             case actions.CreateTableAs():
                 return self._create(statement, action)
             case actions.Merge():
@@ -109,19 +114,26 @@ class _Script:
         answer = HANDLERS[type(action)](self.session, statement, action)
         return _frame(self._spark, list(answer.rows), answer.columns)
 
-    def _query(self, query: actions.Query) -> DataFrame:
-        """Returns the query's DataFrame: Spark gets its text, with the DataFrames of its tables in place of their names."""
+    def _query(
+        self, query: actions.Query, snapshot: str | None = None, before: str = "", **given: DataFrame
+    ) -> DataFrame:
+        """Returns the query's DataFrame: Spark gets its text, with the DataFrames of its tables in place of their names.
+
+        Args:
+            snapshot: of its tables; that of the text, or one of its own, without it.
+            before: text that comes before the query, with the names of DataFrames that are ``given``.
+        """
         tables = list(dict.fromkeys(place.table for place in query.places))
         fields = {name: f"table_{number}" for number, name in enumerate(tables)}
-        written = query.rewritten(self._text, lambda name: f"{{{fields[name]}}}")
-        if not tables:
+        written = before + query.rewritten(self._text, lambda name: f"{{{fields[name]}}}")
+        if not tables and not given:
             return self._spark.sql(written.format())
-        snapshot = self.snapshot
+        snapshot = snapshot or self.snapshot
         if snapshot is None and len(tables) > 1:
             snapshot = open_snapshot(self._spark, self._options)
         held = {} if snapshot is None else {"snapshot": snapshot}
         frames = {field: self._read(name, **held) for name, field in fields.items()}
-        return self._spark.sql(written, **frames)
+        return self._spark.sql(written, **given, **frames)
 
     def _read(self, name: Name, **options: str) -> DataFrame:
         return self._spark.read.format("hive_acid").options(table=self._full(name), **self._options, **options).load()
@@ -189,26 +201,42 @@ class _Script:
             NotSupported: it overwrites a partition that the statement names: without rows nothing would be replaced.
             NotConforming: it has too few or too many columns.
         """
-        from pyspark.sql.functions import lit
-
         found = self.session.found(into.table)
-        static = key_values(found, into.partition)
-        if into.overwrite and static:
+        if into.overwrite and key_values(found, into.partition):
             raise NotSupported(
                 f"{statement.name} at {statement.place}: PARTITION with values; give them in the query, as dynamic ones"
             )
-        names = [column.name for column in columns_of_values(found, into, static)]
-        rows = self._query(query)
-        if len(rows.columns) != len(names):
-            raise NotConforming(
-                f"{found}: the query has {len(rows.columns)} columns; wanted are {len(names)}, for {', '.join(names)}"
-            )
-        rows = rows.toDF(*names)
-        for key, value in static.items():
-            rows = rows.withColumn(key, lit(value))
+        rows = _as_columns(found, into, self._query(query))
         mode = "overwrite" if into.overwrite else "append"
         rows.write.format("hive_acid").options(table=str(found), **self._writing).mode(mode).save()
         return _frame(self._spark, [{"statement": statement.name, "table": str(found)}], ())
+
+    def _insert_all(self, statement: Statement, action: actions.MultiInsert) -> DataFrame:
+        """Writes the rows of several INSERTs of one query in one job and one transaction; all tables that it reads are seen
+        under one snapshot.
+
+        Raises:
+            NotConforming: a SELECT has too few or too many columns.
+            Refused: two INSERTs name one table.
+        """
+        from pyspark.sql.functions import lit, struct
+
+        targets = [self.session.found(one.into.table) for one in action.inserts]
+        snapshot = self.snapshot or open_snapshot(self._spark, self._options)
+        source: dict[str, DataFrame] = {}
+        before = ""
+        if action.source is not None:
+            source = {"source": stored(self._query(action.source, snapshot)).drop(SOURCE_ROW)}
+            before = f"FROM {{source}} AS `{action.alias.replace('`', '``')}` "
+        every: DataFrame | None = None
+        for number, (one, target) in enumerate(zip(action.inserts, targets, strict=True)):
+            rows = _as_columns(target, one.into, self._query(one.query, snapshot, before, **source))
+            own = rows.select(lit(number).alias(TARGET), struct("*").alias(values_of(number)))
+            every = own if every is None else every.unionByName(own, allowMissingColumns=True)
+        assert every is not None
+        tables = json.dumps([str(target) for target in targets])
+        every.write.format("hive_acid").options(**{INSERTS: tables}, **self._writing).mode("append").save()
+        return _frame(self._spark, [{"statement": statement.name, "table": str(target)} for target in targets], ())
 
     def _create(self, statement: Statement, action: actions.CreateTableAs) -> DataFrame:
         """Creates a table with the rows of a query.
@@ -244,6 +272,26 @@ class _Script:
     def _full(self, name: Name) -> str:
         current = self._database if self._session is None else self._session.database
         return f"{name.database or current}.{name.table}"
+
+
+def _as_columns(table: Table, into: actions.Target, rows: DataFrame) -> DataFrame:
+    """Returns the rows of a query in the columns that an INSERT names, with the values of its PARTITION.
+
+    Raises:
+        NotConforming: it has too few or too many columns.
+    """
+    from pyspark.sql.functions import lit
+
+    static = key_values(table, into.partition)
+    names = [column.name for column in columns_of_values(table, into, static)]
+    if len(rows.columns) != len(names):
+        raise NotConforming(
+            f"{table}: the query has {len(rows.columns)} columns; wanted are {len(names)}, for {', '.join(names)}"
+        )
+    rows = rows.toDF(*names)
+    for key, value in static.items():
+        rows = rows.withColumn(key, lit(value))
+    return rows
 
 
 def _frame(spark: SparkSession, rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> DataFrame:

@@ -97,7 +97,7 @@ def _check(statement: Statement, has_spark: bool) -> None:
             )
         case actions.CreateTableAs(select=actions.Select(where=where)) if not has_spark:
             _check_filter(what, where)
-        case actions.Merge() if not has_spark:
+        case actions.Merge() | actions.MultiInsert() if not has_spark:
             raise NotSupported(f"{what} needs Spark; compactor.spark_tables.sql(spark, text) runs it")
         case actions.Select(where=where) | actions.Delete(where=where) if not has_spark:
             _check_filter(what, where)

@@ -402,6 +402,24 @@ class NeedsSpark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BranchInsert:
+    """One INSERT of several of one query; ``query`` is its SELECT with FROM, or without it behind ``MultiInsert.source``."""
+
+    into: Target
+    query: Query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiInsert:
+    """FROM … INSERT … INSERT …; ``source`` is the query behind FROM, called ``alias``, which is evaluated once; None where
+    tables are there."""
+
+    inserts: tuple[BranchInsert, ...]
+    source: Query | None = None
+    alias: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """LOAD DATA LOCAL INPATH; ``path`` is of the machine on which the statement is run."""
 
@@ -452,6 +470,7 @@ Action: TypeAlias = (
     | Commit
     | Rollback
     | NeedsSpark
+    | MultiInsert
     | Load
     | NotRun
 )

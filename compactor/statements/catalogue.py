@@ -153,8 +153,8 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         name="MULTI INSERT",
-        syntax="FROM … INSERT … INSERT …",
-        refused="several INSERTs of one query are not run: write one for each, within START TRANSACTION … COMMIT",
+        syntax="FROM t, … | (query) AS a INSERT INTO u [PARTITION (…)] [(c, …)] SELECT … INSERT INTO v … SELECT …",
+        spark=True,
     ),
     Form(
         name="LOAD DATA",

@@ -8,8 +8,8 @@ from dataclasses import replace
 from compactor.errors import BadStatement
 from compactor.locking.accesses import Access, Name
 from compactor.statements.actions import Action, NeedsSpark, Select
-from compactor.statements.catalogue import not_run
 from compactor.statements.keywords import CLAUSES, JOINED, JOINS, SET_OPERATIONS
+from compactor.statements.multi_inserts import multi_insert
 from compactor.statements.queries import as_query, reads
 from compactor.statements.reader import TokenReader
 from compactor.statements.rendering import rendered
@@ -51,7 +51,7 @@ def query(found: Sequence[Token]) -> Statement:
         )
         return Statement(name=f"{form_of(writes[0])} … SELECT", accesses=accesses, action=action)
     if writes:
-        return Statement(name="MULTI INSERT", accesses=accesses, action=not_run("MULTI INSERT"))
+        return multi_insert(found)
     try:
         action = replace(_select(TokenReader(found)), query=as_query(found))
     except _Richer as error:

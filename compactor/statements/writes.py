@@ -38,7 +38,7 @@ def insert(reader: TokenReader) -> Statement:
     """Parses INSERT ... VALUES, and INSERT ... SELECT for Spark."""
     written = target(reader)
     conditional = reader.take("if", "not", "exists")
-    columns = _columns(reader)
+    columns = columns_of(reader)
     if not reader.at_any("values", *QUERIES):
         raise reader.bad("VALUES or a query is expected")
     read = reads(reader.rest)
@@ -66,7 +66,8 @@ def _insert(written: Access, columns: tuple[str, ...] | None, rows: tuple[tuple[
     return Insert(table=written.name, overwrite=overwrite, partition=written.partition, columns=columns, rows=rows)
 
 
-def _columns(reader: TokenReader) -> tuple[str, ...] | None:
+def columns_of(reader: TokenReader) -> tuple[str, ...] | None:
+    """Reads the list of columns of an INSERT; None without one."""
     if not reader.at("(") or TokenReader(reader.rest[1:2]).at_any(*QUERIES):
         return None
     return reader.names()

@@ -63,6 +63,7 @@ ELSEWHERE: dict[str, str] = {
     "spark_tables/acid_table.py": "integration/tables_for_spark/test_changing.py",
     "spark_tables/asking.py": "integration/tables_for_spark/test_reading.py",
     "spark_tables/change_writer.py": "integration/tables_for_spark/test_changing.py",
+    "spark_tables/inserts_writer.py": "integration/tables_for_spark/test_sql.py",
     "spark_tables/changed_frames.py": "integration/tables_for_spark/test_changing.py",
     "spark_tables/client.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/data_source.py": "integration/tables_for_spark/test_reading.py",

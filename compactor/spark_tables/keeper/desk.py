@@ -15,6 +15,7 @@ from compactor.spark_tables.application import Process
 from compactor.spark_tables.keeper.changes import Changes
 from compactor.spark_tables.keeper.commits import latest
 from compactor.spark_tables.keeper.held import Held
+from compactor.spark_tables.keeper.inserts import Inserts
 from compactor.spark_tables.keeper.scans import planned
 from compactor.spark_tables.keeper.writers import Writers
 from compactor.spark_tables.messages import (
@@ -22,9 +23,11 @@ from compactor.spark_tables.messages import (
     AbortStream,
     AbortWrite,
     BeginChange,
+    BeginInserts,
     BeginWrite,
     CheckSnapshot,
     CommitChange,
+    CommitInserts,
     CommitWrite,
     CountChange,
     Hold,
@@ -50,6 +53,7 @@ class Desk:
         self._sites: dict[tuple[str, str | None], Site] = {}
         self._readers: dict[str, Held] = {}  # by the name of the snapshot
         self._writers = Writers()
+        self._inserts = Inserts()
         self._changes = Changes()
 
     def __enter__(self) -> Self:
@@ -60,13 +64,14 @@ class Desk:
     ) -> None:
         self.release(None)
         self._writers.abort_all()
+        self._inserts.abort_all()
         self._changes.abort_all()
         self._stack.close()
 
     @property
     def is_empty(self) -> bool:
         """True if nothing is held."""
-        return not self._readers and not self._writers and not self._changes
+        return not self._readers and not self._writers and not self._inserts and not self._changes
 
     def answer(self, request: Request) -> Any:
         """Returns the answer to a request.
@@ -89,8 +94,12 @@ class Desk:
                 return self._writers.begin(self._site(place), _role(place), request)
             case CommitWrite():
                 return self._writers.commit(request)
+            case BeginInserts(place=place):
+                return self._inserts.begin(self._site(place), _role(place), request)
+            case CommitInserts():
+                return self._inserts.commit(request)
             case AbortWrite(hold=hold):
-                return self._writers.abort(hold.name)
+                return self._writers.abort(hold.name) or self._inserts.abort(hold.name)
             case AbortStream():
                 return self._writers.abort_stream(request)
             case BeginChange(place=place):

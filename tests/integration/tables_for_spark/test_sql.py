@@ -108,6 +108,7 @@ def test_sql_in_a_session(spark: Any, deployment: Site) -> None:
     assert deployment.metastore.catalog.names() == [("d", "p"), ("d", "s"), ("d", "t")]
     rows_change(asked)
     tables_are_created(asked, deployment)
+    several_tables_are_written(asked)
 
 
 def rows_change(asked: Callable[[str], list[tuple[Any, ...]]]) -> None:
@@ -152,3 +153,36 @@ def tables_are_created(asked: Callable[[str], list[tuple[Any, ...]]], deployment
             asked(text)
     assert not deployment.metastore.catalog.is_known("d", "lost")
     assert asked("create table lost as select 1 as a") == [("CREATE TABLE AS", "d.lost", True)]
+
+
+def several_tables_are_written(asked: Callable[[str], list[tuple[Any, ...]]]) -> None:
+    """In one transaction, and from one snapshot; a query behind FROM is evaluated once, however often it is read."""
+    asked("create table x (a int, b string); create table y (a int, k string) partitioned by (day date)")
+    found = asked(
+        "from t join d.s on t.a = s.a insert into x select t.a, 'joined' where s.c > 0 "
+        "insert into y partition (day='2026-11-07') (k, a) select t.b, s.c"
+    )
+    assert found == [("MULTI INSERT", "d.x"), ("MULTI INSERT", "d.y")]
+    joined = asked("select t.a from t join d.s on t.a = s.a")
+    assert asked("select a from x where b = 'joined'") == joined
+    assert len(asked("select a from y where day = date'2026-11-07'")) == len(joined)
+    asked(
+        "from (select id as a, rand() as r from range(2000)) as q insert into x (a) select a where r < 0.5 "
+        "insert into y select q.a, 'large', date'2026-11-08' where r >= 0.5"
+    )
+    both = "select a from x where b is null union all select a from y where k = 'large'"
+    assert asked(f"select count(*), count(distinct a) from ({both})") == [(2000, 2000)]
+    before = asked("select count(*) from x") + asked("select count(*) from y")
+    for text, error, said in (
+        ("from s insert into x select a, 'lost' insert into y select c", NotConforming, "the query has 1 columns"),
+        (
+            "from s insert into x select a, 'lost' insert into y select cast(raise_error('broken') as int), 'b', null",
+            Exception,
+            "broken",
+        ),
+        ("from s insert into x select a, 'lost' insert into d.x select c, 'lost'", Exception, "named twice"),
+        ("from s insert into x select a, 'lost' insert overwrite y select 1, 'b', null", NotSupported, "by itself"),
+    ):
+        with pytest.raises(error, match=said):
+            asked(text)
+    assert asked("select count(*) from x") + asked("select count(*) from y") == before

@@ -35,7 +35,7 @@ def rows(sql: Sql) -> Callable[[str], Rows]:
 
 def test_every_action_is_done_or_refused_before_anything_is() -> None:
     """TABLES 15: a closed list."""
-    refused = {actions.NotRun, actions.NeedsSpark, actions.Merge}
+    refused = {actions.NotRun, actions.NeedsSpark, actions.Merge, actions.MultiInsert}
     assert set(HANDLERS) | refused == set(actions.Action.__args__)  # type: ignore[attr-defined]  # a union of classes
 
 
@@ -68,6 +68,11 @@ def test_every_action_is_done_or_refused_before_anything_is() -> None:
         ),
         ("insert into t values (1); start transaction; delete from t", BadStatement, "ends without its COMMIT"),
         ("insert into t values (1); load data inpath '/x' into table t", NotSupported, "takes files away"),
+        (
+            "insert into t values (1); from t insert into t select a insert into u select a",
+            NotSupported,
+            "MULTI INSERT at line 1, character 27 needs Spark",
+        ),
         (
             "insert into t values (1); merge into t using s on a = b when matched then delete",
             NotSupported,

@@ -55,7 +55,10 @@ def outcome(text: str) -> str:
         return "\n".join([*shown, f"  no locks: {error}"])
 
 
-def _action(action: actions.Action | actions.Target | actions.WhenMatched | actions.WhenNotMatched) -> str:
+_SHOWN = actions.Target | actions.WhenMatched | actions.WhenNotMatched | actions.Select | actions.BranchInsert
+
+
+def _action(action: actions.Action | _SHOWN) -> str:
     """The action with those of its fields that the text has set."""
     given = [(one.name, getattr(action, one.name), one.default) for one in fields(action)]
     told = [f"{name}={_value(value)}" for name, value, default in given if value != default]
@@ -75,7 +78,7 @@ def _value(value: object) -> str:
         return f"{value.word} {value.value!r}".strip()
     if isinstance(value, actions.Query):
         return _query(value)
-    if isinstance(value, actions.Target | actions.WhenMatched | actions.WhenNotMatched | actions.Select):
+    if isinstance(value, _SHOWN):
         return _action(value)
     if isinstance(value, tuple):
         return "(" + ", ".join(map(_value, value)) + ")"

@@ -1,0 +1,95 @@
+"""Several INSERTs of Spark in one transaction: begun for one process, committed or aborted for another."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compactor.errors import Refused, TransactionAborted
+from compactor.locking.requests import LockRequest
+from compactor.locking.statement_rules import AccessKind
+from compactor.metastore.catalog.values import Table
+from compactor.service.mode import must_write
+from compactor.service.site import Site
+from compactor.spark_tables.keeper.held import Held
+from compactor.spark_tables.keeper.under_way import UnderWay
+from compactor.spark_tables.messages import BeginInserts, BegunInserts, CommitInserts
+from compactor.tables.store import named_table
+from compactor.tables.transactions.lock_kinds import lock_of
+from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
+from compactor.tables.writing.append import must_be_writable
+from compactor.tables.writing.shared import begin, finish
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Inserts:
+    held: Held
+    statements: tuple[WriteStatement, ...]
+
+
+class Inserts(UnderWay[_Inserts]):
+    """The groups of INSERTs of one application that are under way."""
+
+    def begin(self, site: Site, role: str, request: BeginInserts) -> BegunInserts:
+        """Begins a statement on each table, in a transaction of their own, with all locks in one request.
+
+        Raises:
+            Refused: a table is named twice; or the mode of one is observe.
+            NotFound: there is no such table.
+            NotSupported: one is not written here.
+            LockNotGranted: somebody holds a conflicting lock.
+        """
+        tables = [_writable(site, name) for name in request.tables]
+        if len({table.id for table in tables}) < len(tables):
+            raise Refused(f"{', '.join(request.tables)}: a table is named twice; write its rows with one INSERT")
+        held = Held(site, role)
+        try:
+            _lock(held.txn, tables)
+            begun = [begin(held.txn, table, WriteOperation.INSERT, request.time_zone) for table in tables]
+            stores = site.storage.options
+            for table in tables:
+                stores = held.tokens.standing_in(stores, table.location)
+        except BaseException:
+            held.abort()
+            raise
+        self.put(_Inserts(held=held, statements=tuple(statement for statement, _ in begun)))
+        log.info(
+            "transaction %d writes into %s for %s", held.txn.id, ", ".join(map(str, tables)), request.place.application
+        )
+        return BegunInserts(hold=held.hold, works=tuple(work for _, work in begun), stores=stores)
+
+    def commit(self, request: CommitInserts) -> int:
+        """Commits what the tasks have staged for all tables; returns the number of rows.
+
+        Raises:
+            TransactionAborted: it is not under way: lost, or ended before.
+            CommitUnknown: the answer of the database was lost.
+        """
+        hold = request.hold
+        inserts = self.take(hold.name)
+        if inserts is None:
+            raise TransactionAborted(
+                f"transaction {hold.txn} is no longer held; nothing was committed, write the rows again"
+            )
+        with inserts.held.finishing():
+            pairs = zip(inserts.statements, request.parts, strict=True)
+            rows = sum(finish(inserts.held.txn, statement, parts) for statement, parts in pairs)
+        log.info("transaction %d is committed with %d rows", hold.txn, rows)
+        return rows
+
+
+def _writable(site: Site, name: str) -> Table:
+    table = named_table(site, name)
+    must_write(site.settings_for(table), name)
+    must_be_writable(table)
+    return table
+
+
+def _lock(txn: Transaction, tables: Sequence[Table]) -> None:
+    """Takes the locks of all tables in one request, so that no two groups wait for each other."""
+    kind = lock_of(txn.site, AccessKind.INSERT)
+    if kind is not None:
+        txn.lock_as_planned([LockRequest(database=one.database, table=one.name, type=kind) for one in tables])

@@ -1,0 +1,38 @@
+"""Rows for several tables at once, which one task of Spark stages: each row is in the column of its table."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.storage.protocol import Storage
+from compactor.tables.writing.insert_files import WaitingRows
+from compactor.tables.writing.part_files import SharedStatement, WrittenPart, write_part
+
+TARGET = "row__target"  #: the number of a row's table among those that are written
+
+
+def values_of(target: int) -> str:
+    """Returns the column that has the rows of table number ``target``, as structs; it is NULL for all others."""
+    return f"row__values_{target}"
+
+
+def write_parts(
+    works: Sequence[SharedStatement], rows: Iterable[pa.RecordBatch], writer: int, storage: Storage
+) -> tuple[tuple[WrittenPart, ...], ...]:
+    """Writes the rows of writer number ``writer``, and returns what it staged for each of ``works``; see ``write_part``."""
+    with tempfile.TemporaryDirectory(prefix="compactor-write-") as scratch:
+        waiting = [WaitingRows() for _ in works]
+        for batch in rows:
+            for target, of_target in enumerate(waiting):
+                own = batch.filter(pc.equal(batch.column(TARGET), target))
+                if own.num_rows:
+                    structs = own.column(values_of(target))
+                    of_target.add(pa.Table.from_batches([pa.RecordBatch.from_struct_array(structs)]), scratch)
+        return tuple(
+            write_part(work, of_target.batches(), writer, storage) if of_target.rows else ()
+            for work, of_target in zip(works, waiting, strict=True)
+        )
