@@ -27,7 +27,7 @@ from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, is_sorted, row_id_
 from compactor.rows.remote_source import LOCAL
 from compactor.storage.protocol import Storage
 
-RUN = 1 << 19  #: events that are held and sorted at once, 28 bytes each
+RUN = 1 << 17  #: events that are held and sorted at once, 28 bytes each
 FAN_IN = 16  #: runs that are merged at once
 BLOCK = RUN // FAN_IN  #: events that are read at once
 EVENT = np.dtype([("write_id", "<i8"), ("bucket", "<i4"), ("row_id", "<i8"), ("current", "<i8")])
