@@ -21,7 +21,7 @@ from compactor.spark_tables.options import CREATES, INSERTS, creation_text
 from compactor.spark_tables.session import open_snapshot, register
 from compactor.spark_tables.spark_types import hive_types
 from compactor.sql.changes import columns_of_values
-from compactor.sql.creations import answer_if_there, definition_as
+from compactor.sql.creations import answer_if_there, must_be_there_once
 from compactor.sql.partitions import key_values
 from compactor.sql.run import HANDLERS, checked
 from compactor.sql.session import Session
@@ -251,7 +251,7 @@ class _Script:
             return _frame(self._spark, list(there.rows), there.columns)
         name, rows = self._full(action.table), self._query(action.query)
         columns = hive_types(name, rows.schema, has_time_zone=self.time_zone is not None)
-        definition_as(name, action, list(columns))
+        must_be_there_once(name, [column for column, _ in columns])
         wanted = Creation(
             columns=columns,
             partitioned_by=action.partitioned_by,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -32,7 +32,7 @@ def create_as(session: Session, statement: Statement, asked: actions.CreateTable
     if (there := answer_if_there(session, statement, asked)) is not None:
         return there
     source = session.found(asked.select.table)
-    wanted = definition_as(session.full(asked.table), asked, _columns(source, asked.select))
+    wanted = _definition(session.full(asked.table), asked, _columns(source, asked.select))
     with session.within() as txn:
         made = create_with_commit(txn, asked.table.database or session.database, asked.table.table, wanted, statement)
         count = append(txn, made, _rows(Table(session.site, source, txn), asked.select), How())
@@ -56,15 +56,13 @@ def answer_if_there(session: Session, statement: Statement, asked: actions.Creat
     return done(statement.name, f"table {name} is there already", table=name, created=False)
 
 
-def definition_as(name: str, asked: actions.CreateTableAs, columns: list[tuple[str, str]]) -> Definition:
+def _definition(name: str, asked: actions.CreateTableAs, columns: list[tuple[str, str]]) -> Definition:
     """Returns the definition of a table with the ``columns`` of a query, each with Hive's type.
 
     Raises:
         NotConforming: one is there twice.
     """
-    names = [column.lower() for column, _ in columns]
-    if twice := next((one for one in names if names.count(one) > 1), None):
-        raise NotConforming(f"{name}: the query has the column {twice!r} twice; give one of them another name")
+    must_be_there_once(name, [column for column, _ in columns])
     return Definition(
         schema=dict(columns),
         partitioned_by=asked.partitioned_by,
@@ -72,6 +70,17 @@ def definition_as(name: str, asked: actions.CreateTableAs, columns: list[tuple[s
         properties=dict(asked.properties),
         location=asked.location,
     )
+
+
+def must_be_there_once(name: str, columns: Sequence[str]) -> None:
+    """Refuses a query that has a column twice.
+
+    Raises:
+        NotConforming: it has.
+    """
+    names = [column.lower() for column in columns]
+    if twice := next((one for one in names if names.count(one) > 1), None):
+        raise NotConforming(f"{name}: the query has the column {twice!r} twice; give one of them another name")
 
 
 def _columns(source: values.Table, select: actions.Select) -> list[tuple[str, str]]:

@@ -6,19 +6,17 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compactor.errors import Refused, TransactionAborted
+from compactor.errors import Refused
 from compactor.locking.requests import LockRequest
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Table
-from compactor.service.mode import must_write
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.under_way import UnderWay
+from compactor.spark_tables.keeper.writers import existing
 from compactor.spark_tables.messages import BeginInserts, BegunInserts, CommitInserts
-from compactor.tables.store import named_table
 from compactor.tables.transactions.lock_kinds import lock_of
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
-from compactor.tables.writing.append import must_be_writable
 from compactor.tables.writing.shared import begin, finish
 
 log = logging.getLogger(__name__)
@@ -42,7 +40,7 @@ class Inserts(UnderWay[_Inserts]):
             NotSupported: one is not written here.
             LockNotGranted: somebody holds a conflicting lock.
         """
-        tables = [_writable(site, name) for name in request.tables]
+        tables = [existing(site, name) for name in request.tables]
         if len({table.id for table in tables}) < len(tables):
             raise Refused(f"{', '.join(request.tables)}: a table is named twice; write its rows with one INSERT")
         held = Held(site, role)
@@ -69,23 +67,12 @@ class Inserts(UnderWay[_Inserts]):
             CommitUnknown: the answer of the database was lost.
         """
         hold = request.hold
-        inserts = self.take(hold.name)
-        if inserts is None:
-            raise TransactionAborted(
-                f"transaction {hold.txn} is no longer held; nothing was committed, write the rows again"
-            )
+        inserts = self.must_take(hold)
         with inserts.held.finishing():
             pairs = zip(inserts.statements, request.parts, strict=True)
             rows = sum(finish(inserts.held.txn, statement, parts) for statement, parts in pairs)
         log.info("transaction %d is committed with %d rows", hold.txn, rows)
         return rows
-
-
-def _writable(site: Site, name: str) -> Table:
-    table = named_table(site, name)
-    must_write(site.settings_for(table), name)
-    must_be_writable(table)
-    return table
 
 
 def _lock(txn: Transaction, tables: Sequence[Table]) -> None:

@@ -6,8 +6,9 @@ import logging
 import threading
 from typing import Generic, Protocol, TypeVar
 
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, TransactionAborted
 from compactor.spark_tables.keeper.held import Held
+from compactor.spark_tables.messages import Hold
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,19 @@ class UnderWay(Generic[_Work]):
         """Takes one out, and returns it; None if it is not under way."""
         with self._lock:
             return self._works.pop(name, None)
+
+    def must_take(self, hold: Hold) -> _Work:
+        """Takes out one that is to be committed, and returns it.
+
+        Raises:
+            TransactionAborted: it is not under way: lost, or ended before.
+        """
+        work = self.take(hold.name)
+        if work is None:
+            raise TransactionAborted(
+                f"transaction {hold.txn} is no longer held; nothing was committed, write the rows again"
+            )
+        return work
 
     def every(self) -> list[_Work]:
         """Returns those that are under way now."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from compactor.errors import TransactionAborted
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.stream_batches import StreamBatch
 from compactor.service.mode import must_write
@@ -41,7 +40,7 @@ class Writers(UnderWay[_Writer]):
 
     def begin(self, site: Site, role: str, request: BeginWrite) -> BegunWrite:
         """Begins a write in a transaction of its own; see ``shared.begin`` for the errors."""
-        there = None if request.creates is not None else _existing(site, request.table)
+        there = None if request.creates is not None else existing(site, request.table)
         if request.stream is not None:
             self.abort_stream(request)
         operation = WriteOperation.UPDATE if request.overwrite else WriteOperation.INSERT
@@ -67,11 +66,7 @@ class Writers(UnderWay[_Writer]):
             Refused: a later batch of the stream is committed.
         """
         hold = request.hold
-        writer = self.take(hold.name)
-        if writer is None:
-            raise TransactionAborted(
-                f"transaction {hold.txn} is no longer held; nothing was committed, write the rows again"
-            )
+        writer = self.must_take(hold)
         txn, batch = writer.held.txn, writer.batch(request.batch)
         if batch is not None and _was_committed(writer.held, batch):
             return 0
@@ -89,7 +84,13 @@ class Writers(UnderWay[_Writer]):
         return any(ended)
 
 
-def _existing(site: Site, name: str) -> Table:
+def existing(site: Site, name: str) -> Table:
+    """Returns a table that is to be written.
+
+    Raises:
+        NotFound: there is no such table.
+        Refused: its mode is observe.
+    """
     table = named_table(site, name)
     must_write(site.settings_for(table), name)
     return table

@@ -34,8 +34,8 @@ from compactor.tables.writing.shape import TravellingShape
 def begin(
     txn: Transaction, table: Table, operation: WriteOperation, time_zone: str | None
 ) -> tuple[WriteStatement, SharedStatement]:
-    """Begins an append (INSERT) or overwrite (UPDATE) of ``table``, the only statement of its transaction; returns it, and
-    what its writers need to know.
+    """Begins an append (INSERT) or overwrite (UPDATE) of ``table``, the only statement on it in its transaction; returns
+    it, and what its writers need to know.
 
     Raises:
         NotSupported: the table is none that is written here.
