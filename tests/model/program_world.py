@@ -22,11 +22,12 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 from sqlalchemy import Column as SqlColumn
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 
 from compactor.deployment import configure, open_site
 from compactor.errors import CompactorError, LockNotGranted, NotSupported, WriteConflict
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
+from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
 from compactor.service.heartbeat import Heartbeat
 from compactor.tables.store import Store, StoreTransaction
 from compactor.tables.table import Table
@@ -230,7 +231,7 @@ class ProgramWorld(RuleBasedStateMachine):
         else:
             if program.txn.id != before:
                 assert is_new
-                program.writer.began = len(self.model.commits)
+                self.model.begin_again(program.writer)
                 self.seen["began again"] += 1
             elif unseen is not None and not program.may_fail:
                 assert not self.model.later(program.writer, name, changes=not unseen) or is_new
@@ -284,7 +285,8 @@ class ProgramWorld(RuleBasedStateMachine):
         return [Row(id, note, self.next_serial(), day) for id, note, day in drawn]
 
     def forget(self, txn: int) -> None:
-        """As Hive's housekeeping does, which knows nothing of staging directories, and keeps the newest row of TXNS."""
+        """As Hive's housekeeping does, which knows nothing of staging directories, and keeps the newest row of TXNS that is
+        older than hive.txn.opentxn.timeout, and younger ones."""
         transactions = self.site.metastore.transactions
         transactions.commit(transactions.open("somebody", "elsewhere")[0])
         columns: list[SqlColumn[Any]] = [
@@ -294,5 +296,6 @@ class ProgramWorld(RuleBasedStateMachine):
             TXNS.c.TXN_ID,
         ]
         with self.site.metastore.database.write() as conn:
+            conn.execute(update(TXNS).values(TXN_STARTED=TXNS.c.TXN_STARTED - 2 * OPEN_TXN_TIMEOUT_MS))
             for column in columns:
                 conn.execute(delete(column.table).where(column == txn))

@@ -1,7 +1,8 @@
 """Rows of several tables under snapshot isolation, as plain lists of versions: slow, obvious, nothing of the product in it.
 
 A version of a row was born of one transaction and died of any number of them. A transaction sees the commits that had
-happened when its snapshot was taken, and itself. Of two that change rows of the same place the first to commit wins.
+happened when its snapshot was taken, of transactions that were opened before it, and itself. Of two that change rows of the
+same place the first to commit wins.
 """
 
 from __future__ import annotations
@@ -70,13 +71,21 @@ class Model:
         self._numbers = 0
 
     def begin(self) -> Writer:
+        return Writer(number=self._next_number(), began=len(self.commits))
+
+    def begin_again(self, writer: Writer) -> None:
+        """Goes on in a transaction that is opened now, of one that has read and written nothing."""
+        assert writer.sees is None
+        writer.number, writer.began = self._next_number(), len(self.commits)
+
+    def _next_number(self) -> int:
         self._numbers += 1
-        return Writer(number=self._numbers, began=len(self.commits))
+        return self._numbers
 
     def look(self, writer: Writer) -> None:
         """Fixes the snapshot of a transaction, at its first statement."""
         if writer.sees is None:
-            writer.sees = frozenset(commit.number for commit in self.commits)
+            writer.sees = self._open_to(writer)
 
     def rows(self, table: str, writer: Writer | None = None) -> list[Row]:
         """Returns what a transaction sees, or what a new one would see."""
@@ -139,10 +148,15 @@ class Model:
         )
 
     def _visible(self, table: str, writer: Writer | None) -> list[Version]:
-        seen = {commit.number for commit in self.commits}
-        if writer is not None:
-            seen = {*(seen if writer.sees is None else writer.sees), writer.number}
+        if writer is None:
+            seen = {commit.number for commit in self.commits}
+        else:
+            seen = {*(self._open_to(writer) if writer.sees is None else writer.sees), writer.number}
         return [v for v in self.tables[table] if v.born in seen and v.died.isdisjoint(seen)]
+
+    def _open_to(self, writer: Writer) -> frozenset[int]:
+        """Returns the commits that a snapshot shows which is taken now; Hive's ends at the transaction's own ID."""
+        return frozenset(commit.number for commit in self.commits if commit.number < writer.number)
 
     def _place(self, table: str, row: Row) -> str:
         return f"{table}/{row.day}" if table in self._partitioned else table

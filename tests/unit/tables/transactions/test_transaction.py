@@ -47,6 +47,17 @@ def rows(site: Site, table) -> list[tuple[object, ...]]:  # type: ignore[no-unty
         return [tuple(row) for row in conn.execute(select(table))]
 
 
+def test_a_snapshot_ends_at_its_own_transaction(site: Site) -> None:
+    """PROTOCOL 13.2: also where another one that was opened later has committed before the first statement."""
+    with transaction(site, role="program") as early:
+        with transaction(site, role="program") as late:
+            written = late.statement(T, WriteOperation.INSERT)
+        seen = early.write_ids(site.metastore.catalog.table("default", "t"))
+        assert not seen.is_valid(written.write_id)
+    with transaction(site, role="program") as after:
+        assert after.write_ids(site.metastore.catalog.table("default", "t")).is_valid(written.write_id)
+
+
 def test_in_mode_observe_nobody_opens_one(site: Site, metastore_url: str) -> None:
     """It would be a row in the metastore, also of who only reads."""
     flags = {"compactor.mode": "observe", "url": metastore_url}
@@ -209,11 +220,23 @@ def test_who_is_aborted_while_it_waits_for_a_lock_hears_that(site: Site) -> None
     request = LockRequest(database="default", table="t", type=LockType.EXCLUSIVE)
     site.metastore.locks.acquire(holder, [request], "bob", "h")
 
+    def is_waiting(txn: Transaction) -> bool:
+        with site.metastore.database.read() as conn:
+            waits = select(HIVE_LOCKS).where(txn.id == HIVE_LOCKS.c.HL_TXNID, HIVE_LOCKS.c.HL_LOCK_STATE == "w")
+            return conn.execute(waits).first() is not None
+
+    def abort(txn: Transaction) -> None:
+        until("it waits", lambda: is_waiting(txn))
+        site.metastore.transactions.abort(txn.id, "by an operator")
+
     def wait() -> None:
         with transaction(site) as txn:
-            timer = threading.Timer(0.2, lambda: site.metastore.transactions.abort(txn.id, "by an operator"))
-            timer.start()
-            txn.statement(T, WriteOperation.INSERT)
+            operator = threading.Thread(target=abort, args=(txn,))
+            operator.start()
+            try:
+                txn.statement(T, WriteOperation.INSERT)
+            finally:
+                operator.join()
 
     with pytest.raises(TransactionAborted, match=r"was ended while it waited.*begin again"):
         wait()
