@@ -22,6 +22,7 @@ from compactor.tables.definitions import (
     create_table,
     drop_locked,
     must_be_a_name,
+    must_be_absolute,
     must_be_embedded,
 )
 from compactor.tables.schema import arrow_schema, select
@@ -46,6 +47,7 @@ def create_database(session: Session, statement: Statement, asked: actions.Creat
     if asked.if_not_exists and name in site.metastore.catalog.databases():
         return done(statement.name, f"database {name} is there already", database=name, created=False)
     location = asked.location or f"{_warehouse(session)}/{name}.db"
+    must_be_absolute(f"database {name}", location)
     with session.locked(statement):
         site.metastore.embedded_catalog.create_database(name, location)
     return done(statement.name, f"database {name} is created at {location}", database=name, created=True)

@@ -31,6 +31,7 @@ from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
+_ABSOLUTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?/")
 _PROPERTIES = {"transactional": "true", "transactional_properties": "default", "bucketing_version": "2"}
 
 
@@ -49,6 +50,7 @@ def create_database(site: Site, name: str, location: str) -> None:
     """Creates a database; see ``Store.create_database``."""
     must_be_embedded(site, f"database {name}")
     must_be_a_name(name)
+    must_be_absolute(f"database {name}", location)
     site.metastore.embedded_catalog.create_database(name, location)
 
 
@@ -79,7 +81,7 @@ def new_table(site: Site, database: str, name: str, wanted: Definition) -> NewTa
     must_be_embedded(site, what)
     must_be_a_name(name)
     columns = {column.name.lower(): column for column in checked_columns(what, wanted.schema)}
-    keys = [_named(what, columns, key) for key in wanted.partitioned_by]
+    keys = _named(what, columns, wanted.partitioned_by)
     plain = [column for column in columns.values() if column not in keys]
     if not plain:
         raise Refused(f"{what}: all columns are partition columns; a table has one other at least")
@@ -87,6 +89,7 @@ def new_table(site: Site, database: str, name: str, wanted: Definition) -> NewTa
     if wanted.clustered_by is not None and (buckets < 1 or not of_bucket):
         raise Refused(f"{what}: clustered_by = {wanted.clustered_by!r}; wanted: columns, and how many buckets")
     location = wanted.location or f"{site.metastore.catalog.database_location(database).rstrip('/')}/{name.lower()}"
+    must_be_absolute(what, location)
     return NewTable(
         database,
         name,
@@ -96,7 +99,7 @@ def new_table(site: Site, database: str, name: str, wanted: Definition) -> NewTa
         parameters=_properties(what, wanted.properties or {}),
         owner=site.user,
         buckets=buckets,
-        bucket_columns=[_named(what, {c.name.lower(): c for c in plain}, one).name for one in of_bucket],
+        bucket_columns=[one.name for one in _named(what, {c.name.lower(): c for c in plain}, of_bucket)],
     )
 
 
@@ -135,9 +138,20 @@ def create_with_commit(
     if site.metastore.catalog.is_known(database, name):
         raise Refused(f"table {what} exists already")
     must_be_free(site, what, new.location)
-    if (why := Ground(site.metastore.grounds, site.storage).refusal_of_new(what, new.location)) is not None:
+    _must_have_its_ground(site, what, new.location)
+    return txn.created.add(
+        new, make_directory(site, new.location), lambda conn: _must_have_its_ground(site, what, new.location)
+    )
+
+
+def _must_have_its_ground(site: Site, what: str, location: str) -> None:
+    """Refuses the directory of a new table that overlaps another's.
+
+    Raises:
+        Refused: it does.
+    """
+    if (why := Ground(site.metastore.grounds, site.storage).refusal_of_new(what, location)) is not None:
         raise Refused(f"{what} was not created: {why}")
-    return txn.created.add(new, make_directory(site, new.location))
 
 
 def drop_table(site: Site, table: values.Table, *, purge: bool) -> None:
@@ -222,14 +236,33 @@ def checked_columns(what: str, schema: pa.Schema | Mapping[str, str]) -> Iterato
         yield values.Column(name=name.lower(), type=kind)
 
 
-def _named(what: str, columns: Mapping[str, values.Column], name: str) -> values.Column:
-    if name.lower() not in columns:
-        raise NotFound(f"{what} has no column {name!r}; it has {', '.join(columns)}")
-    return columns[name.lower()]
+def must_be_absolute(what: str, location: str) -> None:
+    """Refuses a location that is another directory for each process that reads it from the metastore.
+
+    Raises:
+        Refused: it is one.
+    """
+    if _ABSOLUTE.match(location) is None:
+        raise Refused(f"{what}: location {location!r} depends on where a program runs; wanted a whole path or URL")
+
+
+def _named(what: str, columns: Mapping[str, values.Column], names: Sequence[str]) -> list[values.Column]:
+    found: dict[str, values.Column] = {}
+    for name in names:
+        if name.lower() not in columns:
+            raise NotFound(f"{what} has no column {name!r}; it has {', '.join(columns)}")
+        if name.lower() in found:
+            raise NotConforming(f"{what}: column {name!r} is named twice; name it once")
+        found[name.lower()] = columns[name.lower()]
+    return list(found.values())
 
 
 def _properties(what: str, given: Mapping[str, str]) -> dict[str, str]:
-    properties = _PROPERTIES | dict(given)
+    properties = _PROPERTIES | {key.lower() if key.lower() in _PROPERTIES else key: given[key] for key in given}
+    if values.is_true(values.parameter(properties, "external")):
+        raise NotSupported(
+            f"{what}: external = 'true'; external tables cannot be ACID tables; leave it out"
+        )
     for key in ("transactional", "transactional_properties"):
         if properties[key].lower() != _PROPERTIES[key]:
             raise NotSupported(f"{what}: {key} = {properties[key]!r}; only full ACID tables are created here")

@@ -147,6 +147,8 @@ def must_be_a_name(site: Site, table: Table, name: str) -> None:
             f"{table}: partition {name[:80]!r}… has {len(name)} characters, its longest value {len(longest)}; the metastore "
             f"stores {_LONGEST_NAME} and {_LONGEST_VALUE} at most"
         )
+    if "\0" in name:
+        raise Refused(f"{table}: partition {name!r} has a character that no file's name has; wanted a value without it")
     allowed = site.settings.text(_ALLOWED)
     if allowed and any(re.fullmatch(allowed, value) is None for value in part_values(name)):
         raise Refused(f"{table}: partition {name!r} has a value that {_ALLOWED} = {allowed!r} does not allow")

@@ -33,18 +33,19 @@ class CreatedTables:
     def __bool__(self) -> bool:
         return bool(self._new)
 
-    def add(self, new: NewTable, directories: Collection[str]) -> Table:
+    def add(self, new: NewTable, directories: Collection[str], is_alone: InTransaction = lambda conn: None) -> Table:
         """Returns a new table as it will be; it is in the catalog once the transaction is committed.
 
         Args:
             directories: those that were made for it.
+            is_alone: checks at the commit that nobody else has come to its directory since it was looked at.
 
         Raises:
             NotFound: there is no such database.
         """
         table, inserting = self._site.metastore.embedded_catalog.creating(new)
         self._new.append(table)
-        self._inserting.append(inserting)
+        self._inserting += [inserting, is_alone]
         self._directories += directories
         return table
 

@@ -26,13 +26,31 @@ from compactor.tables.schema import IN_PARTS, arrow_schema, select
 
 
 def local_files(site: Site, path: str) -> tuple[str, list[Input]]:
-    """Returns the directory and the files of a path of this machine, in their order: a file, or those of a directory; hidden
-    ones are left out, as Hive does.
+    """Returns the directory and the files of a path of this machine, or of its ``file:`` URL, in their order: a file, or
+    those of a directory; hidden ones are left out, as Hive does.
 
     Raises:
         Refused: there is no file, or something else than files.
+        StorageError: they cannot be looked at.
     """
-    place = Path(site.storage.resolve(f"file://{os.path.abspath(path)}"))
+    plain = _of_url(path)
+    if not plain:
+        raise Refused("LOAD DATA: the path is empty; wanted that of a file of ORC, or of a directory of them")
+    try:
+        return _files(site, path, Path(site.storage.resolve(f"file://{os.path.abspath(plain)}")))
+    except OSError as error:
+        raise StorageError(f"LOAD DATA: cannot look at {path}: {error.strerror}; nothing was loaded") from error
+
+
+def _of_url(path: str) -> str:
+    for beginning in ("file://", "file:"):
+        if path.startswith(f"{beginning}/"):
+            return path.removeprefix(beginning)
+    return path
+
+
+def _files(site: Site, path: str, place: Path) -> tuple[str, list[Input]]:
+    """Returns the same for a ``path`` that lies at ``place``."""
     if not place.exists():
         raise Refused(f"LOAD DATA: {path} is not there on {site.host}; wanted a file of ORC, or a directory of them")
     folder = place if place.is_dir() else place.parent

@@ -9,7 +9,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from compactor.errors import BadFile, BadStatement, CompactorError, NotConforming, NotFound, NotSupported, Refused
+from compactor.errors import (
+    BadFile,
+    BadStatement,
+    CompactorError,
+    NotConforming,
+    NotFound,
+    NotSupported,
+    Refused,
+    StorageError,
+)
 from compactor.service.site import Site
 from compactor.sql.run import checked, run
 from tests.support.passes import compact
@@ -81,9 +90,16 @@ def test_one_file_is_loaded_into_a_partition_and_over_it(sql: Sql, files: Path) 
     assert sql("select count(*) from t") == [{"count(*)": 3}]
 
 
+@pytest.mark.parametrize("form", ["file:{}", "file://{}", "{}/../files"])
+def test_a_path_has_the_forms_that_hive_takes(sql: Sql, files: Path, form: str) -> None:
+    assert sql(f"load data local inpath '{form.format(files)}' into table t")[0]["rows"] == 3
+
+
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
+        ("load data local inpath '' into table t", Refused, "the path is empty"),
+        (f"load data local inpath '{{0}}/{'x' * 300}' into table t", StorageError, "cannot look at .*name too long"),
         ("load data inpath '{0}' into table t", NotSupported, "takes files away.* LOAD DATA LOCAL INPATH"),
         ("load data local inpath '{0}/nothing' into table t", Refused, "nothing is not there"),
         ("load data local inpath '{0}/empty' into table t", Refused, "empty holds no file"),

@@ -181,6 +181,8 @@ def test_a_directory_that_holds_rows_of_nobody_is_no_new_partition(store: Store,
 
 def test_names_that_a_metastore_of_hive_would_not_take_are_refused(store: Store) -> None:
     table = store.load_table("default.p")
+    with pytest.raises(Refused, match="has a character that no file's name has"):
+        table.append(rows(1, "a\0b"))
     with pytest.raises(Refused, match="its longest value 257"):
         table.append(rows(1, "x" * 257))
     several = pa.concat_tables([rows(1), rows(2, "y")])

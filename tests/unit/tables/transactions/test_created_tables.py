@@ -80,3 +80,14 @@ def test_nobody_creates_a_table_where_somebody_writes(site: Site) -> None:
 
     created(site, after=second)
     assert values(site) == [1, 2]
+
+
+def test_a_table_that_came_to_its_directory_meanwhile_keeps_it(site: Site, warehouse: Path) -> None:
+    """With both in one directory, each would have the other's rows."""
+    with pytest.raises(Refused, match=r"default\.t was not created.*default\.u"), transaction(site) as txn:
+        made = create_with_commit(txn, "default", "t", Definition(schema={"a": "int"}, location=f"{warehouse}/u/in"))
+        Store(site).create_table("default.u", {"a": "int"})
+        append(txn, made, ROWS, How())
+    assert not site.metastore.catalog.is_known("default", "t")
+    assert Store(site).load_table("default.u").append(ROWS) == 2
+    assert list((warehouse / "u/in").iterdir()) == []
