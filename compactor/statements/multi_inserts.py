@@ -16,6 +16,13 @@ from compactor.statements.tokens import Token
 from compactor.statements.writes import columns_of, into, target
 
 NAME = "MULTI INSERT"
+#: Functions of Spark that give another value each time.
+_RANDOM = frozenset(
+    (
+        *("rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle", "monotonically_increasing_id"),
+        *("spark_partition_id", "input_file_name", "input_file_block_start", "input_file_block_length"),
+    )
+)
 
 
 def multi_insert(found: Sequence[Token]) -> Statement:
@@ -76,7 +83,7 @@ def _source(found: Sequence[Token]) -> tuple[Query | None, str]:
     """Returns the query behind FROM, and its name; None for tables, which are the same whenever they are read.
 
     Raises:
-        BadStatement: it is a query beside others, or a sample: each INSERT might read other rows.
+        BadStatement: it is a query beside others, a sample, or random: each INSERT might read other rows.
     """
     reader = TokenReader(found[1:], last=found[-1])
     if _opens_query(reader.rest):
@@ -87,7 +94,8 @@ def _source(found: Sequence[Token]) -> tuple[Query | None, str]:
         return as_query(query), name
     for place, token in enumerate(found):
         is_sample = token.kind == "word" and token.value == "tablesample"
-        if is_sample or _opens_query(found[place:]):
+        is_random = token.value in _RANDOM and TokenReader(found[place + 1 : place + 2]).at("(")
+        if is_sample or is_random or _opens_query(found[place:]):
             raise BadStatement(
                 f"statement: {token} at {token.place}: each INSERT might read other rows; FROM has tables, or one query "
                 "with a name and nothing else"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from compactor.errors import BadStatement
 from compactor.locking.accesses import Access, Name
@@ -194,8 +195,18 @@ def reads(found: Sequence[Token], without: Name | None = None) -> tuple[Access, 
 
 
 def as_query(*pieces: Sequence[Token]) -> Query:
-    """Returns the query that these pieces of a statement are together."""
+    """Returns the query that these pieces of a statement are together.
+
+    Raises:
+        BadStatement: it writes: Spark would do that in its own catalog.
+    """
     found = [token for piece in pieces for token in piece]
+    for token, after in pairwise(found):
+        words = token.kind == after.kind == "word"
+        if words and token.value == "insert" and after.value in ("into", "overwrite"):
+            raise BadStatement(
+                f"statement: INSERT at {token.place} is within a query, which only reads; write it by itself"
+            )
     named = (Place(table=one.name, start=one.start, end=one.end, aliased=one.aliased) for one in places(found))
     ends = tuple((piece[0].start, piece[-1].end) for piece in pieces if piece)
     return Query(pieces=ends, places=tuple(named))

@@ -260,9 +260,7 @@ def _named(what: str, columns: Mapping[str, values.Column], names: Sequence[str]
 def _properties(what: str, given: Mapping[str, str]) -> dict[str, str]:
     properties = _PROPERTIES | {key.lower() if key.lower() in _PROPERTIES else key: given[key] for key in given}
     if values.is_true(values.parameter(properties, "external")):
-        raise NotSupported(
-            f"{what}: external = 'true'; external tables cannot be ACID tables; leave it out"
-        )
+        raise NotSupported(f"{what}: external = 'true'; external tables cannot be ACID tables; leave it out")
     for key in ("transactional", "transactional_properties"):
         if properties[key].lower() != _PROPERTIES[key]:
             raise NotSupported(f"{what}: {key} = {properties[key]!r}; only full ACID tables are created here")

@@ -52,6 +52,8 @@ def test_a_query_behind_from_is_evaluated_once() -> None:
         ("with q as (select 1) from q insert into t select 1 insert into u select 2", "FROM is expected before with"),
         ("from s, (select 1 as b) q insert into t select b insert into u select b", r"\( at line 1, character 9"),
         ("from s tablesample (10 rows) insert into t select a insert into u select a", "tablesample at line 1"),
+        ("from s join r on Rand() > 0.5 insert into t select a insert into u select a", "rand at line 1, character 18"),
+        ("from (values (uuid())) v insert into t select 1 insert into u select 2", "uuid at line 1, character 15"),
         ("from (select 1 as a) insert into t select a insert into u select a", "is expected"),
         ("from s insert into t values (1) insert into u select a", "SELECT is expected for the INSERT at line 1"),
         ("from s insert into t insert into u select a", "SELECT is expected for the INSERT at line 1, character 8"),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.errors import BadStatement
+from compactor.statements.actions import NeedsSpark, NotRun
+from compactor.statements.parser import parse
 from compactor.statements.queries import conditions, sources
 from compactor.statements.tokens import tokens
 
@@ -60,3 +63,24 @@ def test_conditions_apply_only_to_a_query_of_one_table() -> None:
     assert [s.where for s in sources(tokens("select * from a join b on true where p = 1"))] == [(), ()]
     both = {str(s.name): s.where for s in sources(tokens("select * from a where p = 1 union select * from b"))}
     assert both == {"a": (("p", "1"),), "b": ()}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("insert into t from s insert into u select 1", "character 22"),
+        ("insert into t select 1 insert into u select 2", "character 24"),
+        ("select a from (from s insert overwrite table u select 1)", "character 23"),
+    ],
+)
+def test_a_query_does_not_write(text: str, place: str) -> None:
+    """Spark would run it as a command, in its own catalog."""
+    with pytest.raises(BadStatement, match=f"INSERT at line 1, {place} is within a query"):
+        parse(text)
+
+
+def test_a_table_is_not_created_by_a_query_that_writes() -> None:
+    action = parse("create table t as from s insert into u select 1").action
+    assert isinstance(action, NotRun)
+    assert "INSERT at line 1, character 26 is within a query" in action.because
+    assert isinstance(parse("insert into t select insert from s").action, NeedsSpark)

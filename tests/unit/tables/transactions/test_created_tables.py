@@ -31,10 +31,16 @@ def site(deployment: Site, warehouse: Path) -> Site:
     )
 
 
-def created(site: Site, location: str | None = None, after: Callable[[], None] = lambda: None) -> None:
-    """Creates ``t`` with two rows; calls ``after`` before that is committed."""
+def created(
+    site: Site,
+    location: str | None = None,
+    before: Callable[[], object] = lambda: None,
+    after: Callable[[], None] = lambda: None,
+) -> None:
+    """Creates ``t`` with two rows; calls ``before`` they are written, and ``after`` that, before it is committed."""
     with transaction(site) as txn:
         made = create_with_commit(txn, "default", "t", Definition(schema={"a": "int"}, location=location))
+        before()
         append(txn, made, ROWS, How())
         after()
 
@@ -84,10 +90,9 @@ def test_nobody_creates_a_table_where_somebody_writes(site: Site) -> None:
 
 def test_a_table_that_came_to_its_directory_meanwhile_keeps_it(site: Site, warehouse: Path) -> None:
     """With both in one directory, each would have the other's rows."""
-    with pytest.raises(Refused, match=r"default\.t was not created.*default\.u"), transaction(site) as txn:
-        made = create_with_commit(txn, "default", "t", Definition(schema={"a": "int"}, location=f"{warehouse}/u/in"))
-        Store(site).create_table("default.u", {"a": "int"})
-        append(txn, made, ROWS, How())
+    store = Store(site)
+    with pytest.raises(Refused, match=r"default\.t was not created.*default\.u"):
+        created(site, f"{warehouse}/u/in", before=lambda: store.create_table("default.u", {"a": "int"}))
     assert not site.metastore.catalog.is_known("default", "t")
-    assert Store(site).load_table("default.u").append(ROWS) == 2
+    assert store.load_table("default.u").append(ROWS) == 2
     assert list((warehouse / "u/in").iterdir()) == []
