@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from compactor.demo import report, scenes, tables
+from compactor.demo import merge, report, scenes, tables
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.measure import measure
 from compactor.demo.report import TableFigures
@@ -31,6 +31,8 @@ _AIRFLOW = {
     "AIRFLOW__COMPACTOR__CLEANER_INTERVAL": "300",
     "AIRFLOW__COMPACTOR__HOUSEKEEPER_INTERVAL": "120",
 }
+#: What the initiator must find besides ``tables.due``.
+_ALSO_DUE = (scenes.CLICKS, scenes.LIVE, merge.ORDERS)
 
 
 class NotAsPromised(CompactorError):
@@ -133,6 +135,9 @@ class Demo:
                 tables.load(site, self._root / "tests" / "fixtures", self._place.warehouse, self._months, watch.report)
                 watch.report(f"{scenes.CLICKS}, which only grows, {scenes.DAMAGED} and {scenes.LIVE} are written")
                 scenes.load(site)
+                merge.load(site)
+                watch.report(f"a MERGE in SQL on Spark changes {merge.ORDERS}:\n{merge.STATEMENT.strip()}")
+                watch.report(f"{merge.ORDERS}: {merge.run(self._place)}")
                 before = _measured(site)
                 for one in before:
                     watch.report(f"{one.table}: {one.directories} directories, {one.files} files, {one.rows:,} rows")
@@ -148,7 +153,7 @@ class Demo:
         watch.prepare()
         watch.report(f"compact_table is triggered for {scenes.DAMAGED}, one file of which was cut short")
         watch.trigger("compact_table", {"table": str(scenes.DAMAGED), "type": "major", "wait": True})
-        due = [*tables.due(self._months), scenes.CLICKS, scenes.LIVE]
+        due = [*tables.due(self._months), *_ALSO_DUE]
         watch.wait("the initiator's requests are compacted", lambda: watch.merged(due), 900)
         watch.wait(f"the request of {scenes.DAMAGED} fails", lambda: watch.failed(scenes.DAMAGED) is not None, 900)
         watch.wait("the housekeeper has run", lambda: watch.succeeded("acid_housekeeper"), 900)
@@ -172,7 +177,7 @@ class Demo:
             watch.trigger("compact_table", {"table": name, "type": "major", "wait": True})
         # Its tables came with compactions in their history, so only the end of the runs shows that ours are done.
         watch.wait("compact_table ended", partial(watch.succeeded, "compact_table", "", len(by_hand)), 900)
-        every = (*by_hand, *tables.due(self._months), scenes.CLICKS, scenes.LIVE)
+        every = (*by_hand, *tables.due(self._months), *_ALSO_DUE)
         watch.wait("all of them are cleaned", lambda: watch.compacted(every), 900)
         # Not earlier: a timed run of the cleaner before an announcement leaves that event no work.
         for dag in ("compaction_worker", "compaction_cleaner"):
@@ -194,5 +199,5 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _measured(site: Site) -> list[TableFigures]:
-    others = ((one.database, one.table) for one in (scenes.CLICKS, scenes.DAMAGED, scenes.LIVE))
+    others = ((one.database, one.table) for one in (*_ALSO_DUE, scenes.DAMAGED))
     return [measure(site, database, name) for database, name in (*tables.TABLES, *others)]
