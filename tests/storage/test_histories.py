@@ -30,6 +30,8 @@ SECONDS = float(TORTURE or 20)
 LIMIT = PATIENCE + SECONDS  #: on a busy machine a run goes on until it has something to say, at most so many seconds
 SEED = os.environ.get("TORTURE_SEED") or (secrets.token_hex(4) if TORTURE else "1")
 TIMEOUT = "4s"  #: less than the longest pause of ``program_run``
+#: Seconds from one accident to the next, on average: programs live long enough for calls at a slow store to be answered.
+PACE = {"local": "0.2", "s3": "4"}
 #: What a program is told whose transaction others have ended.
 LOST = ("heartbeat", "no longer protected", "timed out", "is not there: it was released")
 #: Answered calls of each kind without which a history says too little.
@@ -92,7 +94,7 @@ def run(config: Path, place: Place, folder: Path) -> list[Operation]:
     """The history of one run of ``SECONDS`` and until there is enough of everything."""
     folder.mkdir()
     command = [sys.executable, "-m", "tests.support.history.program_run"]
-    pace = "0.2" if place.kind == "local" else "1.5"
+    pace = PACE.get(place.kind, "1.5")
     command += [str(config), place.location, str(folder), str(LIMIT), str(PROCESSES), SEED, pace]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (folder / "said").open("w") as said:
