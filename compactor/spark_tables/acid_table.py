@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from compactor.spark_tables.active_session import activate
 from compactor.spark_tables.asking import asked
 from compactor.spark_tables.changed_frames import Target, deleted_rows, merged_rows, stored, updated_rows
 from compactor.spark_tables.changes import HiveAcidChange, begun_of, counts_of, options_of
@@ -125,6 +126,7 @@ class AcidTable:
         """Does one change: begins it, lets Spark write what ``rows`` finds, and returns how many they are."""
         begun = begun_of(self._asked(request))
         try:
+            activate(self.spark)
             with self._pushing():
                 frame = rows(begun)
                 write = frame.write.format(HiveAcid.name()).options(**self._options, **{CHANGE: begun.change})

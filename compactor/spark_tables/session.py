@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from compactor.spark_tables.active_session import activate
 from compactor.spark_tables.asking import asked
 from compactor.spark_tables.changes import HiveAcidChange
 from compactor.spark_tables.data_source import HiveAcid
@@ -16,14 +17,16 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Makes ``hive_acid`` known to the session, classic or Connect. Its transactions have the application's ID in their
-    names, as ``compactor show transactions`` lists them."""
+    """Makes ``hive_acid`` known to the session, classic or Connect, and the session that of the thread, in which DataFrames
+    can be written then. Its transactions have the application's ID in their names, as ``compactor show transactions`` lists
+    them."""
     application = spark.conf.get("spark.app.id", "spark")
     for source in (HiveAcid, HiveAcidSnapshot, HiveAcidChange):
         # a class without a home travels by value, with the ID in it
         spark.dataSource.register(
             type(source.__name__, (source,), {"application": application, "__module__": "__main__"})
         )
+    activate(spark)
 
 
 @contextmanager

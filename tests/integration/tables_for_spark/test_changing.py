@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import NotConforming, NotFound, NotSupported, Refused
-from compactor.spark_tables import AcidTable, Changed
+from compactor.spark_tables import AcidTable, Changed, register, sql
 from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
@@ -219,6 +220,26 @@ def test_a_task_that_fails_while_it_changes_rows_changes_nothing_twice(
     assert os.path.exists(mark)
     assert rows_of(store, "db.again") == [(i, i + 1) for i in range(200)]
     assert hidden(warehouse) == []
+
+
+def test_each_thread_of_a_program_changes_and_writes_rows(
+    spark: SparkSession, acid: Callable[[str], AcidTable], store: Store, config: str
+) -> None:
+    """Spark looks for the source of a write in the active session of a thread, and threads of Python begin without one."""
+
+    def write() -> None:
+        register(spark)
+        frame = spark.range(7, 8).selectExpr("id as i", "'c' as s")
+        frame.write.format("hive_acid").options(table="db.t", config=config).mode("append").save()
+
+    def in_a_thread(work: Callable[[], object]) -> object:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(work).result()
+
+    assert in_a_thread(lambda: acid("db.t").delete("i = 1")) == Changed(deleted=1)
+    in_a_thread(write)
+    in_a_thread(lambda: sql(spark, "update db.t set s = 'd' where i = 2", config=config))
+    assert rows_of(store, "db.t") == [(2, "d"), (3, None), (7, "c")]
 
 
 @pytest.mark.usefixtures("store")
