@@ -157,7 +157,7 @@ def cluster(folder: Path, packed: Packed, home: Path = SPARK) -> Iterator[Cluste
 def standalone(
     folder: Path, workers: int = WORKERS, environment: Mapping[str, str] | None = None, home: Path = SPARK
 ) -> Iterator[str]:
-    """Yields the address of a master, with workers in ``environment``, until the block ends."""
+    """Yields the address of a master, with workers in ``environment``, each on a host of its own, until the block ends."""
     bare = {**_BARE, "SPARK_HOME": str(home)}
     port, page = free_port(), free_port()
     run = str(home / "bin" / "spark-class")
@@ -167,7 +167,7 @@ def standalone(
         Daemon(name="master", folder=folder, command=[run, *master, "--webui-port", str(page)], environment=bare)
     ]
     for number in range(workers):
-        worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"]
+        worker = ["org.apache.spark.deploy.worker.Worker", "--host", f"127.0.0.{number + 1}", "--webui-port", "0"]
         worker += ["--cores", "1", "--memory", "768m", "--work-dir", str(folder / f"work{number}"), address]
         given = {**bare, **(environment or {})}
         daemons.append(Daemon(name=f"worker{number}", folder=folder, command=[run, *worker], environment=given))
