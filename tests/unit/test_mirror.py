@@ -61,6 +61,7 @@ ELSEWHERE: dict[str, str] = {
     "service/roles/pass_log.py": "unit/service/roles/test_cleaning_group.py",
     "service/roles/verdict.py": "integration/service/test_cleaner_gate.py",
     "spark_tables/acid_table.py": "integration/tables_for_spark/test_changing.py",
+    "spark_tables/active_session.py": "integration/tables_for_spark/test_changing.py",
     "spark_tables/asking.py": "integration/tables_for_spark/test_reading.py",
     "spark_tables/change_writer.py": "integration/tables_for_spark/test_changing.py",
     "spark_tables/inserts_writer.py": "integration/tables_for_spark/test_sql.py",
