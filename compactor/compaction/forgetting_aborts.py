@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from compactor.acid.listing import Listing
 from compactor.acid.names import Base, Delta, known_directory
 from compactor.acid.tree import Tree, final_name
 from compactor.ids import TxnId, WriteId
@@ -44,17 +43,18 @@ def _written_by(name: str, ordered: Sequence[WriteId]) -> Sequence[WriteId]:
     return ordered[bisect_left(ordered, low) : bisect_right(ordered, high)]
 
 
-def reaching(listing: Listing, write_id: WriteId, upto: WriteId | None = None) -> str | None:
+def reaching(names: Iterable[str], write_id: WriteId, upto: WriteId | None = None) -> str | None:
     """Returns the name of a directory that a write ID allocated just now cannot have made, None where there is none.
 
     A base or delta that holds the write ID, or a compaction's output that hides it: no compaction reaches an open write
     ID (PROTOCOL 1.2). Deltas of larger write IDs are other writers'.
 
     Args:
+        names: those of the directories of a location.
         upto: the last of several write IDs that were allocated together; ``write_id`` is the first.
     """
     last = write_id if upto is None else upto
-    for name in listing.directories:
+    for name in names:
         match known_directory(name):
             case Base(write_id=number, visibility_txn_id=txn) if number >= write_id and (number <= last or txn):
                 return name

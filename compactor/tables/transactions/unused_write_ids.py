@@ -20,14 +20,16 @@ class UnusedWriteIds:
         self._entered: set[str] = set()
 
     def check(self, what: str, location: str, write_id: WriteId) -> None:
-        """Looks for ``write_id`` and those after it at ``location``, once.
+        """Looks for ``write_id`` and those after it at ``location``, once. Nothing below the directories there is listed.
 
         Raises:
             StorageError: a directory there holds one of them, or hides it.
+            BadFile: there is no such location.
         """
         if location in self._entered:
             return
-        name = reaching(self._storage.listing(location), write_id, self._last)
+        names = self._storage.children(location) or self._storage.listing(location).directories
+        name = reaching(names, write_id, self._last)
         if name is not None:
             raise StorageError(
                 f"{what}: the metastore allocated write ID {write_id}, and {name} reaches it already; its database is older "

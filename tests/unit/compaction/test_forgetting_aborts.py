@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
 from compactor.compaction.forgetting_aborts import holding, past_grace, reaching, write_ids_below
 from compactor.ids import TxnId, WriteId
@@ -98,4 +97,4 @@ def test_a_directory_that_may_hold_a_write_id_is_found_by_its_range() -> None:
 )
 def test_a_write_id_of_just_now_is_in_no_directory_yet(directory: str, reaches: bool) -> None:
     """PROTOCOL 11.12: nor below a compaction, which reaches no open write ID."""
-    assert reaching(Listing(directories=(directory,)), WriteId(5)) == (directory if reaches else None)
+    assert reaching([directory], WriteId(5)) == (directory if reaches else None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import StorageError
+from compactor.errors import BadFile, StorageError
 from compactor.ids import WriteId
 from compactor.storage.local import LocalStorage
 from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
@@ -41,3 +41,15 @@ def test_a_location_is_looked_at_once(tmp_path: Path) -> None:
     unused.check("default.t", str(tmp_path), WriteId(6))
     with pytest.raises(StorageError):
         UnusedWriteIds(LocalStorage()).check("default.t", str(tmp_path), WriteId(5))
+
+
+def test_what_is_below_the_directories_is_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream looks at its table about once a second, however many deltas are there."""
+    (tmp_path / "delta_0000004_0000004_0000").mkdir()
+    monkeypatch.delattr(LocalStorage, "listing")
+    UnusedWriteIds(LocalStorage()).check("default.t", str(tmp_path), WriteId(5))
+
+
+def test_a_location_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match="the metastore names it and it is not there"):
+        UnusedWriteIds(LocalStorage()).check("default.t", str(tmp_path / "gone"), WriteId(5))
