@@ -22,6 +22,7 @@ from compactor.spark_tables.clauses import (
 )
 from compactor.spark_tables.data_source import HiveAcid
 from compactor.spark_tables.errors_of_spark import typed
+from compactor.spark_tables.merge_keys import key_filter
 from compactor.spark_tables.messages import AbortChange, BeginChange, BegunChange, CountChange, Place
 from compactor.spark_tables.options import CHANGE
 from compactor.tables.writing.changed_rows import CHECK, Changed, Kind
@@ -115,11 +116,15 @@ class AcidTable:
     def _place(self) -> Place:
         return Place(metastore=self.metastore, config=self.config)
 
-    def _target(self, begun: BegunChange, columns: tuple[str, ...] | None = None) -> Target:
+    def _target(
+        self, begun: BegunChange, columns: tuple[str, ...] | None = None, row_filter: str | None = None
+    ) -> Target:
         """Returns the rows that a change may find, with their ROW__IDs and files."""
         read = self.spark.read.format(HiveAcid.name()).options(**self._options, **{CHANGE: begun.change})
         if columns is not None:
             read = read.option("columns", ",".join(columns))
+        if row_filter is not None:
+            read = read.option("filter", row_filter)
         return Target(rows=read.load().alias(self._alias), begun=begun, table=self.name)
 
     def _changed(self, request: BeginChange, rows: Callable[[BegunChange], DataFrame]) -> Changed:
@@ -219,9 +224,15 @@ class Merge:
             inserts=Kind.INSERT in kinds,
             is_checked=self._check if kinds != {Kind.INSERT} else False,
         )
-        return self.table._changed(
-            request, lambda begun: merged_rows(self.table._target(begun), source, self.on, self.clauses)
-        )
+
+        def rows(begun: BegunChange) -> DataFrame:
+            target = self.table._target(begun)
+            keys = key_filter(self.on, self.table._alias, target.rows.schema, source)
+            if keys is not None:
+                target = self.table._target(begun, row_filter=keys)
+            return merged_rows(target, source, self.on, self.clauses)
+
+        return self.table._changed(request, rows)
 
     @property
     def _check(self) -> bool | None:

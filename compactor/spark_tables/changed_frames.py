@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from compactor.errors import NotFound
 from compactor.spark_tables.clauses import Clause, Expression, by_column, is_plain
 from compactor.spark_tables.messages import BegunChange
+from compactor.spark_tables.pushdown import quoted
 from compactor.tables.schema import ROW_ID
 from compactor.tables.writing.changed_rows import EXACT, FILE, KIND, Kind
 
@@ -61,7 +62,7 @@ def updated_rows(target: Target, condition: Expression | None, values: Mapping[s
     raw = found.select("*", *(_expression(value).alias(names[column]) for column, value in values.items()))
     types = target.rows.schema
     columns = [
-        (_made(target, types, column, F.col(names[column])) if column in values else F.col(_quoted(column))).alias(
+        (_made(target, types, column, F.col(names[column])) if column in values else F.col(quoted(column))).alias(
             column
         )
         for column in target.begun.columns
@@ -218,7 +219,7 @@ def _place_of_added(target: Target, clauses: Sequence[Clause]) -> list[Column]:
     ]
     is_added = F.col(KIND) == int(Kind.INSERT)
     if keys and all(map(is_plain, texts)):
-        return [F.when(is_added, F.col(_quoted(key))) for key in keys]
+        return [F.when(is_added, F.col(quoted(key))) for key in keys]
     return [F.when(is_added, F.shiftright(F.col(SOURCE_ROW), _RANGE - 2))]
 
 
@@ -238,7 +239,3 @@ def _expression(value: Expression) -> Column:
     """Returns a Column for SQL text."""
     read: Callable[[str], Column] = F.expr
     return read(value) if isinstance(value, str) else value
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import NotConforming, NotFound, NotSupported, Refused
-from compactor.spark_tables import AcidTable, Changed, register, sql
+from compactor.spark_tables import AcidTable, Changed, merge_keys, register, sql
 from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
@@ -220,6 +221,84 @@ def test_a_task_that_fails_while_it_changes_rows_changes_nothing_twice(
     assert os.path.exists(mark)
     assert rows_of(store, "db.again") == [(i, i + 1) for i in range(200)]
     assert hidden(warehouse) == []
+
+
+def quarter(key: int | None) -> Decimal | None:
+    return None if key is None else Decimal(key % 1000) / 4
+
+
+#: Keys that a merge looks for: of the source, in three columns; those of the table are like them.
+KEYS = [None, 0, 1, -7, 2**31 - 1, -(2**31), 12, 13]
+TEXTS = [None, "", "a", "a  ", "it's", "\\", "ä%_", "b"]
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        *("t.i = s.i", "t.s = s.s", "t.c = s.s", "t.v = s.s", "t.d = s.d", "t.p = s.i", "t.b = s.i"),
+        *("s.i = t.i and t.n >= s.n", "t.p = 12 and t.s = s.s", "(t.q = s.s and t.i >= s.i)", "t.f = s.f"),
+    ],
+)
+def test_a_merge_reads_by_the_keys_of_its_source_and_finds_what_it_found(
+    spark: SparkSession,
+    acid: Callable[[str], AcidTable],
+    store: Store,
+    on: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """TABLES rule 12: keys leave out rows that cannot match, of any type, in partitions, and NULL; nothing else changes."""
+    kinds = {
+        "i": "int",
+        "s": "string",
+        "c": "char(4)",
+        "v": "varchar(4)",
+        "d": "decimal(9,2)",
+        "b": "bigint",
+        "f": "double",
+    }
+    places = [(number, key, TEXTS[(number * 3) % len(TEXTS)]) for number, key in enumerate(KEYS * 3)]
+    found = []
+    for name, most in (("db.by_keys", 1000), ("db.by_all", -1)):
+        table = store.create_table(name, kinds | {"n": "int", "p": "int", "q": "string"}, partitioned_by=["p", "q"])
+        rows: list[dict[str, object]] = [
+            {"i": key, "s": text, "c": text, "v": text, "d": quarter(key), "b": key, "n": number}
+            | {"p": key, "q": text, "f": float("nan") if number % 5 == 0 else number / 2}
+            for number, key, text in places
+        ]
+        table.append(pa.Table.from_pylist(rows, table.scan().to_arrow().schema))
+        table.delete("n = 5")
+        source = spark.createDataFrame(
+            [
+                (key, text, quarter(key), float("nan") if key == 0 else 1.5, number)
+                for number, (key, text) in enumerate(zip(KEYS[:6], TEXTS[1:7], strict=True))
+            ],
+            "i int, s string, d decimal(9,2), f double, n int",
+        )
+        monkeypatch.setattr(merge_keys, "MOST_KEYS", most)
+        merge = acid(name).alias("t").merge(source.alias("s"), on)
+        merge = merge.when_matched_update("t.n % 2 = 0", {"n": "t.n + 1000"}).when_matched_delete()
+        changed = merge.when_not_matched_insert(values={"n": "s.n + 5000", "i": "s.i"})
+        spark.conf.set("hive.merge.cardinality.check", "false")
+        counts = changed.execute()
+        seen = sorted(
+            map(repr, store.load_table(name).scan(selected_fields=("n", "i", "s", "p", "q")).to_arrow().to_pylist())
+        )
+        found.append((counts, seen))
+    spark.conf.unset("hive.merge.cardinality.check")
+    assert found[0] == found[1]
+    assert found[0][0].updated + found[0][0].deleted > 0
+
+
+def test_only_stripes_and_partitions_with_keys_of_the_source_are_read(
+    spark: SparkSession, acid: Callable[[str], AcidTable], store: Store, warehouse: Path
+) -> None:
+    """TABLES rule 12."""
+    filled(store, "db.keyed", **SHAPES["partitioned"])
+    for path in (warehouse / "keyed" / "p=0").rglob("bucket_*"):
+        path.write_bytes(b"not read" + path.read_bytes()[8:])
+    source = spark.createDataFrame([("1", 7)], "p string, k long")
+    merge = acid("db.keyed").alias("t").merge(source.alias("s"), "t.p = s.p and t.i = s.k")
+    assert merge.when_matched_delete().execute() == Changed(deleted=1)
 
 
 def test_each_thread_of_a_program_changes_and_writes_rows(

@@ -33,7 +33,8 @@ def rows(ids: range | list[int], note: str) -> pa.Table:
 
 @pytest.mark.parametrize("clause", ["", " clustered by (id) into 2 buckets"], ids=["plain", "bucketed"])
 def test_each_commit_of_a_stream_is_shown_at_once_and_changed_by_all(beside: Beside, trino: Trino, clause: str) -> None:
-    """TABLES 16: one delta a commit, between whose commits Hive and Trino write, and a worker compacts."""
+    """TABLES 16: one delta a commit, between whose commits Hive and Trino write, and a worker compacts. (Trino does not look
+    at delete events of Hive 4: docs/readers.md.)"""
     name = "streamed_rows" + ("_bucketed" if clause else "")
     beside.hive.sql(f"create table {name} (id int, note string){clause} {TRANSACTIONAL}")
     shown = Shown(beside, trino, name)
@@ -47,7 +48,9 @@ def test_each_commit_of_a_stream_is_shown_at_once_and_changed_by_all(beside: Bes
             wanted |= dict.fromkeys(ids, "streamed")
             shown.must_be(wanted)
             if number == 1:
-                beside.hive.sql(f"delete from {name} where id = 11")
+                beside.hive.sql(f"insert into {name} values (-1, 'by Hive')")
+                trino.sql(f"delete from {name} where id = 11")
+                wanted[-1] = "by Hive"
                 del wanted[11]
             if number == 2:
                 trino.sql(f"update {name} set note = 'by Trino' where id in (1, 22)")
@@ -81,8 +84,7 @@ def test_a_mutation_is_shown_whole_and_in_its_order(beside: Beside, trino: Trino
     wanted = {0: "updated", 1: "again", 2: "by Hive", 10: "updated", 12: "by Trino", 20: "updated", 22: "new"}
     shown.must_be(wanted)
 
-    beside.hive.sql(f"update {name} set note = 'Hive again' where id = 20")
-    trino.sql(f"update {name} set note = 'Trino again' where id = 1")
+    trino.sql(f"update {name} set note = 'Trino again' where id in (1, 20)")
     with Store(beside.site).transaction() as txn:
         seen = txn.load_table(f"default.{name}")
         found = seen.scan("id = 1 or id = 20 or id = 2", row_ids=True).to_arrow()

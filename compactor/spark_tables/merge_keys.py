@@ -1,0 +1,150 @@
+"""The rows of a table that a merge may match at all, by the keys of its source.
+
+Where a merge's condition asks for ``t.key = s.key``, no row matches whose key is none of the source's. So only rows with
+these keys are read: partitions, stripes and rows without them are left out. Spark evaluates the whole condition over what is
+left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from compactor.errors import BadStatement
+from compactor.spark_tables.pushdown import literal, quoted
+from compactor.statements.tokens import Token, tokens
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+MOST_KEYS = 200_000  #: beyond that a read evaluates longer than it saves
+_COMPARES = frozenset(("=", "==", "<", "<=", ">", ">=", "<>", "!="))
+_EQUALS = frozenset(("=", "=="))
+
+
+def equal_columns(on: object, alias: str, columns: Collection[str], source: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns the pairs of a column of the table and one of the source that are equal in each match.
+
+    Args:
+        on: SQL text. There are none in a Column, nor in a text that is more than comparisons of columns and literals, joined
+            by AND.
+        alias: that of the table.
+        columns: the table's.
+        source: the source's columns.
+    """
+    if not isinstance(on, str):
+        return []
+    try:
+        found = _without_parentheses(tokens(on))
+    except BadStatement:  # Spark says so, or reads it otherwise
+        return []
+    names = _Names(alias.lower(), _once(columns), _once(source))
+    pairs = []
+    for comparison in _conjuncts(found):
+        sides = _sides(comparison)
+        if sides is None:
+            return []
+        left, operator, right = sides
+        if operator in _EQUALS:
+            pairs += names.pair(left, right) or names.pair(right, left)
+    return pairs
+
+
+def key_filter(on: object, alias: str, target: StructType, source: DataFrame) -> str | None:
+    """Returns a filter, in the grammar of tables, that every row meets which matches a row of ``source``; None for none.
+
+    The source is read for it: ``stored`` makes that cheap, and the same as what is merged.
+    """
+    for column, key in equal_columns(on, alias, target.names, source.columns):
+        if _is_compared_alike(target, column, source, key):
+            values = source.select(quoted(key)).distinct().limit(MOST_KEYS + 1).toArrow().column(0).drop_null()
+            if 0 < len(values) <= MOST_KEYS:
+                return f"{quoted(column)} IN ({', '.join(map(_literal, values.to_pylist()))})"
+    return None
+
+
+class _Names:
+    """The names in a condition: of which side each is."""
+
+    def __init__(self, alias: str, target: Mapping[str, str], source: Mapping[str, str]) -> None:
+        self._alias, self._target, self._source = alias, target, source
+
+    def pair(self, one: Sequence[Token], other: Sequence[Token]) -> list[tuple[str, str]]:
+        """Returns the table's column that is ``one`` and the source's that is ``other``, if they are."""
+        column = self._of(one, self._target, self._source, is_target=True)
+        key = self._of(other, self._source, self._target, is_target=False)
+        return [] if column is None or key is None else [(column, key)]
+
+    def _of(
+        self, side: Sequence[Token], own: Mapping[str, str], others: Mapping[str, str], *, is_target: bool
+    ) -> str | None:
+        """Returns the column among ``own`` that ``side`` is for sure."""
+        name = _column(side)
+        if name is None:
+            return None
+        if len(side) == 1:
+            return None if name in others else own.get(name)
+        qualifier = side[0].value
+        if qualifier in own or qualifier in others:
+            return None  # a column's field, perhaps
+        return own.get(name) if (qualifier == self._alias) is is_target else None
+
+
+def _once(columns: Collection[str]) -> dict[str, str]:
+    """Returns names by their lower case, those left out that are there twice then."""
+    lowered = [column.lower() for column in columns]
+    return {column.lower(): column for column in columns if lowered.count(column.lower()) == 1}
+
+
+def _without_parentheses(found: Sequence[Token]) -> Sequence[Token]:
+    while len(found) > 1 and found[0].value == "(" and found[-1].value == ")" and found[0].kind == "sign":
+        found = found[1:-1]
+    return found
+
+
+def _conjuncts(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    start = 0
+    for place, token in enumerate(found):
+        if token.kind == "word" and token.value == "and":
+            yield found[start:place]
+            start = place + 1
+    yield found[start:]
+
+
+def _sides(comparison: Sequence[Token]) -> tuple[Sequence[Token], str, Sequence[Token]] | None:
+    """Returns both sides of a comparison of columns and literals, and its operator; None for anything else."""
+    places = [at for at, token in enumerate(comparison) if token.kind == "sign" and token.value in _COMPARES]
+    if len(places) != 1:
+        return None
+    left, right = comparison[: places[0]], comparison[places[0] + 1 :]
+    if not all(_is_literal(side) or _column(side) is not None for side in (left, right)):
+        return None
+    return left, comparison[places[0]].value, right
+
+
+def _is_literal(side: Sequence[Token]) -> bool:
+    return len(side) == 1 and side[0].kind in ("text", "number")
+
+
+def _column(side: Sequence[Token]) -> str | None:
+    """Returns the name, in lower case, of ``column`` or ``alias.column``."""
+    is_name = [token.kind in ("word", "quoted") for token in side]
+    if is_name == [True] or (len(side) == 3 and is_name == [True, False, True] and side[1].value == "."):
+        return side[-1].value.lower()
+    return None
+
+
+def _is_compared_alike(target: StructType, column: str, source: DataFrame, key: str) -> bool:
+    """Returns true for columns of one type, of which equal values are equal here, too."""
+    from pyspark.sql.types import DecimalType, IntegralType, StringType
+
+    one, other = target[column].dataType, source.schema[key].dataType
+    return one == other and (isinstance(one, IntegralType | DecimalType) or one == StringType())
+
+
+def _literal(value: int | str | Decimal) -> str:
+    text = literal(value)
+    assert text is not None
+    return text
