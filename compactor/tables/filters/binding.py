@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import NoReturn
@@ -143,8 +143,10 @@ class _Binder:
             self._fail(found.place, "a column was wanted before IN")
         column = self._column(found.operand)
         tests = [self._test(column, "=", one) for one in found.values if one.value is not None]
-        values = tuple(dict.fromkeys(test.value for test in tests if isinstance(test, Compared)))
-        return OneOf(column=column, values=values, or_null=len(tests) < len(found.values))
+        values: Iterable[Value] = dict.fromkeys(test.value for test in tests if isinstance(test, Compared))
+        if column.kind is not Kind.FLOAT:  # NaN has no place in an order
+            values = sorted(values)
+        return OneOf(column=column, values=tuple(values), or_null=len(tests) < len(found.values))
 
     def _like(self, found: e.Like) -> Condition:
         if isinstance(found.operand, e.Literal):

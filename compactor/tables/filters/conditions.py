@@ -66,7 +66,8 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneOf:
-    """``column IN (values)``; ``or_null`` if NULL is among the values: then no row is surely none of them."""
+    """``column IN (values)``; ``or_null`` if NULL is among the values: then no row is surely none of them. The values are
+    sorted, but for those of a column of floating-point numbers."""
 
     column: Column
     values: tuple[Value, ...]

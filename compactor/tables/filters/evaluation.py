@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator as exactly
 from collections.abc import Callable
 from decimal import Decimal
-from functools import reduce
+from functools import lru_cache, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -106,11 +106,16 @@ def _one_of(condition: OneOf, rows: pa.RecordBatch) -> Array:
         tests = [pc.equal(array, scalar(column, value)) for value in condition.values]
         found = reduce(pc.or_kleene, tests) if tests else pa.repeat(pa.scalar(False), rows.num_rows)
     else:
-        values = pa.array([scalar(column, value) for value in condition.values], array.type)
-        found = pc.is_in(array, value_set=values)
+        found = pc.is_in(array, value_set=_value_set(condition, array.type))
     if condition.or_null:
         found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
     return _unless_null(array, found)
+
+
+@lru_cache(maxsize=16)
+def _value_set(condition: OneOf, kind: pa.DataType) -> Array:
+    """Returns the values of a list, which is often the same for many batches and may be long."""
+    return pa.array([scalar(condition.column, value) for value in condition.values], kind)
 
 
 def _pair(left: Column, operator: str, right: Column, rows: pa.RecordBatch) -> Array:

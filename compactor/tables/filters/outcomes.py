@@ -6,7 +6,8 @@ combine sets by SQL's three-valued logic, so that nothing is pushed down wrongly
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any as Anything
@@ -138,13 +139,23 @@ def _compared(operator: str, value: Value, known: Facts) -> Outcomes:
 
 
 def _of_list(condition: OneOf, known: Facts) -> Outcomes:
-    tests = [Compared(column=condition.column, operator="=", value=value) for value in condition.values]
     falsehood: Outcomes = frozenset({None if condition.or_null else False})
-    found = [_of_test(test, known) for test in tests]
-    if any(one == {True} for one in found):
-        return frozenset({True})
-    true: Outcomes = frozenset({True}) if any(True in one for one in found) else frozenset()
-    return true | falsehood
+    if condition.column.kind is Kind.FLOAT:
+        tests = (Compared(column=condition.column, operator="=", value=value) for value in condition.values)
+        return frozenset(one for test in tests for one in _of_test(test, known) if one) | falsehood
+    if not any(known.contains is None or known.contains(value) for value in _within(condition.values, known)):
+        return falsehood
+    is_certain = known.low is not None and known.low == known.high
+    return frozenset({True}) if is_certain else falsehood | {True}
+
+
+def _within(values: Sequence[Value], known: Facts) -> Sequence[Value]:
+    """Returns those of the sorted ``values`` that no bounds leave out: a list may be long, and each row group asks."""
+    low: Anything = known.low
+    high: Anything = known.high
+    if low is None or high is None:
+        return values
+    return values[bisect_left(values, low) : bisect_right(values, high)]
 
 
 def _of_like(condition: Matches, known: Facts) -> Outcomes:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compactor.tables.filters.binding import bind
 from compactor.tables.filters.outcomes import Facts, may_match, outcomes, single
@@ -55,3 +57,40 @@ def test_a_bloom_filter_decides_what_is_equal() -> None:
     assert outcomes(bind("i in (4, 5)", SCHEMA), facts) == {False}
     assert outcomes(bind("i = 3", SCHEMA), facts) == {True, False}
     assert outcomes(bind("i < 4", SCHEMA), facts) == {True, False}
+
+
+@given(
+    values=st.lists(st.integers(-9, 9), min_size=1, max_size=12),
+    there=st.sets(st.integers(-9, 9)),
+    is_bounded=st.booleans(),
+    is_listed=st.booleans(),
+    has_null=st.booleans(),
+)
+def test_a_list_may_come_to_whatever_a_value_comes_to(
+    values: list[int], there: set[int], is_bounded: bool, is_listed: bool, has_null: bool
+) -> None:
+    """Only the values within the bounds are looked at, and none that is there is missed."""
+    is_bounded = is_bounded and bool(there)
+    known = Facts(
+        low=min(there) if is_bounded else None,
+        high=max(there) if is_bounded else None,
+        has_null=has_null,
+        has_value=bool(there),
+        contains=there.__contains__ if is_listed else None,
+    )
+    real = {one in values for one in there} | ({None} if has_null else set())
+    text = f"i IN ({', '.join(map(str, values))})"
+    assert real <= outcomes(bind(text, SCHEMA), {"i": known})
+    assert {None if one is None else not one for one in real} <= outcomes(bind(f"NOT {text}", SCHEMA), {"i": known})
+
+
+def test_a_long_list_is_looked_at_within_the_bounds_alone() -> None:
+    asked: list[object] = []
+
+    def contains(value: object) -> bool:
+        asked.append(value)
+        return False
+
+    condition = bind(f"i IN ({', '.join(map(str, range(0, 30_000, 3)))})", SCHEMA)
+    assert not may_match(condition, {"i": Facts(low=10, high=20, contains=contains)})
+    assert asked == [12, 15, 18]
