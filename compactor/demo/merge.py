@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from compactor.compaction.entry import Entity
 from compactor.demo.demo_folder import DemoPaths
+from compactor.demo.tables import DATABASE
 from compactor.errors import CompactorError
 from compactor.service.site import Site
 from compactor.tables import Store
 
-DATABASE = "demo"
 ORDERS, CHANGES = (Entity(database=DATABASE, table=name) for name in ("orders", "order_changes"))
 INSERTS, AT_ONCE = 11, 1_000  #: more than the threshold of 10 deltas
 STATEMENT = f"""\

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from compactor.compaction.entry import Entity
 from compactor.demo.demo_folder import DemoPaths
+from compactor.demo.tables import DATABASE
 from compactor.service.site import Site
 from compactor.tables import Store
 from compactor.tables import Table as StoreTable
 
-DATABASE = "demo"
 CLICKS, DAMAGED, LIVE = (Entity(database=DATABASE, table=name) for name in ("clicks", "damaged", "live"))
 INSERTS = 12  #: above the threshold of 10 deltas
 CLICKS_AT_ONCE, _TOKEN = 30_000, 320  #: rows of an insert, and the length of a text that hardly compresses

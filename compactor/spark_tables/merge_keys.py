@@ -8,11 +8,12 @@ left.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from pyspark.sql.datasource import In
+
 from compactor.errors import BadStatement
-from compactor.spark_tables.pushdown import literal, quoted
+from compactor.spark_tables.pushdown import filter_texts, quoted
 from compactor.statements.tokens import Token, tokens
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def key_filter(on: object, alias: str, target: StructType, source: DataFrame) ->
         if _is_compared_alike(target, column, source, key):
             values = source.select(quoted(key)).distinct().limit(MOST_KEYS + 1).toArrow().column(0).drop_null()
             if 0 < len(values) <= MOST_KEYS:
-                return f"{quoted(column)} IN ({', '.join(map(_literal, values.to_pylist()))})"
+                [text] = filter_texts([In((column,), tuple(values.to_pylist()))], [column])
+                return text
     return None
 
 
@@ -142,9 +144,3 @@ def _is_compared_alike(target: StructType, column: str, source: DataFrame, key: 
 
     one, other = target[column].dataType, source.schema[key].dataType
     return one == other and (isinstance(one, IntegralType | DecimalType) or one == StringType())
-
-
-def _literal(value: int | str | Decimal) -> str:
-    text = literal(value)
-    assert text is not None
-    return text

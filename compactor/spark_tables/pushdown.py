@@ -42,7 +42,7 @@ def _text(found: ds.Filter, columns: Collection[str]) -> str | None:
     if isinstance(found, ds.IsNull | ds.IsNotNull):
         return f"{name} IS {'NOT ' if isinstance(found, ds.IsNotNull) else ''}NULL"
     if isinstance(found, ds.In):
-        values = [literal(value) for value in found.value]
+        values = [_literal(value) for value in found.value]
         return None if not values or None in values else f"{name} IN ({', '.join(map(str, values))})"
     return _of_one_value(found, name)
 
@@ -53,8 +53,8 @@ def _of_one_value(found: Any, name: str) -> str | None:
         after = "" if isinstance(found, ds.StringEndsWith) else "%"
         if after and found.value.endswith("\\"):
             return None  # no pattern of Hive's says that anything may follow a backslash
-        return f"{name} LIKE {literal(before + _as_pattern(found.value) + after)}"
-    value = literal(found.value)
+        return f"{name} LIKE {_literal(before + _as_pattern(found.value) + after)}"
+    value = _literal(found.value)
     operator = "=" if isinstance(found, ds.EqualNullSafe) else _COMPARED.get(type(found))
     return None if value is None or operator is None else f"{name} {operator} {value}"
 
@@ -68,7 +68,7 @@ def _as_pattern(text: str) -> str:
     return "".join(f"\\{one}" if one in "%_" else one for one in text)
 
 
-def literal(value: object) -> str | None:
+def _literal(value: object) -> str | None:
     """Returns a value as a literal of the grammar; None where it has none, or one that is compared otherwise."""
     match value:
         case bool():

@@ -18,6 +18,7 @@ from compactor.spark_tables.changed_frames import SOURCE_ROW, stored
 from compactor.spark_tables.clauses import is_plain
 from compactor.spark_tables.messages import Creation
 from compactor.spark_tables.options import CREATES, INSERTS, creation_text
+from compactor.spark_tables.pushdown import quoted
 from compactor.spark_tables.session import open_snapshot, register
 from compactor.spark_tables.spark_types import hive_types
 from compactor.sql.changes import columns_of_values
@@ -227,7 +228,7 @@ class _Script:
         before = ""
         if action.source is not None:
             source = {"source": stored(self._query(action.source, snapshot)).drop(SOURCE_ROW)}
-            before = f"FROM {{source}} AS `{action.alias.replace('`', '``')}` "
+            before = f"FROM {{source}} AS {quoted(action.alias)} "
         every: DataFrame | None = None
         for number, (one, target) in enumerate(zip(action.inserts, targets, strict=True)):
             rows = _as_columns(target, one.into, self._query(one.query, snapshot, before, **source))
@@ -298,7 +299,7 @@ def _frame(spark: SparkSession, rows: Sequence[Mapping[str, object]], columns: S
     """Returns rows as a DataFrame; lists and structures are JSON."""
     names = list(dict.fromkeys([*(name for row in rows for name in row), *columns]))
     kinds = {name: _kind([row.get(name) for row in rows]) for name in names}
-    schema = ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in kinds.items())
+    schema = ", ".join(f"{quoted(name)} {kind}" for name, kind in kinds.items())
     values = [tuple(_plain(row.get(name), kinds[name]) for name in names) for row in rows]
     return spark.createDataFrame(values, schema)
 

@@ -33,7 +33,7 @@ class CreatedTables:
     def __bool__(self) -> bool:
         return bool(self._new)
 
-    def add(self, new: NewTable, directories: Collection[str], is_alone: InTransaction = lambda conn: None) -> Table:
+    def add(self, new: NewTable, directories: Collection[str], is_alone: InTransaction) -> Table:
         """Returns a new table as it will be; it is in the catalog once the transaction is committed.
 
         Args:

@@ -28,6 +28,7 @@ class UnusedWriteIds:
         """
         if location in self._entered:
             return
+        # of nothing only a listing says whether the location is there
         names = self._storage.children(location) or self._storage.listing(location).directories
         name = reaching(names, write_id, self._last)
         if name is not None:

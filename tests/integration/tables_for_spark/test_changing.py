@@ -18,7 +18,7 @@ from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
 from compactor.tables.schema import PARTS
-from tests.integration.tables_for_spark.conftest import keeper_of
+from tests.integration.tables_for_spark.conftest import hidden, keeper_of
 from tests.support.patience import until
 from tests.support.spark_sessions import local_session, pid_of
 
@@ -62,10 +62,6 @@ def filled(store: Store, name: str, **more: Any) -> None:
 def rows_of(store: Store, name: str) -> list[tuple[Any, ...]]:
     found = (tuple(row.values()) for row in store.load_table(name).scan().to_arrow().to_pylist())
     return sorted(found, key=lambda row: tuple((value is None, value) for value in row))
-
-
-def hidden(warehouse: Path) -> list[Path]:
-    return list(warehouse.rglob(".compactor_w*"))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -17,7 +17,7 @@ import pytest
 from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
-from tests.integration.tables_for_spark.conftest import keeper_of
+from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_of
 from tests.support.patience import until
 from tests.support.spark_sessions import local_session, pid_of
 
@@ -48,14 +48,6 @@ def write(config: str) -> Callable[..., None]:
         frame.write.format("hive_acid").options(table=name, config=config, **options).mode(mode).save()
 
     return to
-
-
-def rows_of(store: Store, name: str) -> list[int]:
-    return sorted(row["i"] for row in store.load_table(name).scan().to_arrow().to_pylist())
-
-
-def hidden(warehouse: Path) -> list[Path]:
-    return list(warehouse.rglob(".compactor_w*"))
 
 
 def test_rows_are_appended_in_one_transaction_and_read_again(

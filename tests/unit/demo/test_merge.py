@@ -9,6 +9,7 @@ import pytest
 
 from compactor.demo import merge
 from compactor.demo.demo_folder import DemoPaths
+from compactor.demo.tables import DATABASE
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.statements.actions import Merge
@@ -25,7 +26,7 @@ def place(tmp_path: Path) -> DemoPaths:
 @pytest.fixture
 def site(place: DemoPaths) -> Iterator[Site]:
     with place.site() as site:
-        site.metastore.embedded_catalog.create_database(merge.DATABASE, str(place.warehouse / "demo.db"))
+        site.metastore.embedded_catalog.create_database(DATABASE, str(place.warehouse / "demo.db"))
         yield site
 
 

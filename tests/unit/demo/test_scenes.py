@@ -10,6 +10,7 @@ from compactor.demo import scenes
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.measure import measure
 from compactor.demo.report import copying, decoded
+from compactor.demo.tables import DATABASE
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
@@ -33,7 +34,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoPaths:
 @pytest.fixture
 def site(place: DemoPaths) -> Iterator[Site]:
     with place.site() as site:
-        site.metastore.embedded_catalog.create_database(scenes.DATABASE, str(place.warehouse / "demo.db"))
+        site.metastore.embedded_catalog.create_database(DATABASE, str(place.warehouse / "demo.db"))
         scenes.load(site)
         yield site
 
@@ -60,7 +61,7 @@ def test_what_only_grows_is_copied_and_a_report_keeps_the_cleaner_waiting(site: 
 
 
 def test_a_file_that_is_cut_short_fails_until_it_is_put_back(site: Site, place: DemoPaths) -> None:
-    before = measure(site, scenes.DATABASE, scenes.DAMAGED.table)
+    before = measure(site, DATABASE, scenes.DAMAGED.table)
     damage = scenes.Damage.done(site, place.folder)
     request_compaction(site, table=str(scenes.DAMAGED), type="major")
     compact(site)
@@ -69,12 +70,12 @@ def test_a_file_that_is_cut_short_fails_until_it_is_put_back(site: Site, place: 
     damage.mend()
     request_compaction(site, table=str(scenes.DAMAGED), type="major")
     compact(site)
-    assert measure(site, scenes.DATABASE, scenes.DAMAGED.table).checksum == before.checksum
+    assert measure(site, DATABASE, scenes.DAMAGED.table).checksum == before.checksum
 
 
 def test_writes_go_on_until_the_block_ends(site: Site, place: DemoPaths) -> None:
     assert scenes.written(site) == scenes.INSERTS
     with scenes.writes(place):
         until("two writes", lambda: scenes.written(site) >= scenes.INSERTS + 2)
-    rows = measure(site, scenes.DATABASE, scenes.LIVE.table).rows
+    rows = measure(site, DATABASE, scenes.LIVE.table).rows
     assert rows == scenes.written(site) >= scenes.INSERTS + 2
