@@ -226,11 +226,8 @@ class Merge:
         )
 
         def rows(begun: BegunChange) -> DataFrame:
-            target = self.table._target(begun)
-            keys = key_filter(self.on, self.table._alias, target.rows.schema, source)
-            if keys is not None:
-                target = self.table._target(begun, row_filter=keys)
-            return merged_rows(target, source, self.on, self.clauses)
+            keys = key_filter(self.on, self.table._alias, begun, source)
+            return merged_rows(self.table._target(begun, row_filter=keys), source, self.on, self.clauses)
 
         return self.table._changed(request, rows)
 

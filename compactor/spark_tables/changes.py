@@ -63,6 +63,7 @@ def begun_of(answer: str) -> BegunChange:
     return BegunChange(
         change=fields["change"],
         columns=tuple(fields["columns"]),
+        types=tuple(fields["types"]),
         partition_keys=tuple(fields["partition_keys"]),
         bucket_columns=tuple(fields["bucket_columns"]),
         is_checked=fields["is_checked"],

@@ -11,16 +11,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import In
+from pyspark.sql.types import DecimalType, IntegralType, StringType
 
 from compactor.errors import BadStatement
 from compactor.spark_tables.pushdown import filter_texts, quoted
 from compactor.statements.tokens import Token, tokens
+from compactor.tables.schema import ROW_ID
+from compactor.tables.writing.changed_rows import EXACT, FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType
+
+    from compactor.spark_tables.messages import BegunChange
 
 MOST_KEYS = 200_000  #: beyond that a read evaluates longer than it saves
+_BESIDE = (ROW_ID, FILE, EXACT)  #: what the table's rows have besides its columns
 _COMPARES = frozenset(("=", "==", "<", "<=", ">", ">=", "<>", "!="))
 _EQUALS = frozenset(("=", "=="))
 
@@ -53,13 +59,14 @@ def equal_columns(on: object, alias: str, columns: Collection[str], source: Sequ
     return pairs
 
 
-def key_filter(on: object, alias: str, target: StructType, source: DataFrame) -> str | None:
+def key_filter(on: object, alias: str, target: BegunChange, source: DataFrame) -> str | None:
     """Returns a filter, in the grammar of tables, that every row meets which matches a row of ``source``; None for none.
 
     The source is read for it: ``stored`` makes that cheap, and the same as what is merged.
     """
-    for column, key in equal_columns(on, alias, target.names, source.columns):
-        if _is_compared_alike(target, column, source, key):
+    types = dict(zip(target.columns, target.types, strict=True))
+    for column, key in equal_columns(on, alias, (*types, *_BESIDE), source.columns):
+        if column in types and _is_compared_alike(types[column], source.schema[key].dataType):
             values = source.select(quoted(key)).distinct().limit(MOST_KEYS + 1).toArrow().column(0).drop_null()
             if 0 < len(values) <= MOST_KEYS:
                 [text] = filter_texts([In((column,), tuple(values.to_pylist()))], [column])
@@ -138,9 +145,9 @@ def _column(side: Sequence[Token]) -> str | None:
     return None
 
 
-def _is_compared_alike(target: StructType, column: str, source: DataFrame, key: str) -> bool:
+def _is_compared_alike(hive_type: str, other: DataType) -> bool:
     """Returns true for columns of one type, of which equal values are equal here, too."""
-    from pyspark.sql.types import DecimalType, IntegralType, StringType
-
-    one, other = target[column].dataType, source.schema[key].dataType
-    return one == other and (isinstance(one, IntegralType | DecimalType) or one == StringType())
+    is_text = hive_type.startswith(("char(", "varchar("))  # both are strings of Spark
+    return isinstance(other, IntegralType | DecimalType | StringType) and other.simpleString() == (
+        "string" if is_text else hive_type
+    )

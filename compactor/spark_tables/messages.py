@@ -220,11 +220,12 @@ class BeginChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BegunChange:
-    """A change that is under way, by its name, and what the statement needs to know of its table: the names of all columns,
-    of partition columns, and of those by which rows are bucketed."""
+    """A change that is under way, by its name, and what the statement needs to know of its table: the names of all columns
+    and Hive's types of them, the names of partition columns, and of those by which rows are bucketed."""
 
     change: str
     columns: tuple[str, ...]
+    types: tuple[str, ...]
     partition_keys: tuple[str, ...]
     bucket_columns: tuple[str, ...]
     is_checked: bool

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from compactor.compaction.decision import AbortCleanup
 from compactor.compaction.entry import Entity
-from compactor.compaction.portions import portions
+from compactor.compaction.portions import Portion, portions
 from compactor.metastore.catalog.values import Table
 from compactor.service import collector, lost_workers
 from compactor.service.bystander import beside
 from compactor.service.memory import must_not_be_older
+from compactor.service.one_ahead import one_ahead
 from compactor.service.roles import outdated, unrecorded
 from compactor.service.roles.candidate_page import CandidatePage
 from compactor.service.roles.outdated import record_conditions
@@ -83,12 +84,10 @@ def initiate(site: Site) -> InitiatorPass:
     looked_at = beside("reading when the last pass was", lambda: _looked_at(site))
     considered: list[Considered] = []
     kept = 0
-    first: CandidatePage | None = None
-    with SideBySide(site.settings.integer("compactor.store.threads"), "store") as threads:
-        for portion in portions(scan.candidate_tables(), cursor):
+    stores = SideBySide(site.settings.integer("compactor.store.threads"), "store")
+    with stores as threads, one_ahead(_pages(scan, cursor)) as pages:
+        for portion, page in pages:
             with collector.waiting():
-                page = first if first is not None and portion.until is not None else CandidatePage(scan, portion.tables)
-                first = page if portion.after is not None else first  # its other half comes last
                 found = page.sort_out(portion)
             kept += found.kept
             considered += _judge(scan, saving, page.judged(found.pending, threads))
@@ -97,6 +96,16 @@ def initiate(site: Site) -> InitiatorPass:
     beside("considering what has no recorded write", lambda: _consider_unrecorded(scan))
     beside("recording the pass", lambda: _record_pass(scan, len(considered)))
     return InitiatorPass(repaired=repaired, considered=tuple(considered), kept=kept)
+
+
+def _pages(scan: Scan, cursor: Entity | None) -> Iterator[tuple[Portion, CandidatePage]]:
+    """Yields all candidates in the order of the pass, each portion with what is read of its tables."""
+    first: CandidatePage | None = None
+    for portion in portions(scan.candidate_tables(), cursor):
+        with collector.waiting():
+            page = first if first is not None and portion.until is not None else CandidatePage(scan, portion.tables)
+        first = page if portion.after is not None else first  # its other half comes last
+        yield portion, page
 
 
 def _spend(scan: Scan, saving: Saving) -> list[Considered]:

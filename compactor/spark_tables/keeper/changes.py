@@ -136,11 +136,12 @@ class Changes(UnderWay[_Change]):
 
 def _begun(name: str, work: SharedChange) -> BegunChange:
     table = work.rows.table
-    keys = tuple(key.name for key in table.partition_keys)
+    columns = (*table.columns, *table.partition_keys)
     return BegunChange(
         change=name,
-        columns=(*(column.name for column in table.columns), *keys),
-        partition_keys=keys,
+        columns=tuple(column.name for column in columns),
+        types=tuple(column.type for column in columns),
+        partition_keys=tuple(key.name for key in table.partition_keys),
         bucket_columns=table.bucket_columns,
         is_checked=work.is_checked,
     )

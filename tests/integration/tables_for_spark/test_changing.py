@@ -233,6 +233,7 @@ TEXTS = [None, "", "a", "a  ", "it's", "\\", "ä%_", "b"]
     [
         *("t.i = s.i", "t.s = s.s", "t.c = s.s", "t.v = s.s", "t.d = s.d", "t.p = s.i", "t.b = s.i"),
         *("s.i = t.i and t.n >= s.n", "t.p = 12 and t.s = s.s", "(t.q = s.s and t.i >= s.i)", "t.f = s.f"),
+        "t.b = row__id.rowid",  # the table's, though the source has a column rowid
     ],
 )
 def test_a_merge_reads_by_the_keys_of_its_source_and_finds_what_it_found(
@@ -265,10 +266,10 @@ def test_a_merge_reads_by_the_keys_of_its_source_and_finds_what_it_found(
         table.delete("n = 5")
         source = spark.createDataFrame(
             [
-                (key, text, quarter(key), float("nan") if key == 0 else 1.5, number)
+                (key, text, quarter(key), float("nan") if key == 0 else 1.5, number, 99)
                 for number, (key, text) in enumerate(zip(KEYS[:6], TEXTS[1:7], strict=True))
             ],
-            "i int, s string, d decimal(9,2), f double, n int",
+            "i int, s string, d decimal(9,2), f double, n int, rowid long",
         )
         monkeypatch.setattr(merge_keys, "MOST_KEYS", most)
         merge = acid(name).alias("t").merge(source.alias("s"), on)

@@ -26,7 +26,14 @@ def test_a_request_is_what_it_was(request_: BeginChange | AbortChange | CountCha
 
 
 def test_answers_are_what_they_were() -> None:
-    begun = BegunChange(change="x", columns=("a", "p"), partition_keys=("p",), bucket_columns=(), is_checked=True)
+    begun = BegunChange(
+        change="x",
+        columns=("a", "p"),
+        types=("int", "string"),
+        partition_keys=("p",),
+        bucket_columns=(),
+        is_checked=True,
+    )
     assert begun_of(as_json(begun)) == begun
     counts = Changed(deleted=1, updated=2, inserted=3)
     assert counts_of(as_json(counts)) == counts
