@@ -29,7 +29,8 @@ TORTURE = int(os.environ.get("TORTURE_SECONDS", "0"))  #: for each history
 SECONDS = float(TORTURE or 20)
 LIMIT = PATIENCE + SECONDS  #: on a busy machine a run goes on until it has something to say, at most so many seconds
 SEED = os.environ.get("TORTURE_SEED") or (secrets.token_hex(4) if TORTURE else "1")
-TIMEOUT = "4s"  #: less than the longest pause of ``program_run``
+#: Seconds after which a program is forgotten: work is named in half of that or not at all, and a slow store takes longer.
+TIMEOUT = {"s3": 12}
 #: Seconds from one accident to the next, on average: programs live long enough for calls at a slow store to be answered.
 PACE = {"local": "0.2", "s3": "4"}
 #: What a program is told whose transaction others have ended.
@@ -74,7 +75,7 @@ def configuration(path: Path, database: str, place: Place) -> Path:
     """Writes a compactor.toml whose warehouse is ``place``."""
     (path.parent / "memory").mkdir()
     settings = {
-        "hive.txn.timeout": TIMEOUT,
+        "hive.txn.timeout": f"{TIMEOUT.get(place.kind, 4)}s",
         "hive.txn.opentxn.timeout": "1s",
         "compactor.lock.wait": "2s",
         "hive.lock.sleep.between.retries": "200ms",
@@ -94,8 +95,8 @@ def run(config: Path, place: Place, folder: Path) -> list[Operation]:
     """The history of one run of ``SECONDS`` and until there is enough of everything."""
     folder.mkdir()
     command = [sys.executable, "-m", "tests.support.history.program_run"]
-    pace = PACE.get(place.kind, "1.5")
-    command += [str(config), place.location, str(folder), str(LIMIT), str(PROCESSES), SEED, pace]
+    pace, timeout = PACE.get(place.kind, "1.5"), TIMEOUT.get(place.kind, 4)
+    command += [str(config), place.location, str(folder), str(LIMIT), str(PROCESSES), SEED, pace, str(timeout)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (folder / "said").open("w") as said:
         start = time.monotonic()

@@ -1,9 +1,9 @@
 """Many processes that write and read tables, some of them killed or suspended at random, and everything recorded.
 
-``python -m tests.support.history.program_run CONFIG LOCATION FOLDER SECONDS PROCESSES SEED PACE``. CONFIG is a
-compactor.toml of an empty metastore; LOCATION an empty directory of its store. FOLDER gets a file for each process; an
-observer that has seen enough creates ``stop`` in it. PACE is the mean number of seconds from one killed or suspended
-process to the next.
+``python -m tests.support.history.program_run CONFIG LOCATION FOLDER SECONDS PROCESSES SEED PACE TIMEOUT``. CONFIG is a
+compactor.toml of an empty metastore, whose transactions time out after TIMEOUT seconds; LOCATION an empty directory of its
+store. FOLDER gets a file for each process; an observer that has seen enough creates ``stop`` in it. PACE is the mean number
+of seconds from one killed or suspended process to the next.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from tests.support.history.recorder import Recorder
 from tests.support.history.run import Nemesis
 
 
-def main(config: str, location: str, folder: Path, seconds: float, processes: int, seed: str, pace: float) -> None:
+def main(
+    config: str, location: str, folder: Path, seconds: float, processes: int, seed: str, pace: float, timeout: float
+) -> None:
     (folder / "dead").mkdir()
     prepare(config, location)
     until = time.monotonic() + seconds
@@ -31,7 +33,8 @@ def main(config: str, location: str, folder: Path, seconds: float, processes: in
         with open_metastore(config_path=config) as store:
             Program(store, Recorder(folder, name), f"{seed}/{name}").run(stop)
 
-    nemesis = Nemesis(start=work, dead=folder / "dead", random=random.Random(seed), pauses=PAUSES, seconds=pace)
+    pauses = (0.1, 0.5, 1.5 * timeout)  # the last is beyond the time-out
+    nemesis = Nemesis(start=work, dead=folder / "dead", random=random.Random(seed), pauses=pauses, seconds=pace)
     for _ in range(processes):
         nemesis.fork()
     try:
@@ -44,10 +47,6 @@ def main(config: str, location: str, folder: Path, seconds: float, processes: in
         raise SystemExit("; ".join(nemesis.failed))
 
 
-#: Seconds that a process is suspended for; the last is beyond the time-out of the test's configuration.
-PAUSES = (0.1, 0.5, 6.0)
-
-
 if __name__ == "__main__":
     main(
         sys.argv[1],
@@ -57,4 +56,5 @@ if __name__ == "__main__":
         int(sys.argv[5]),
         sys.argv[6],
         float(sys.argv[7]),
+        float(sys.argv[8]),
     )
