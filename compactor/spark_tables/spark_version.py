@@ -1,0 +1,22 @@
+"""The version of Spark that tables for Spark need: that its data sources in Python are built on."""
+
+from __future__ import annotations
+
+import pyspark
+
+from compactor.errors import NotSupported
+
+OLDEST = (4, 2)
+
+
+def must_have_data_sources(version: str = pyspark.__version__) -> None:
+    """Does nothing where ``version`` of PySpark has what this package is built on.
+
+    Raises:
+        NotSupported: it is older.
+    """
+    if tuple(map(int, version.split(".")[:2])) < OLDEST:
+        raise NotSupported(
+            f"PySpark {version} is too old for tables for Spark, which need {OLDEST[0]}.{OLDEST[1]} or later; "
+            "compactor.tables and `compactor sql` read and write tables without Spark, and compactions run on Spark 3.5"
+        )
