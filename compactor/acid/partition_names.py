@@ -57,8 +57,8 @@ def new_part_name(table: str, keys: Sequence[str], values: Sequence[str]) -> str
             )
     if len(name) > MOST_CHARACTERS:
         raise NotConforming(
-            f"{table}: the partition {_shown(name)} has a name of {len(name)} characters; a metastore takes {MOST_CHARACTERS} "
-            "at most (PARTITIONS.PART_NAME)"
+            f"{table}: the partition {_shown(name)} has a name of {len(name)} characters; a metastore takes "
+            f"{MOST_CHARACTERS} at most (PARTITIONS.PART_NAME)"
         )
     return name
 

@@ -53,7 +53,10 @@ def _by_bucket(table: Shape, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     names = [name.lower() for name in table.bucket_columns]
     places = [list(types).index(name) for name in names]
     arrays = [rows.column(place).combine_chunks() for place in places]
-    numbers = bucket_numbers(arrays, [types[name] for name in names], table.buckets, version=_version(table))
+    try:
+        numbers = bucket_numbers(arrays, [types[name] for name in names], table.buckets, version=_version(table))
+    except NotSupported as error:
+        raise NotSupported(f"{table}, bucketed by {', '.join(names)}: {error}") from error
     for number in np.unique(numbers).tolist():
         yield number, rows.filter(pa.array(numbers == number))
 
@@ -61,7 +64,5 @@ def _by_bucket(table: Shape, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 def _version(table: Shape) -> int:
     text = next((text for key, text in table.parameters.items() if key.lower() == "bucketing_version"), "1").strip()
     if text not in {"1", "2"}:
-        raise NotSupported(
-            f"{table}: bucketing_version is {text!r}; expected 1 or 2, so where rows belong is not known"
-        )
+        raise NotSupported(f"bucketing_version is {text!r}; expected 1 or 2, so where rows belong is not known")
     return int(text)

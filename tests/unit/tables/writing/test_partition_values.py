@@ -67,4 +67,4 @@ def test_a_value_whose_directory_no_file_system_takes_is_refused_before_anything
         divided(table(s="string"), pa.table({"v": [1], "s": ["/" * 100]}))
     keys = dict.fromkeys(("a", "b", "c", "e"), "string")
     with pytest.raises(NotConforming, match=r"has a name of 811 characters; a metastore takes 767"):
-        divided(table(**keys), pa.table({"v": [1], **dict.fromkeys(keys, ["x" * 200])}))
+        divided(table(**keys), pa.table([[1], *[["x" * 200]] * 4], names=["v", *keys]))
