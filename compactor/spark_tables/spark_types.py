@@ -39,7 +39,8 @@ def hive_types(table: str, schema: StructType, *, has_time_zone: bool) -> tuple[
     for place, field in enumerate(to_arrow_schema(schema, timezone="UTC"), start=1):
         if re.fullmatch(r"[\w ]+", field.name) is None:
             raise NotConforming(
-                f"{table}: column {place} of the query is called {field.name!r}; give it a name: AS name"
+                f"{table}: column {place} of the query is called {field.name!r}; give it a name of letters, digits, _ and "
+                "blanks: AS name"
             )
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             if not has_time_zone:

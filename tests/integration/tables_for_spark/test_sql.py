@@ -142,7 +142,7 @@ def tables_are_created(asked: Callable[[str], list[tuple[Any, ...]]], deployment
     assert asked(made.format("if not exists made"))[0][2] is False
     for text, error, said in (
         (made.format("made"), Refused, "exists already"),
-        ("create table lost as select a + 1 from t", NotConforming, "give it a name: AS name"),
+        ("create table lost as select a + 1 from t", NotConforming, "give it a name of letters"),
         ("create table lost as select a, a from t", NotConforming, "column 'a' twice"),
         ("create table lost as select a, now() as n from t", NotSupported, "is an instant"),
         ("create table lost as select a, null as b from t", NotSupported, "column b is a null"),
