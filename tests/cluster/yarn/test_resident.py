@@ -25,8 +25,9 @@ def test_a_resident_takes_batches_of_its_queue_alone(on_yarn: YarnSite, mode: st
         (planned,) = plan_batches(site)
     line = on_yarn.spark_submit_line(mode, planned, "--linger", f"{PATIENCE:.0f}")
     with on_yarn.started(line) as process:
-        until("the first batch", lambda: on_yarn.entry(first).state is State.READY_FOR_CLEANING, pause=0.2)
-        (resident,) = own_state(on_yarn.site).residents.find(on_yarn.site.name)
+        residents = own_state(on_yarn.site).residents  # it is one once its first batch is done
+        (resident,) = until("the resident", lambda: residents.find(on_yarn.site.name), pause=0.2)
+        assert on_yarn.entry(first).state is State.READY_FOR_CLEANING
         running = on_yarn.yarn.application(resident.application_id)
         assert (running["state"], running["queue"]) == ("RUNNING", "root.night")
         other, same = on_yarn.table("other"), on_yarn.table("same")
