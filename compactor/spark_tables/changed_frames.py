@@ -93,7 +93,7 @@ def merged_rows(target: Target, source: DataFrame, on: Expression, clauses: Sequ
         F.col(_CLAUSE),
         source[SOURCE_ROW].alias(SOURCE_ROW),
         *(target.rows[name].alias(name) for name in (ROW_ID, FILE, EXACT) if name in types.names),
-        *(target.rows[column].alias(name) for column, name in own.items()),
+        *(target.rows[quoted(column)].alias(name) for column, name in own.items()),
         *(
             F.when(F.col(_CLAUSE) == at, values[at][column]).alias(
                 name
@@ -140,17 +140,18 @@ def _values(target: Target, source: DataFrame, clause: Clause) -> dict[str, Colu
             "the columns in set or values instead"
         )
     if clause.kind is Kind.INSERT:
-        return {column: source[column] for column in target.begun.columns}
+        return {column: source[quoted(column)] for column in target.begun.columns}
     fixed = {column.lower() for column in (*target.begun.partition_keys, *target.begun.bucket_columns)}
     return {
-        column: _unmoved(target, column, source[column]) if column.lower() in fixed else source[column]
+        column: _unmoved(target, column, value) if column.lower() in fixed else value
         for column in target.begun.columns
+        for value in (source[quoted(column)],)
     }
 
 
 def _unmoved(target: Target, column: str, value: Column) -> Column:
     """Returns the row's own value; fails for a row whose source has another one."""
-    own = target.rows[column]
+    own = target.rows[quoted(column)]
     why = (
         f"compactor: NotConforming: {target.table}: column {column} says in which partition or bucket a row is, and the "
         "source has another value for it; delete such a row and insert the new one"

@@ -92,13 +92,14 @@ def assigned(clauses: Iterable[Clause]) -> tuple[str, ...] | None:
 def columns_in(texts: Iterable[Expression | None], columns: Sequence[str]) -> tuple[str, ...] | None:
     """Returns those of ``columns`` that may be meant in SQL texts, and perhaps others; None for all.
 
-    A name in a text is a word of it. Of a Column nothing is known, and an asterisk may mean every column.
+    A name in a text is a word of it. Of a Column nothing is known, an asterisk may mean every column, and a variable of
+    Spark any of them.
     """
     words: set[str] = set()
     for text in texts:
         if text is None:
             continue
-        if not isinstance(text, str) or "*" in text:
+        if not isinstance(text, str) or "*" in text or "${" in text:
             return None
         words.update(word.lower() for word in _WORD.findall(text))
     return tuple(name for name in columns if name.lower() in words or not _WORD.fullmatch(name))

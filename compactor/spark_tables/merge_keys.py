@@ -7,15 +7,18 @@ left.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.datasource import In
 from pyspark.sql.types import DecimalType, IntegralType, StringType
 
 from compactor.errors import BadStatement
 from compactor.spark_tables.pushdown import filter_texts, quoted
 from compactor.statements.tokens import Token, tokens
+from compactor.tables.filters.expressions import LONGEST
 from compactor.tables.schema import ROW_ID
 from compactor.tables.writing.changed_rows import EXACT, FILE
 
@@ -25,9 +28,14 @@ if TYPE_CHECKING:
 
     from compactor.spark_tables.messages import BegunChange
 
-MOST_KEYS = 200_000  #: beyond that a read evaluates longer than it saves
+MOST_KEYS = 100_000  #: beyond that a read evaluates longer than it saves
+LONGEST_KEY = 100  #: characters
 _BESIDE = (ROW_ID, FILE, EXACT)  #: what the table's rows have besides its columns
 _COMPARES = frozenset(("=", "==", "<", "<=", ">", ">=", "<>", "!="))
+_WORD = re.compile(r"[a-z_][a-z0-9_]*")
+#: Words without a qualifier that Spark may read as a literal or a function, whatever columns there are.
+_NO_COLUMNS = frozenset(("true", "false", "null", "user", "session_user", "current_user"))
+_VARIABLES = "session"  #: the qualifier of Spark's session variables
 _EQUALS = frozenset(("=", "=="))
 
 
@@ -36,7 +44,7 @@ def equal_columns(on: object, alias: str, columns: Collection[str], source: Sequ
 
     Args:
         on: SQL text. There are none in a Column, nor in a text that is more than comparisons of columns and literals, joined
-            by AND.
+            by AND, nor in one that Spark may read otherwise than this package.
         alias: that of the table.
         columns: the table's.
         source: the source's columns.
@@ -44,12 +52,14 @@ def equal_columns(on: object, alias: str, columns: Collection[str], source: Sequ
     if not isinstance(on, str):
         return []
     try:
-        found = _without_parentheses(tokens(on))
+        found = tokens(on)
     except BadStatement:  # Spark says so, or reads it otherwise
         return []
-    names = _Names(alias.lower(), _once(columns), _once(source))
+    if not _is_read_alike(on, found):
+        return []
+    names = _Names(alias, columns, source)
     pairs = []
-    for comparison in _conjuncts(found):
+    for comparison in _conjuncts(_without_parentheses(found)):
         sides = _sides(comparison)
         if sides is None:
             return []
@@ -64,40 +74,57 @@ def key_filter(on: object, alias: str, target: BegunChange, source: DataFrame) -
 
     The source is read for it: ``stored`` makes that cheap, and the same as what is merged.
     """
+    if source.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        return None  # names here are as Hive's, which are not
     types = dict(zip(target.columns, target.types, strict=True))
     for column, key in equal_columns(on, alias, (*types, *_BESIDE), source.columns):
         if column in types and _is_compared_alike(types[column], source.schema[key].dataType):
-            values = source.select(quoted(key)).distinct().limit(MOST_KEYS + 1).toArrow().column(0).drop_null()
-            if 0 < len(values) <= MOST_KEYS:
-                [text] = filter_texts([In((column,), tuple(values.to_pylist()))], [column])
-                return text
+            values = _values(source, key)
+            texts = filter_texts([In((column,), tuple(values))], [column]) if values else []
+            if texts and len(texts[0]) <= LONGEST:
+                return texts[0]
     return None
+
+
+def _values(source: DataFrame, key: str) -> list[Any]:
+    """Returns the values of a column of the source but NULL; none if they are too many, too long, or no text."""
+    column = F.col(quoted(key))
+    if source.schema[key].dataType == StringType():
+        column = F.substring(column, 1, LONGEST_KEY + 1)  # of a longer one no more than that travels
+    found = source.select(column).distinct().limit(MOST_KEYS + 1).toArrow().column(0).drop_null()
+    try:
+        values = found.to_pylist()
+    except UnicodeDecodeError:
+        return []
+    is_long = any(isinstance(value, str) and len(value) > LONGEST_KEY for value in values)
+    return [] if is_long or len(values) > MOST_KEYS else values
 
 
 class _Names:
     """The names in a condition: of which side each is."""
 
-    def __init__(self, alias: str, target: Mapping[str, str], source: Mapping[str, str]) -> None:
-        self._alias, self._target, self._source = alias, target, source
+    def __init__(self, alias: str, target: Collection[str], source: Collection[str]) -> None:
+        self._alias, self._target, self._source = alias.lower(), _once(target), _once(source)
+        of_target, of_source = ({name.lower() for name in names} for names in (target, source))
+        self._every, self._shared = of_target | of_source, of_target & of_source
 
     def pair(self, one: Sequence[Token], other: Sequence[Token]) -> list[tuple[str, str]]:
         """Returns the table's column that is ``one`` and the source's that is ``other``, if they are."""
-        column = self._of(one, self._target, self._source, is_target=True)
-        key = self._of(other, self._source, self._target, is_target=False)
+        column = self._of(one, self._target, is_target=True)
+        key = self._of(other, self._source, is_target=False)
         return [] if column is None or key is None else [(column, key)]
 
-    def _of(
-        self, side: Sequence[Token], own: Mapping[str, str], others: Mapping[str, str], *, is_target: bool
-    ) -> str | None:
+    def _of(self, side: Sequence[Token], own: Mapping[str, str], *, is_target: bool) -> str | None:
         """Returns the column among ``own`` that ``side`` is for sure."""
         name = _column(side)
         if name is None:
             return None
         if len(side) == 1:
-            return None if name in others else own.get(name)
+            means_more = name in self._shared or (side[0].kind == "word" and name in _NO_COLUMNS)
+            return None if means_more else own.get(name)
         qualifier = side[0].value
-        if qualifier in own or qualifier in others:
-            return None  # a column's field, perhaps
+        if qualifier in self._every or qualifier == _VARIABLES:
+            return None  # a column's field, or a variable, perhaps
         return own.get(name) if (qualifier == self._alias) is is_target else None
 
 
@@ -105,6 +132,17 @@ def _once(columns: Collection[str]) -> dict[str, str]:
     """Returns names by their lower case, those left out that are there twice then."""
     lowered = [column.lower() for column in columns]
     return {column.lower(): column for column in columns if lowered.count(column.lower()) == 1}
+
+
+def _is_read_alike(text: str, found: Sequence[Token]) -> bool:
+    """Returns true for a text in which Spark sees the same tokens for sure: it ends comments and literals in another way,
+    knows other blanks, and puts in the values of its own variables."""
+    if "${" in text or "\\" in text:
+        return False
+    ends, starts = [0, *(token.end for token in found)], [*(token.start for token in found), len(text)]
+    if any(text[end:start].strip(" \t\r\n") for end, start in zip(ends, starts, strict=True)):
+        return False
+    return all(token.kind != "word" or _WORD.fullmatch(token.value) for token in found)
 
 
 def _without_parentheses(found: Sequence[Token]) -> Sequence[Token]:

@@ -16,7 +16,7 @@ DEEPEST = 100  #: levels of parentheses
 
 _TOKEN = re.compile(
     r"""
-      (?P<space>\s+|--[^\n]*|/\*.*?\*/)
+      (?P<space>\s+|--[^\r\n]*|/\*.*?\*/)
     | (?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
     | (?P<quoted>`(?:[^`]|``)*`)
     | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![A-Za-z0-9_]))

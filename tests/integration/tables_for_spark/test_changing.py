@@ -298,6 +298,38 @@ def test_only_stripes_and_partitions_with_keys_of_the_source_are_read(
     assert merge.when_matched_delete().execute() == Changed(deleted=1)
 
 
+@pytest.mark.parametrize(
+    ("source", "on"),
+    [
+        ("select cast(x'ff61' as string) as k union all select 'a'", "t.s = s.k"),  # no text, for Python
+        ("select repeat('x', 200) as k union all select 'a'", "t.s = s.k"),
+        ("select 'b' as k, 'a' as K, 'a' as w, 1L as z", "K = w and t.`i.d` = z"),  # other names where case counts
+    ],
+)
+def test_keys_that_are_no_filter_leave_nothing_out(
+    spark: SparkSession, acid: Callable[[str], AcidTable], store: Store, source: str, on: str
+) -> None:
+    """TABLES rule 12. The table's columns have names that mean a field where they are not quoted."""
+    store.create_table("db.odd", {"i.d": "bigint", "s": "string"}).append(pa.table({"i.d": [1, 2], "s": ["a", "b"]}))
+    spark.conf.set("spark.sql.caseSensitive", str(" as K" in source).lower())
+    try:
+        merge = acid("db.odd").alias("t").merge(spark.sql(source).alias("s"), on)
+        assert merge.when_matched_update(set={"s": "'new'"}).execute() == Changed(updated=1)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert rows_of(store, "db.odd") == [(1, "new"), (2, "b")]
+
+
+@pytest.mark.usefixtures("store")
+def test_too_many_keys_for_a_filter_leave_nothing_out(
+    spark: SparkSession, acid: Callable[[str], AcidTable], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TABLES rule 12: the text of a filter has a longest length, whatever the number of keys."""
+    monkeypatch.setattr(merge_keys, "LONGEST", 12)
+    merge = acid("db.t").alias("t").merge(spark.range(2, 9).alias("s"), "t.i = s.id")
+    assert merge.when_matched_delete().execute() == Changed(deleted=2)
+
+
 def test_each_thread_of_a_program_changes_and_writes_rows(
     spark: SparkSession, acid: Callable[[str], AcidTable], store: Store, config: str
 ) -> None:

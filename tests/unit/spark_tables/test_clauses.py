@@ -49,6 +49,7 @@ def test_values_are_by_the_tables_names() -> None:
         ("`c` in (select a from s)", ("a", "c", "odd name")),
         ("ab = 1", ("odd name",)),
         ("to_json(struct(*)) = ''", None),
+        ("${a.condition}", None),
         (object(), None),
         (None, ("odd name",)),
     ],

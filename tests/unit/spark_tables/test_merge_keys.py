@@ -6,7 +6,10 @@ import pytest
 
 from compactor.spark_tables.merge_keys import equal_columns
 
-TARGET, SOURCE = ("id", "K", "v", "p", "odd name", "st"), ("id", "k", "w", "Odd Name", "r")
+TARGET, SOURCE = (
+    ("id", "K", "v", "p", "odd name", "st"),
+    ("id", "k", "w", "Odd Name", "r", "1l", "true", "user", "U", "u"),
+)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +24,7 @@ TARGET, SOURCE = ("id", "K", "v", "p", "odd name", "st"), ("id", "k", "w", "Odd 
         ("w = v and t.v > 7", [("v", "w")]),
         ("t.`odd name` = s.`ODD NAME`", [("odd name", "Odd Name")]),
         ("t.v < s.w and t.id = s.id", [("id", "id")]),
-        ("t.id = s.id /* and */ -- or", [("id", "id")]),
+        ("T.ID\t=\r\ns.id", [("id", "id")]),
     ],
 )
 def test_columns_that_are_equal_in_each_match(on: str, found: list[tuple[str, str]]) -> None:
@@ -55,15 +58,27 @@ def test_columns_that_are_equal_in_each_match(on: str, found: list[tuple[str, st
         "t.id = r.k",
         "t.x = s.id",
         "t.id = s.x",
-        "t.id = s.id;",
         "t.id = 'unterminated",
+        "t.id = s.id;",
+        "t.id = session.w",
+        "t.id = s.id /* and */",
+        "t.w8 = s.d /* /* */ and t.id = s.id -- */",
+        "t.id = s.id -- x\r or true",
+        "t.v = s.d -- goes on \\\n and t.id = s.id",
+        "t.v = s.w\u00a0or\u00a0true and t.id = s.id",
+        "t.id = s.id and t.p = '${a.variable}'",
+        "t.id = s.id and t.p = r'\\' or true --'",
+        "t.id = 1L",
+        "t.id = true",
+        "t.id = user",
+        "t.k = u.id",
         "",
     ],
 )
 def test_what_else_a_condition_says_is_left_to_spark(on: str) -> None:
-    """A field may have a column's name, a name without a qualifier may be of either side, and OR asks for less."""
-    found = equal_columns(on, "t", TARGET, SOURCE)
-    assert found == ([("id", "id")] if on == "t.id = s.id;" else [])
+    """A field may have a column's name, a name without a qualifier may be of either side or a variable, OR asks for less,
+    and Spark ends comments and literals elsewhere, and puts in variables."""
+    assert equal_columns(on, "t", TARGET, SOURCE) == []
 
 
 def test_nothing_is_known_of_a_column() -> None:

@@ -32,6 +32,7 @@ def test_statements_are_split_where_no_text_name_or_comment_has_the_semicolon() 
     text = "select ';' -- ;\n; /* ; */ select `;`;;"
     assert [[str(token) for token in one] for one in split(text)] == [["select", ";"], ["select", ";"]]
     assert split("") == split(" ; -- nothing\n") == ()
+    assert [str(token) for token in tokens("select -- one\r 1")] == ["select", "1"]
 
 
 def test_each_token_has_its_place_in_the_whole_text() -> None:
