@@ -1,7 +1,8 @@
 """Merges changes of one row in a hundred of eight million, scattered over the table, beside a Hive 4.1 that is warm:
 ``python benchmarks/table_merge.py [rows] [pairs]``; see ``parts/beside_hive.py``.
 
-The same MERGE in SQL, on Spark with two cores and in Hive.
+The same MERGE in SQL, on Spark with two cores and in Hive. Both sessions are in use: before each of ours Spark changes a
+small table, since it ends its Python workers while Hive is at work; once it is measured after such a pause, too.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def begin(rivals: Rivals) -> Contest:
     columns = ", ".join(f"{one.name} {one.type}" for one in contents.ROWS)
     rivals.hive.sql(f"create table changes ({columns}) {TRANSACTIONAL}")
     store.load_table("default.changes").append(changes())
+    rivals.hive.sql(f"create table small (i int) {TRANSACTIONAL}")
+    store.load_table("default.small").append(pa.table({"i": pa.array([1, 2], pa.int32())}))
     config = rivals.folder / "compactor.toml"
     config.write_text(f'[metastore.default]\nurl = "{rivals.url}"\nmode = "clean"\n')
     spark = rivals.stack.enter_context(local_session(rivals.folder, conf={"spark.driver.memory": "2g"}))
@@ -55,6 +58,7 @@ def begin(rivals: Rivals) -> Contest:
         ours=lambda p: sql(spark, STATEMENT.format(p=p), config=str(config)).collect(),
         theirs=lambda p: rivals.hive.sql(STATEMENT.format(p=p)),
         left=left,
+        awake=lambda: sql(spark, "update small set i = i + 1 where i > 0", config=str(config)).collect(),
     )
 
 
