@@ -11,10 +11,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from compactor.errors import NotConforming
-
-MOST_BYTES = 255  #: of the name of a directory
-MOST_CHARACTERS = 767  #: of PARTITIONS.PART_NAME
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 #: ``FileUtils.charToEscape``.
@@ -37,34 +33,6 @@ def unescape(text: str) -> str:
 def part_name(keys: Sequence[str], values: Sequence[str]) -> str:
     """Returns the PART_NAME of the partition with these key names and plain values."""
     return "/".join(f"{escape(key.lower())}={escape(value)}" for key, value in zip(keys, values, strict=True))
-
-
-def new_part_name(table: str, keys: Sequence[str], values: Sequence[str]) -> str:
-    """Returns the PART_NAME of a partition that is made, see ``part_name``.
-
-    Args:
-        table: its name, for the error.
-
-    Raises:
-        NotConforming: a value is too long for the name of a directory, or all of them for a metastore.
-    """
-    name = part_name(keys, values)
-    for key, part in zip(keys, name.split("/"), strict=True):
-        if (size := len(part.encode())) > MOST_BYTES:
-            raise NotConforming(
-                f"{table}: partition column {key} has the value {_shown(part)}, whose directory would have a name of {size} "
-                f"bytes; file systems know names of {MOST_BYTES} bytes at most"
-            )
-    if len(name) > MOST_CHARACTERS:
-        raise NotConforming(
-            f"{table}: the partition {_shown(name)} has a name of {len(name)} characters; a metastore takes "
-            f"{MOST_CHARACTERS} at most (PARTITIONS.PART_NAME)"
-        )
-    return name
-
-
-def _shown(text: str) -> str:
-    return f"{text.partition('=')[2][:40]}…"
 
 
 def part_values(name: str) -> tuple[str, ...]:

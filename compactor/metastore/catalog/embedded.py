@@ -137,7 +137,6 @@ class EmbeddedCatalog:
 
         Raises:
             Refused: the number of values is not that of the keys, or the partition exists.
-            NotConforming: a value is too long.
         """
         given = self._new_name(table, values)
         stored = name or given
@@ -168,7 +167,6 @@ class EmbeddedCatalog:
         Raises:
             NotFound: the table has none of this name.
             Refused: the number of values is not that of the keys, or such a partition exists.
-            NotConforming: a value is too long.
         """
         part, stored = self._catalog.partition(table, part_name), self._new_name(table, values)
         with self._database.write() as conn:
@@ -327,7 +325,7 @@ class EmbeddedCatalog:
     def _new_name(table: Table, values: Sequence[str]) -> str:
         if len(values) != len(table.partition_keys):
             raise Refused(f"table {table} has {len(table.partition_keys)} partition keys, {len(values)} values came")
-        return partition_names.new_part_name(str(table), [key.name for key in table.partition_keys], values)
+        return partition_names.part_name([key.name for key in table.partition_keys], values)
 
     def _insert_columns(self, conn: Connection, columns: Sequence[Column]) -> int:
         cd_id = draw(conn, self._dialect, "MColumnDescriptor")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 
 _LONGEST_NAME, _LONGEST_VALUE = 767, 256  #: characters of PART_NAME and PART_KEY_VAL
+_LONGEST_DIRECTORY = 255  #: bytes of a directory's name, in the usual file systems
 _ALLOWED = "hive.metastore.partition.name.whitelist.pattern"
 
 
@@ -146,6 +147,12 @@ def must_be_a_name(site: Site, table: Table, name: str) -> None:
         raise Refused(
             f"{table}: partition {name[:80]!r}… has {len(name)} characters, its longest value {len(longest)}; the metastore "
             f"stores {_LONGEST_NAME} and {_LONGEST_VALUE} at most"
+        )
+    directory = max(name.split("/"), key=lambda part: len(part.encode()))
+    if (size := len(directory.encode())) > _LONGEST_DIRECTORY:
+        raise Refused(
+            f"{table}: partition {name[:80]!r}… needs a directory with a name of {size} bytes; file systems have "
+            f"{_LONGEST_DIRECTORY} at most"
         )
     if "\0" in name:
         raise Refused(f"{table}: partition {name!r} has a character that no file's name has; wanted a value without it")

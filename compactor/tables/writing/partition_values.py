@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.acid.partition_names import DEFAULT_PARTITION, new_part_name
+from compactor.acid.partition_names import DEFAULT_PARTITION, part_name
 from compactor.errors import NotSupported
 from compactor.tables.writing.shape import Shape
 
@@ -23,7 +23,6 @@ def partition_of_rows(table: Shape, rows: pa.Table) -> Iterator[tuple[str, pa.Ta
 
     Raises:
         NotSupported: a partition column has a type whose values different writers name differently.
-        NotConforming: a value is too long for the name of a directory.
     """
     count = len(table.columns)
     plain = rows.select(range(count))
@@ -34,14 +33,13 @@ def partition_of_rows(table: Shape, rows: pa.Table) -> Iterator[tuple[str, pa.Ta
     keys = [key.name for key in table.partition_keys]
     named = pa.table([*texts, pa.array(range(rows.num_rows), pa.int64())], names=[*keys, _ROW])
     for group in named.group_by(keys, use_threads=False).aggregate([(_ROW, "list")]).to_pylist():
-        name = new_part_name(str(table), keys, [group[key] for key in keys])
-        yield name, plain.take(pa.array(group[f"{_ROW}_list"], pa.int64()))
+        yield part_name(keys, [group[key] for key in keys]), plain.take(pa.array(group[f"{_ROW}_list"], pa.int64()))
 
 
 def partition_of_values(table: Shape, values: pa.Table) -> str:
-    """Returns the name of the partition of one row of conformed partition columns; raises as ``partition_of_rows``."""
+    """Returns the name of the partition of one row of conformed partition columns."""
     texts = [_texts(table, place, values.column(place))[0].as_py() for place in range(len(table.partition_keys))]
-    return new_part_name(str(table), [key.name for key in table.partition_keys], texts)
+    return part_name([key.name for key in table.partition_keys], texts)
 
 
 def _texts(table: Shape, place: int, values: pa.ChunkedArray) -> pa.ChunkedArray:

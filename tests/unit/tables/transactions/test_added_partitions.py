@@ -185,6 +185,8 @@ def test_names_that_a_metastore_of_hive_would_not_take_are_refused(store: Store)
         table.append(rows(1, "a\0b"))
     with pytest.raises(Refused, match="its longest value 257"):
         table.append(rows(1, "x" * 257))
+    with pytest.raises(Refused, match="needs a directory with a name of 256 bytes; file systems have 255 at most"):
+        table.append(rows(1, "ä" * 127))
     several = pa.concat_tables([rows(1), rows(2, "y")])
     few = Store(with_settings(store.site, hive_exec_max_dynamic_partitions="1")).load_table("default.p")
     with pytest.raises(Refused, match=r"2 partitions, hive\.exec\.max\.dynamic\.partitions is 1"):

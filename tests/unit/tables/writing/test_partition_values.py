@@ -5,7 +5,7 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotConforming, NotSupported
+from compactor.errors import NotSupported
 from compactor.metastore.catalog.values import Column, Table
 from compactor.tables.writing.partition_values import partition_of_rows
 
@@ -54,17 +54,3 @@ def test_a_table_without_partitions_has_one_without_a_name() -> None:
 def test_types_that_writers_name_differently_are_refused() -> None:
     with pytest.raises(NotSupported, match="partition column d is a double"):
         divided(table(d="double"), pa.table({"v": [1], "d": [0.1]}))
-
-
-def test_a_value_whose_directory_no_file_system_takes_is_refused_before_anything_is_written() -> None:
-    longest = "ä" * 126 + "b"
-    assert divided(table(s="string"), pa.table({"v": [1], "s": [longest]})) == {f"s={longest}": [1]}
-    with pytest.raises(
-        NotConforming, match=r"^d.t: partition column s has the value ä{40}….* of 256 bytes; .* 255 bytes"
-    ):
-        divided(table(s="string"), pa.table({"v": [1], "s": [longest + "b"]}))
-    with pytest.raises(NotConforming, match="of 302 bytes"):  # what is escaped takes three
-        divided(table(s="string"), pa.table({"v": [1], "s": ["/" * 100]}))
-    keys = dict.fromkeys(("a", "b", "c", "e"), "string")
-    with pytest.raises(NotConforming, match=r"has a name of 811 characters; a metastore takes 767"):
-        divided(table(**keys), pa.table([[1], *[["x" * 200]] * 4], names=["v", *keys]))
