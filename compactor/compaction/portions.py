@@ -23,7 +23,9 @@ class Portion:
 
     def of(self, partitions: Iterable[str | None]) -> list[str | None]:
         """Returns those of a table's partitions that belong to this portion, by name; the table as a whole comes first."""
-        names = sorted(partitions, key=_key)
+        named = list(partitions)
+        # sorted by ``_key``, which would be called for each
+        names = [*(name for name in named if name is None), *sorted(name for name in named if name is not None)]
         begin = 0 if self.after is None else bisect_right(names, _key(self.after.partition), key=_key)
         end = len(names) if self.until is None else bisect_right(names, _key(self.until.partition), key=_key)
         return names[begin:end]

@@ -114,8 +114,9 @@ class Digests:
             ended: the newest row in the history, 0 if there is none: a compaction changes directories.
         """
         digest = self._table.copy()
-        rest = None if moving is None else tuple(moving)
-        digest.update(repr((writes.rows, writes.total, place, ended, rest)).encode())
+        rest = "" if moving is None else repr(tuple(moving))
+        where = "" if place is None else f"{place[0]} {place[1]}"  # the location comes last: it may hold anything
+        digest.update(f"{writes.rows} {writes.total} {ended} {rest} {where}".encode(errors="surrogatepass"))
         return digest.hexdigest()
 
 

@@ -33,9 +33,7 @@ class PartitionPlaces:
         where = [_P.TBL_ID.in_(some) for some in _chunks(whole)]
         where += [tuple_(_P.TBL_ID, _P.PART_NAME).in_(named) for named in _chunks(pairs)]
         for condition in where:
-            for table, place in self._read(condition):
-                if place.name in wanted[table]:
-                    found[table][place.name] = place
+            self._read(condition, wanted, found)
         return found
 
     def _to_read_whole(self, wanted: Mapping[int, int]) -> set[int]:
@@ -48,14 +46,23 @@ class PartitionPlaces:
                 whole.update(row.TBL_ID for row in rows if row.n <= _SHARE * wanted[row.TBL_ID])
         return whole
 
-    def _read(self, where: ColumnElement[bool]) -> Iterator[tuple[int, PartitionPlace]]:
+    def _read(
+        self,
+        where: ColumnElement[bool],
+        wanted: Mapping[int, Collection[str]],
+        found: Mapping[int, dict[str, PartitionPlace]],
+    ) -> None:
+        """Adds what is ``wanted`` of the partitions ``where`` to those ``found``."""
         places = select(_P.TBL_ID, _P.PART_ID, _P.PART_NAME, SDS.c.LOCATION).join(SDS, SDS.c.SD_ID == _P.SD_ID)
         sorting = select(_P.PART_ID, SORT_COLS.c.COLUMN_NAME).join(SORT_COLS, SORT_COLS.c.SD_ID == _P.SD_ID)
         with self._database.read() as conn:
             columns = _grouped(conn.execute(sorting.where(where).order_by(_P.PART_ID, SORT_COLS.c.INTEGER_IDX)))
             for table, number, name, location in conn.execute(places.where(where)).all():
-                sort_columns = tuple(columns.get(number, ()))
-                yield table, PartitionPlace(id=number, name=name, location=location or "", sort_columns=sort_columns)
+                if name in wanted[table]:
+                    sort_columns = tuple(columns.get(number, ()))
+                    found[table][name] = PartitionPlace(
+                        id=number, name=name, location=location or "", sort_columns=sort_columns
+                    )
 
 
 def _grouped(rows: Iterable[Any]) -> Mapping[int, Sequence[str]]:
