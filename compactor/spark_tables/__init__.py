@@ -15,7 +15,7 @@ must_have_data_sources()  # before anything is imported that Spark has not
 from compactor.spark_tables.acid_table import AcidTable, Merge  # noqa: E402
 from compactor.spark_tables.data_source import HiveAcid  # noqa: E402
 from compactor.spark_tables.session import register, snapshot  # noqa: E402
-from compactor.tables.writing.changed_rows import Changed  # noqa: E402
+from compactor.tables.writing.row_change import Changed  # noqa: E402
 
 if TYPE_CHECKING:
     from compactor.spark_tables.sql_run import sql

@@ -25,7 +25,7 @@ from compactor.spark_tables.errors_of_spark import typed
 from compactor.spark_tables.merge_keys import key_filter
 from compactor.spark_tables.messages import AbortChange, BeginChange, BegunChange, CountChange, Place
 from compactor.spark_tables.options import CHANGE
-from compactor.tables.writing.changed_rows import CHECK, Changed, Kind
+from compactor.tables.writing.row_change import CHECK, Changed, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import AbortChange, ChangeWork, CommitChange
 from compactor.spark_tables.writer import task_number
-from compactor.storage.stores import opened
-from compactor.tables.writing.change_parts import ChangedPart, write_changes
+from compactor.tables.writing.written_part import ChangedPart
 
 
 class StagedChanges(WriterCommitMessage):
@@ -29,6 +28,9 @@ class ChangeWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedChanges:
         """Stages the changes of one task, on an executor."""
+        from compactor.storage.stores import opened  # as in ``writer.stage``
+        from compactor.tables.writing.change_parts import write_changes
+
         return StagedChanges(write_changes(self._begun.work, iterator, task_number(), opened(self._begun.stores)))
 
     def commit(self, messages: Sequence[StagedChanges | None]) -> None:

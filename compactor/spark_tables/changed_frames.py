@@ -20,7 +20,7 @@ from compactor.spark_tables.clauses import Clause, Expression, by_column, is_pla
 from compactor.spark_tables.messages import BegunChange
 from compactor.spark_tables.pushdown import quoted
 from compactor.tables.schema import ROW_ID
-from compactor.tables.writing.changed_rows import EXACT, FILE, KIND, Kind
+from compactor.tables.writing.row_change import EXACT, FILE, KIND, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

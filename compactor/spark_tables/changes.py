@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from compactor.spark_tables.messages import AbortChange, BeginChange, BegunChange, CountChange
 from compactor.spark_tables.options import place_of
 from compactor.spark_tables.snapshots import Answer
-from compactor.tables.writing.changed_rows import Changed
+from compactor.tables.writing.row_change import Changed
 
 _KINDS = {"begin": BeginChange, "abort": AbortChange, "count": CountChange}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from compactor.errors import NotFound, Refused
-from compactor.tables.writing.changed_rows import Kind
+from compactor.tables.writing.row_change import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -10,9 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import AbortWrite, BegunInserts, CommitInserts
 from compactor.spark_tables.writer import task_number
-from compactor.storage.stores import opened
-from compactor.tables.writing.inserts import write_parts
-from compactor.tables.writing.part_files import WrittenPart
+from compactor.tables.writing.written_part import WrittenPart
 
 
 class StagedInserts(WriterCommitMessage):
@@ -30,6 +28,9 @@ class InsertsWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedInserts:
         """Stages the rows of one task, on an executor."""
+        from compactor.storage.stores import opened  # as in ``writer.stage``
+        from compactor.tables.writing.inserts import write_parts
+
         begun = self._begun
         return StagedInserts(write_parts(begun.works, iterator, task_number(), opened(begun.stores)))
 

@@ -20,7 +20,7 @@ from compactor.spark_tables.pushdown import filter_texts, quoted
 from compactor.statements.tokens import Token, tokens
 from compactor.tables.filters.expressions import LONGEST
 from compactor.tables.schema import ROW_ID
-from compactor.tables.writing.changed_rows import EXACT, FILE
+from compactor.tables.writing.row_change import EXACT, FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

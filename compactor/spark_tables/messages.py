@@ -10,8 +10,8 @@ import pyarrow as pa
 from compactor.spark_tables.application import Process
 from compactor.storage.options import StoreOptions
 from compactor.tables.reading.tasks import ScanPlan
-from compactor.tables.writing.change_parts import ChangedPart, SharedChange
-from compactor.tables.writing.part_files import SharedStatement, WrittenPart
+from compactor.tables.writing.shared_statement import SharedChange, SharedStatement
+from compactor.tables.writing.written_part import ChangedPart, WrittenPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

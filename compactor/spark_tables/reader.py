@@ -13,15 +13,12 @@ from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import CheckSnapshot, PlannedScan
 from compactor.spark_tables.pushdown import filter_texts
 from compactor.spark_tables.spark_types import as_spark_expects
-from compactor.storage.stores import opened
 from compactor.tables.filters.binding import bind
 from compactor.tables.filters.conditions import All, Condition, columns_of
 from compactor.tables.filters.partition_constants import may_have
 from compactor.tables.reading.splits import portions
-from compactor.tables.reading.task_reader import read_task
 from compactor.tables.reading.tasks import ScanTask
-from compactor.tables.writing.changed_rows import EXACT, FILE, FILE_TYPE
-from compactor.tables.writing.encodable import encodable
+from compactor.tables.writing.row_change import EXACT, FILE, FILE_TYPE
 
 _FILE = pa.field(FILE, FILE_TYPE)
 
@@ -116,6 +113,9 @@ def rows_of_tasks(scan: PlannedScan, tasks: Iterable[ScanTask]) -> Iterator[pa.R
     Raises:
         SnapshotExpired: a file is gone.
     """
+    from compactor.storage.stores import opened  # as in ``writer.stage``
+    from compactor.tables.reading.task_reader import read_task
+
     storage, schema = opened(scan.stores), schema_of(scan)
     for task in tasks:
         file = pa.scalar({"partition": task.partition or "", "number": task.number}, FILE_TYPE)
@@ -126,6 +126,8 @@ def rows_of_tasks(scan: PlannedScan, tasks: Iterable[ScanTask]) -> Iterator[pa.R
 
 def _shown(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Returns rows as Spark sees them, with their exact timestamps beside."""
+    from compactor.tables.writing.encodable import encodable
+
     kind = schema.field(EXACT).type
     exact = pa.StructArray.from_arrays([rows.column(field.name) for field in kind], fields=list(kind))
     arrays = [encodable(rows.column(field.name), field.type) for field in schema if field.name != EXACT]

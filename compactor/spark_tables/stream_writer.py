@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import AbortStream, BeginWrite, BegunWrite, CommitWrite, Hold
 from compactor.spark_tables.writer import Staged, parts_of, stage
-from compactor.tables.writing.part_files import WrittenPart
+from compactor.tables.writing.written_part import WrittenPart
 
 
 class StagedOfBatch(Staged):

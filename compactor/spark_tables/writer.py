@@ -10,8 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import AbortWrite, BegunWrite, CommitWrite
-from compactor.storage.stores import opened
-from compactor.tables.writing.part_files import WrittenPart, write_part
+from compactor.tables.writing.written_part import WrittenPart
 
 
 def task_number() -> int:
@@ -23,6 +22,10 @@ def task_number() -> int:
 
 def stage(begun: BegunWrite, rows: Iterator[pa.RecordBatch]) -> tuple[WrittenPart, ...]:
     """Stages the rows of one task, on an executor."""
+    # needed on executors alone; the driver's many short processes start sooner without
+    from compactor.storage.stores import opened
+    from compactor.tables.writing.part_files import write_part
+
     return write_part(begun.work, rows, task_number(), opened(begun.stores))
 
 

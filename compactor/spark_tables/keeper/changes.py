@@ -15,9 +15,10 @@ from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.under_way import UnderWay
 from compactor.spark_tables.messages import BeginChange, BegunChange, ChangeWork
 from compactor.tables.store import named_table
-from compactor.tables.writing.change_parts import ChangedPart, SharedChange
-from compactor.tables.writing.changed_rows import CHECK, Changed
+from compactor.tables.writing.row_change import CHECK, Changed
 from compactor.tables.writing.shared_changes import ChangeStatements, Intent, begin_changes, finish_changes
+from compactor.tables.writing.shared_statement import SharedChange
+from compactor.tables.writing.written_part import ChangedPart
 
 log = logging.getLogger(__name__)
 PLANNING_S = (

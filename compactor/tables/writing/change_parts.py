@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -18,31 +17,11 @@ from compactor.rewrite.full_acid.delete_events import SortedEvents
 from compactor.rewrite.full_acid.output_format import output_of
 from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.storage.protocol import Storage
-from compactor.tables.writing.changed_rows import Changed, ChangedRows
+from compactor.tables.writing.changed_rows import ChangedRows
 from compactor.tables.writing.delete_files import write_deleted
-from compactor.tables.writing.part_files import (
-    SharedStatement,
-    WrittenPart,
-    make_durable,
-    must_have_a_statement,
-    staged_inserts,
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedChange:
-    """A statement that changes rows by several processes. With ``is_checked`` a row may be matched once at most."""
-
-    rows: SharedStatement
-    is_checked: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedPart:
-    """The parts that one writer has staged, and the numbers of rows in them."""
-
-    parts: tuple[WrittenPart, ...]
-    counts: Changed
+from compactor.tables.writing.part_files import make_durable, must_have_a_statement, staged_inserts
+from compactor.tables.writing.shared_statement import SharedChange, SharedStatement
+from compactor.tables.writing.written_part import ChangedPart, WrittenPart
 
 
 def write_changes(work: SharedChange, batches: Iterable[pa.RecordBatch], writer: int, storage: Storage) -> ChangedPart:

@@ -7,7 +7,6 @@ ROW__ID, so that one that is changed twice is next to itself.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -21,39 +20,7 @@ from compactor.rows.keys import KEY, KeyBlock, Mask, is_sorted, row_id_at
 from compactor.tables.schema import ROW_ID
 from compactor.tables.writing.delete_files import keys_of
 from compactor.tables.writing.encodable import encodable
-
-KIND = "row__change"  #: the column of ``Kind``
-FILE = "row__file"  #: the column of the file that holds the row: its partition, "" without one, and its number
-FILE_TYPE = pa.struct([pa.field("partition", pa.string()), pa.field("number", pa.int32())])
-EXACT = "row__exact"  #: a struct of timestamps with all of their digits, by column; NULL where the column has the value
-CHECK = "hive.merge.cardinality.check"
-
-
-class Kind(enum.IntEnum):
-    """The change of one row."""
-
-    NOTHING = 0  #: matched, and left as it is; it counts for the check alone
-    DELETE = 1
-    UPDATE = 2
-    INSERT = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
-    """The numbers of rows that a statement has deleted, updated and inserted."""
-
-    deleted: int = 0
-    updated: int = 0
-    inserted: int = 0
-
-    @classmethod
-    def total(cls, parts: Iterable[Changed]) -> Changed:
-        every = list(parts)
-        return cls(
-            deleted=sum(one.deleted for one in every),
-            updated=sum(one.updated for one in every),
-            inserted=sum(one.inserted for one in every),
-        )
+from compactor.tables.writing.row_change import CHECK, EXACT, FILE, KIND, Changed, Kind
 
 
 class ChangedRows:

@@ -10,7 +10,9 @@ import pyarrow.compute as pc
 
 from compactor.storage.protocol import Storage
 from compactor.tables.writing.insert_files import WaitingRows
-from compactor.tables.writing.part_files import SharedStatement, WrittenPart, write_part
+from compactor.tables.writing.part_files import write_part
+from compactor.tables.writing.shared_statement import SharedStatement
+from compactor.tables.writing.written_part import WrittenPart
 
 TARGET = "row__target"  #: the number of a row's table among those that are written
 

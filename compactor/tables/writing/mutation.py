@@ -21,12 +21,12 @@ from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import IN_PARTS, ROW_ID, ROW_ID_TYPE
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.writing.append import How, Rows, must_be_writable, parts_of, write
-from compactor.tables.writing.changed_rows import Changed, Kind
 from compactor.tables.writing.changes import Deletion
 from compactor.tables.writing.conform import Door
 from compactor.tables.writing.insert_files import WaitingRows
 from compactor.tables.writing.matching import comparable, has_null, key_columns, matches, numbered
 from compactor.tables.writing.net_changes import NetChanges, net_changes, out_of_turn, pairs
+from compactor.tables.writing.row_change import Changed, Kind
 
 _NEW = -1  #: in place of an operation's number: a row without a key
 

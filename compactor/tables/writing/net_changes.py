@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compactor.rows.keys import Mask, Numbers
-from compactor.tables.writing.changed_rows import Kind
+from compactor.tables.writing.row_change import Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,50 +10,20 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from compactor.acid.bucket import MAX_STATEMENT
-from compactor.acid.names import DeltaKind
 from compactor.errors import Refused
-from compactor.ids import WriteId
-from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.storage.protocol import Storage
 from compactor.tables.writing.conform import Door
 from compactor.tables.writing.divided import divided, together
 from compactor.tables.writing.insert_files import WaitingRows, write_inserts
-from compactor.tables.writing.shape import TravellingShape
+from compactor.tables.writing.shared_statement import SharedStatement
+from compactor.tables.writing.written_part import WrittenPart
 
 ROWS = 1 << 36  #: between the first row IDs of two writers; 4,096 of them stay below 2^48
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedStatement:
-    """A statement whose rows several processes write; they stage below ``attempts``, a directory of their user alone."""
-
-    table: TravellingShape
-    attempts: str
-    write_id: WriteId
-    calendar: int
-    time_zone: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenPart:
-    """The rows or delete events that one writer has staged for one partition, "" in a table without any: ``directory``,
-    with its files."""
-
-    partition: str
-    statement_id: int
-    directory: str
-    outputs: tuple[Output, ...]
-    kind: DeltaKind = DeltaKind.INSERT
-
-    @property
-    def rows(self) -> int:
-        return sum(output.rows for output in self.outputs)
 
 
 def write_part(

@@ -27,8 +27,9 @@ from compactor.tables.transactions.lock_kinds import is_hive_4
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.append import locations_of, must_be_writable
 from compactor.tables.writing.insert_files import WaitingRows, write_inserts
-from compactor.tables.writing.part_files import SharedStatement, WrittenPart
 from compactor.tables.writing.shape import TravellingShape
+from compactor.tables.writing.shared_statement import SharedStatement
+from compactor.tables.writing.written_part import WrittenPart
 
 
 def begin(

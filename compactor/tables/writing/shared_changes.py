@@ -18,9 +18,9 @@ from compactor.tables.transactions.lock_kinds import is_hive_4
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.append import locations_of, must_be_writable
 from compactor.tables.writing.assignments import must_be_assignable
-from compactor.tables.writing.change_parts import ChangedPart, SharedChange
-from compactor.tables.writing.part_files import SharedStatement, WrittenPart
 from compactor.tables.writing.shape import TravellingShape
+from compactor.tables.writing.shared_statement import SharedChange, SharedStatement
+from compactor.tables.writing.written_part import ChangedPart, WrittenPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,8 @@ from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.messages import AbortWrite, BeginWrite, BegunWrite, CommitWrite, Creation, Place
 from compactor.steps import WriteStep
 from compactor.tables import Store, open_metastore
-from compactor.tables.writing.part_files import WrittenPart, write_part
+from compactor.tables.writing.part_files import write_part
+from compactor.tables.writing.written_part import WrittenPart
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_of, time_out_and_sweep
 from tests.support.patience import until
 

@@ -6,7 +6,7 @@ import pytest
 
 from compactor.spark_tables.changes import as_json, begun_of, counts_of, options_of, request_of
 from compactor.spark_tables.messages import AbortChange, BeginChange, BegunChange, CountChange, Place
-from compactor.tables.writing.changed_rows import Changed
+from compactor.tables.writing.row_change import Changed
 
 PLACE = Place(metastore="m", config="c", application="app-1")
 

@@ -6,7 +6,7 @@ import pytest
 
 from compactor.errors import NotFound, Refused
 from compactor.spark_tables.clauses import Clause, assigned, by_column, columns_in, is_plain, must_be_complete
-from compactor.tables.writing.changed_rows import Kind
+from compactor.tables.writing.row_change import Kind
 
 UPDATE, DELETE = Clause(kind=Kind.UPDATE, values={"b": "1", "A": "2"}), Clause(kind=Kind.DELETE, values={})
 INSERT = Clause(kind=Kind.INSERT, values={"c": "3"})

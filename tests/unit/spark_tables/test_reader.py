@@ -90,3 +90,11 @@ def test_executors_import_no_sql() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_short_processes_of_the_driver_import_nothing_that_reads_or_writes_files() -> None:
+    """Spark starts one for each plan, and waits for it."""
+    heavy = ("compactor.orc.codecs.pyorc_codec", "compactor.storage.stores", "pyorc", "isal", "fsspec")
+    code = f"import sys, compactor.spark_tables; print([name for name in {heavy!r} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -20,7 +20,7 @@ from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site
 from compactor.tables.store import Store
 from compactor.tables.writing import insert_files
-from compactor.tables.writing.changed_rows import Changed
+from compactor.tables.writing.row_change import Changed
 from tests.support.partitioned import make_partitioned
 from tests.support.sizes import sized
 from tests.support.tables import make_table, with_settings

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.tables.writing.changed_rows import Kind
 from compactor.tables.writing.net_changes import net_changes, out_of_turn, pairs
+from compactor.tables.writing.row_change import Kind
 
 LETTERS = {"i": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE}
 

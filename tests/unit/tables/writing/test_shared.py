@@ -16,8 +16,10 @@ from compactor.tables.store import named_table
 from compactor.tables.table import Table
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
-from compactor.tables.writing.part_files import ROWS, SharedStatement, WrittenPart, write_part
+from compactor.tables.writing.part_files import ROWS, write_part
 from compactor.tables.writing.shared import begin, finish
+from compactor.tables.writing.shared_statement import SharedStatement
+from compactor.tables.writing.written_part import WrittenPart
 
 APPEND, OVERWRITE = WriteOperation.INSERT, WriteOperation.UPDATE
 

@@ -22,9 +22,11 @@ from compactor.tables.store import named_table
 from compactor.tables.table import Table
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
-from compactor.tables.writing.change_parts import ChangedPart, SharedChange, write_changes
-from compactor.tables.writing.changed_rows import FILE, FILE_TYPE, KIND, Changed, Kind
+from compactor.tables.writing.change_parts import write_changes
+from compactor.tables.writing.row_change import FILE, FILE_TYPE, KIND, Changed, Kind
 from compactor.tables.writing.shared_changes import Intent, begin_changes, finish_changes
+from compactor.tables.writing.shared_statement import SharedChange
+from compactor.tables.writing.written_part import ChangedPart
 
 Decide = Callable[[int], tuple[Kind, int]]
 EVERYTHING = Intent(deletes=True, assigns=frozenset({"v"}), inserts=True)
