@@ -105,6 +105,7 @@ def main() -> None:
     parser.add_argument("--server", choices=("garage", "s3mock"), default="garage" if can_be_built() else "s3mock")
     given = parser.parse_args()
     found: dict[bool, list[Measured]] = {True: [], False: []}
+    progress(f"starting {given.server}, which is built or fetched first where it is not kept from an earlier run")
     with (
         tempfile.TemporaryDirectory() as name,
         site_in(Path(name)) as site,

@@ -30,7 +30,7 @@ class Served:
 
 
 def can_be_built() -> bool:
-    """Returns true where cargo is, which builds it in some twenty minutes, once."""
+    """Returns true where cargo is, which builds it once, in ten to twenty minutes."""
     return shutil.which("cargo") is not None
 
 
