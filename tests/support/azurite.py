@@ -8,12 +8,12 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-import requests
 from azure.storage.blob import ContainerClient
 
-from tests.support.daemons import Daemon
+from tests.support.daemons import Daemon, answers
 from tests.support.downloads import ROOT, made_once
 from tests.support.ports import free_port
 
@@ -43,13 +43,7 @@ def azurite(folder: Path, container: str) -> Iterator[str]:
         environment={"AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"},
     )
 
-    def answers() -> bool:
-        try:
-            return requests.get(url, timeout=5).status_code > 0
-        except requests.RequestException:
-            return False
-
-    with server.running(answers):
+    with server.running(partial(answers, url)):
         with ContainerClient.from_connection_string(connection(url), container) as client:
             client.create_container()
         yield url

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,6 +30,15 @@ from tests.support.ports import free_port
 _START_SECONDS = PATIENCE
 HTTPFS_SERVER = "org.apache.hadoop.fs.http.server.HttpFSServerWebServer"
 HTTPFS_PLACES = {"home": "", "config": "conf", "log": "log", "temp": "temp"}
+
+
+def answers(url: str, status: int | None = None) -> bool:
+    """Returns true if ``url`` is answered, with ``status`` where one is given: for ``Daemon.running``."""
+    try:
+        found = requests.get(url, timeout=10).status_code
+    except requests.RequestException:
+        return False
+    return status is None or found == status
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,14 +177,8 @@ def httpfs(folder: Path, cluster: Hdfs) -> Iterator[str]:
     )
     url = f"http://127.0.0.1:{port}"
 
-    def answers() -> bool:
-        try:
-            probe = f"{url}/webhdfs/v1/?op=LISTSTATUS&user.name={cluster.user}"
-            return requests.get(probe, timeout=10).status_code == 200
-        except requests.RequestException:
-            return False
-
-    with server.running(answers):
+    probe = f"{url}/webhdfs/v1/?op=LISTSTATUS&user.name={cluster.user}"
+    with server.running(partial(answers, probe, 200)):
         yield url
 
 

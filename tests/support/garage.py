@@ -9,11 +9,10 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import requests
-
-from tests.support.daemons import Daemon
+from tests.support.daemons import Daemon, answers
 from tests.support.downloads import ROOT, kept_once
 from tests.support.ports import free_port
 
@@ -53,16 +52,8 @@ def garage(folder: Path, bucket: str) -> Iterator[Served]:
         done = subprocess.run([*program, *words], capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
-    def answers() -> bool:
-        try:
-            return requests.get(url, timeout=5).status_code == 403
-        except requests.RequestException:
-            return False
-
-    server = Daemon(
-        name="garage", folder=folder, command=[*program, "server"], environment={**os.environ, "RUST_LOG": "warn"}
-    )
-    with server.running(answers):
+    server = Daemon(name="garage", folder=folder, command=[*program, "server"], environment={"RUST_LOG": "warn"})
+    with server.running(partial(answers, url, 403)):
         run("layout", "assign", "-z", "here", "-c", "10G", run("node", "id", "-q").split("@")[0])
         run("layout", "apply", "--version", "1")
         run("key", "import", "--yes", "-n", "tests", key, secret)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-import requests
-
-from tests.support.daemons import Daemon
+from tests.support.daemons import Daemon, answers
 from tests.support.downloads import MAVEN_CACHE, kept_once
 from tests.support.maven import maven
 from tests.support.ports import free_port
@@ -34,13 +33,7 @@ def s3mock(folder: Path, bucket: str) -> Iterator[str]:
         },
     )
 
-    def answers() -> bool:
-        try:
-            return requests.get(url, timeout=5).status_code == 200
-        except requests.RequestException:
-            return False
-
-    with server.running(answers):
+    with server.running(partial(answers, url, 200)):
         yield url
 
 
