@@ -27,6 +27,7 @@ from compactor.tables.definitions import (
 )
 from compactor.tables.schema import arrow_schema, select
 from compactor.tables.table import Table as ProgramTable
+from compactor.tables.transactions.added_partitions import must_be_a_partition_name, must_fit_in_a_directory
 from compactor.tables.transactions.transaction import Transaction
 
 _COPIED = ("orc.", "bucketing_version", "transactional")  #: beginnings of the properties that CREATE TABLE LIKE takes
@@ -192,7 +193,8 @@ def add_partitions(session: Session, statement: Statement, asked: actions.AddPar
     """Adds partitions with their directories, which have to be empty or not there.
 
     Raises:
-        Refused: one is there already, its directory holds something or overlaps another's, or the metastore is Hive's.
+        Refused: one is there already, its name is too long, its directory holds something or overlaps another's, or the
+            metastore is Hive's.
     """
     table = _writable(session, asked.table)
     site = session.site
@@ -204,6 +206,9 @@ def add_partitions(session: Session, statement: Statement, asked: actions.AddPar
         new = {name: location for name, location in wanted.items() if name not in there}
         places = {name: location or f"{table.location.rstrip('/')}/{name}" for name, location in new.items()}
         for name, place in places.items():
+            must_be_a_partition_name(site, table, name)
+            if not new[name]:
+                must_fit_in_a_directory(table, name)
             if found := site.storage.children(site.storage.resolve(place)):
                 raise Refused(
                     f"partition {name} of {table}: {place} holds {found[0]}; wanted a directory that is empty"

@@ -69,7 +69,8 @@ class AddedPartitions:
             Refused: its name is too long, or is none of those that the site allows.
             StorageError: its directory holds rows already, which nobody added to the table.
         """
-        must_be_a_name(self._site, table, name)
+        must_be_a_partition_name(self._site, table, name)
+        must_fit_in_a_directory(table, name)
         new = NewPartition(table=table, name=name, location=f"{table.location.rstrip('/')}/{name}", write_id=write_id)
         root = path_of(self._site.storage, table, None)
         self._site.storage.make_directories(f"{root}/{name}", like=root)
@@ -136,7 +137,7 @@ class AddedPartitions:
         ]
 
 
-def must_be_a_name(site: Site, table: Table, name: str) -> None:
+def must_be_a_partition_name(site: Site, table: Table, name: str) -> None:
     """Refuses a partition that a metastore of Hive would not take.
 
     Raises:
@@ -148,17 +149,25 @@ def must_be_a_name(site: Site, table: Table, name: str) -> None:
             f"{table}: partition {name[:80]!r}… has {len(name)} characters, its longest value {len(longest)}; the metastore "
             f"stores {_LONGEST_NAME} and {_LONGEST_VALUE} at most"
         )
+    if "\0" in name:
+        raise Refused(f"{table}: partition {name!r} has a character that no file's name has; wanted a value without it")
+    allowed = site.settings.text(_ALLOWED)
+    if allowed and any(re.fullmatch(allowed, value) is None for value in part_values(name)):
+        raise Refused(f"{table}: partition {name!r} has a value that {_ALLOWED} = {allowed!r} does not allow")
+
+
+def must_fit_in_a_directory(table: Table, name: str) -> None:
+    """Refuses a partition whose usual directory could not be made.
+
+    Raises:
+        Refused: it is one.
+    """
     directory = max(name.split("/"), key=lambda part: len(part.encode()))
     if (size := len(directory.encode())) > _LONGEST_DIRECTORY:
         raise Refused(
             f"{table}: partition {name[:80]!r}… needs a directory with a name of {size} bytes; file systems have "
             f"{_LONGEST_DIRECTORY} at most"
         )
-    if "\0" in name:
-        raise Refused(f"{table}: partition {name!r} has a character that no file's name has; wanted a value without it")
-    allowed = site.settings.text(_ALLOWED)
-    if allowed and any(re.fullmatch(allowed, value) is None for value in part_values(name)):
-        raise Refused(f"{table}: partition {name!r} has a value that {_ALLOWED} = {allowed!r} does not allow")
 
 
 def _as_partition(new: NewPartition) -> Partition:

@@ -126,6 +126,16 @@ def test_no_partition_is_added_where_something_is(sql: Sql, warehouse: Path) -> 
         assert sql("show partitions t") == []
 
 
+def test_a_partition_has_a_name_that_the_metastore_and_the_file_system_take(sql: Sql, warehouse: Path) -> None:
+    sql("create table t (a int) partitioned by (p string)")
+    for value, said in (("x" * 257, "its longest value 257"), ("ä" * 127, "a name of 256 bytes")):
+        with pytest.raises(Refused, match=said):
+            sql(f"alter table t add partition (p='fits') partition (p='{value}')")
+        assert sql("show partitions t") == []
+    sql(f"alter table t add partition (p='{'ä' * 127}') location '{warehouse}/elsewhere'")
+    assert (warehouse / "elsewhere").is_dir()
+
+
 def test_columns_are_added_behind_the_others(sql: Sql) -> None:
     sql("create table t (a int) partitioned by (p int); insert into t values (1, 1)")
     sql("alter table t add columns (b string, c decimal(5,2)); insert into t values (2, 'x', 1.5, 1)")
