@@ -24,7 +24,7 @@ from compactor.spark_tables.data_source import HiveAcid
 from compactor.spark_tables.errors_of_spark import typed
 from compactor.spark_tables.merge_keys import key_filter
 from compactor.spark_tables.messages import AbortChange, BeginChange, BegunChange, CountChange, Place
-from compactor.spark_tables.options import CHANGE
+from compactor.spark_tables.options import CHANGE, WITHIN
 from compactor.tables.writing.row_change import CHECK, Changed, Kind
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class AcidTable:
     metastore: str = "default"
     config: str | None = None
     alias_name: str | None = None
+    reads: tuple[tuple[str, str], ...] = ()  #: names of views by which conditions call other tables, and these
 
     @classmethod
     def for_name(
@@ -132,7 +133,7 @@ class AcidTable:
         begun = begun_of(self._asked(request))
         try:
             activate(self.spark)
-            with self._pushing():
+            with self._pushing(), self._views(begun):
                 frame = rows(begun)
                 write = frame.write.format(HiveAcid.name()).options(**self._options, **{CHANGE: begun.change})
                 write.mode("append").save()
@@ -143,6 +144,19 @@ class AcidTable:
                 raise known from error
             raise
         return counts_of(self._asked(CountChange(change=begun.change)))
+
+    @contextmanager
+    def _views(self, begun: BegunChange) -> Iterator[None]:
+        """Makes the tables that conditions read views, under the snapshot of the change and with its locks."""
+        read = self.spark.read.format(HiveAcid.name()).options(**self._options, **{WITHIN: begun.change})
+        try:
+            for view, table in self.reads:
+                read.option("table", table).load().createOrReplaceTempView(view)
+            yield
+        finally:
+            for view, _ in self.reads:
+                with suppress(Exception):  # of a session that has ended, too, which another error says
+                    self.spark.catalog.dropTempView(view)
 
     def _asked(self, request: BeginChange | AbortChange | CountChange) -> str:
         place = {key: value for key, value in self._options.items() if key != "table"}

@@ -52,6 +52,7 @@ class PlanScan:
     row_ids: bool = False
     snapshot: str | None = None
     change: str | None = None  #: that ``BeginChange`` named: its rows are found with their ROW__IDs and files
+    within: str | None = None  #: a change, too: its condition reads the table, under its snapshot
     between: tuple[Commits, Commits] | None = None
     reader: Process | None = None
 

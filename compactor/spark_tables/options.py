@@ -13,8 +13,9 @@ from compactor.spark_tables.messages import BeginInserts, BeginWrite, Creation, 
 CREATES = "creates"  #: the table that a write creates, as ``creation_text`` writes it
 INSERTS = "inserts"  #: the tables of several INSERTs, as a list in JSON
 CHANGE = "change"  #: a change that ``AcidTable`` has begun, which rows are found or written for
+WITHIN = "within"  #: a change whose transaction reads a table that its condition names
 _PLACE = ("table", "metastore", "config")
-_READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes", CHANGE)
+_READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes", CHANGE, WITHIN)
 _WRITING = (*_PLACE, "time_zone", "stream", "batch", CHANGE, CREATES, INSERTS)
 _STREAMING = (*_PLACE, "time_zone", "stream")
 _STARTING = "starting"
@@ -51,6 +52,7 @@ def read_options(options: Mapping[str, str], application: str) -> ReadOptions:
             row_ids=_boolean(given, "row_ids"),
             snapshot=given.get("snapshot"),
             change=given.get(CHANGE),
+            within=given.get(WITHIN),
         ),
         split_bytes=_bytes(given, "split_bytes", _SPLIT_BYTES),
     )

@@ -4,9 +4,10 @@ statement is done as without it, where the program runs."""
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from compactor.deployment import open_deployment
@@ -140,12 +141,17 @@ class _Script:
         return self._spark.read.format("hive_acid").options(table=self._full(name), **self._options, **options).load()
 
     def _table(self, name: Name, alias: str) -> AcidTable:
-        return AcidTable(spark=self._spark, name=self._full(name), alias_name=alias, **self._options)
+        found = AcidTable.for_name(self._spark, self._full(name), **self._options)
+        return found.alias(alias)
 
     def _change(self, statement: Statement, action: actions.Update | actions.Delete) -> DataFrame:
         """Updates or deletes rows; raises as ``AcidTable`` does."""
         table = self._table(action.table, action.alias)
         condition = self._expression(action.condition)
+        if action.nested is not None:
+            views = {one.table: f"compactor_{uuid.uuid4().hex}" for one in action.nested.places}
+            table = replace(table, reads=tuple((view, self._full(name)) for name, view in views.items()))
+            condition = f"({action.nested.rewritten(self._text, views.__getitem__).format()})"
         if isinstance(action, actions.Delete):
             count = table.delete(condition).deleted
         else:

@@ -99,6 +99,11 @@ def _check(statement: Statement, has_spark: bool) -> None:
             _check_filter(what, where)
         case actions.Merge() | actions.MultiInsert() if not has_spark:
             raise NotSupported(f"{what} needs Spark; compactor.spark_tables.sql(spark, text) runs it")
+        case actions.Update(nested=nested) | actions.Delete(nested=nested) if nested is not None and not has_spark:
+            raise NotSupported(
+                f"{what} needs Spark, outside of transactions: its condition has a query of its own; "
+                "compactor.spark_tables.sql(spark, text) runs it"
+            )
         case actions.Select(where=where) | actions.Delete(where=where) if not has_spark:
             _check_filter(what, where)
         case actions.Update(where=where, assignments=assignments) if not has_spark:

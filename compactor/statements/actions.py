@@ -263,12 +263,13 @@ class Insert:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
     """DELETE; ``where`` is a filter of ``compactor.tables``, or None; ``condition`` is the same for Spark, where the table
-    is called ``alias``."""
+    is called ``alias``. ``nested`` is the condition, too, if it has queries of its own: only Spark evaluates these."""
 
     table: Name
     alias: str
     where: str | None = None
     condition: Span | None = None
+    nested: Query | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +283,7 @@ class Update:
     values: tuple[Span, ...]
     where: str | None = None
     condition: Span | None = None
+    nested: Query | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,12 +124,13 @@ FORMS: tuple[Form, ...] = (
     Form(
         name="UPDATE",
         syntax="UPDATE t SET c = literal | c2 | NULL, … [WHERE filter]",
-        how="`Table.update`; `AcidTable.update` in a session of Spark, whose expressions it takes",
+        how="`Table.update`; `AcidTable.update` in a session of Spark, whose expressions it takes; its condition may have "
+        "queries there",
     ),
     Form(
         name="DELETE",
         syntax="DELETE FROM t [WHERE filter]",
-        how="`Table.delete`; `AcidTable.delete` in a session of Spark",
+        how="`Table.delete`; `AcidTable.delete` in a session of Spark; its condition may have queries there",
     ),
     Form(
         name="SELECT",

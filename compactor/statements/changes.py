@@ -40,9 +40,9 @@ def update(reader: TokenReader) -> Statement:
     name = reader.name()
     alias = _alias(reader, name, "set")
     reader.need("set")
-    every = reader.rest
     columns, values = _assignments(reader, alias, "where")
     where, condition, found = _condition(reader, alias)
+    set_to = [token for value in values for token in value]
     change = Access(kind=AccessKind.UPDATE, name=name, where=conditions(found), moves=True)
     action = Update(
         table=name,
@@ -51,8 +51,9 @@ def update(reader: TokenReader) -> Statement:
         values=tuple(map(_span, values)),
         where=where,
         condition=condition,
+        nested=_nested(found),
     )
-    return _changing("UPDATE", (change,), every, action)
+    return _changing("UPDATE", (change,), [*set_to, *found], _unless_nested(set_to, action))
 
 
 def delete(reader: TokenReader) -> Statement:
@@ -60,10 +61,10 @@ def delete(reader: TokenReader) -> Statement:
     reader.need("from")
     name = reader.name()
     alias = _alias(reader, name, "where")
-    every = reader.rest
     where, condition, found = _condition(reader, alias)
     change = Access(kind=AccessKind.DELETE, name=name, where=conditions(found))
-    return _changing("DELETE", (change,), every, Delete(table=name, alias=alias, where=where, condition=condition))
+    action = Delete(table=name, alias=alias, where=where, condition=condition, nested=_nested(found))
+    return _changing("DELETE", (change,), found, action)
 
 
 def merge(reader: TokenReader) -> Statement:
@@ -89,15 +90,14 @@ def merge(reader: TokenReader) -> Statement:
         table=name, alias=alias, source=source, source_alias=source_alias, on=_span(on), clauses=tuple(clauses)
     )
     changes = (Access(kind=kind, name=name) for kind in kinds)
-    return _changing("MERGE", (*changes, *(one for one in read if one.name != name)), begin, action)
+    accesses = (*changes, *(one for one in read if one.name != name))
+    return _changing("MERGE", accesses, begin, _unless_nested(begin, action))
 
 
-def _changing(
-    form: str, accesses: Sequence[Access], expressions: Sequence[Token], action: Update | Delete | Merge
-) -> Statement:
+def _changing(form: str, accesses: Sequence[Access], expressions: Sequence[Token], action: Action) -> Statement:
     """Returns the statement with the tables that its expressions read, which are locked, too; the changed one is already."""
-    others = reads(expressions, without=action.table)
-    return Statement(name=form, accesses=(*accesses, *others), action=_unless_nested(expressions, action))
+    others = reads(expressions, without=accesses[0].name)
+    return Statement(name=form, accesses=(*accesses, *others), action=action)
 
 
 def _source(reader: TokenReader) -> tuple[Name | Query, tuple[Access, ...]]:
@@ -227,14 +227,27 @@ def _span(found: Sequence[Token]) -> Span:
     return found[0].start, found[-1].end
 
 
+def _nested(found: Sequence[Token]) -> Query | None:
+    """Returns a condition that has queries of its own, with the tables that they name; None for another one."""
+    return None if _query_in(found) is None else as_query(found)
+
+
 def _unless_nested(found: Sequence[Token], action: Action) -> Action:
-    """Returns ``action``, or that it is not run, if its expressions have a query of their own: Spark would look for the
+    """Returns ``action``, or that it is not run, if these expressions have a query of their own: Spark would look for the
     tables of that in its catalog."""
+    token = _query_in(found)
+    if token is None:
+        return action
+    return NotRun(
+        because=f"the query at {token.place} is part of a value, or of a condition of MERGE: give it to MERGE … USING "
+        "(query), in a session of Spark"
+    )
+
+
+def _query_in(found: Sequence[Token]) -> Token | None:
+    """Returns the first word of the first query that expressions have, in parentheses."""
     for before, token in zip((None, *found), found, strict=False):
         opens = before is not None and before.value == "(" and before.kind == "sign"
         if token.kind == "word" and opens and token.value in ("select", "with", "from", "table", "values"):
-            return NotRun(
-                because=f"the query at {token.place} is part of an expression: give it to MERGE … USING (query), in a "
-                "session of Spark"
-            )
-    return action
+            return token
+    return None

@@ -155,8 +155,8 @@ class Desk:
 
     def _asked_for(self, request: PlanScan) -> Held | None:
         """Returns the transaction under which a scan is to be planned; None for one of its own."""
-        if request.change is not None:
-            return self._changes.held(request.change)
+        if (change := request.change or request.within) is not None:
+            return self._changes.held(change)
         if request.snapshot is None:
             return None
         held = self._readers.get(request.snapshot)

@@ -73,6 +73,24 @@ def staged(keeper: Keeper, site: Site, place: Place, change: str, table: str = "
 EVERYTHING = {"assigns": ("i",), "inserts": True}
 
 
+@pytest.mark.parametrize(("other", "lock"), [("t", "SHARED_WRITE"), ("u", "SHARED_READ")])
+def test_a_condition_reads_tables_under_the_snapshot_of_its_change(
+    keeper: Keeper, place: Place, store: Store, deployment: Site, other: str, lock: str
+) -> None:
+    """TABLES rule 11, PROTOCOL 13.2: what comes after the change has begun is not there, and a lock protects what is."""
+    store.create_table("db.u", {"i": "bigint"}).append(pa.table({"i": [1, 2, 3]}))
+    change = begun(keeper, place)
+    store.load_table(f"db.{other}").append(pa.table({"i": [4]}))
+    scan = keeper.ask(PlanScan(place=place, table=f"db.{other}", columns=("i",), within=change.change))
+    assert (scan.has_files, scan.plan.schema.names) == (False, ["i"])
+    batches = Reader(scan, spark_schema(schema_of(scan)), 1 << 20).read(Portion(scan.plan.tasks))
+    assert sorted(row for batch in batches for row in batch.column("i").to_pylist()) == [1, 2, 3]
+    assert (other, lock) in {(one.table, one.type.name) for one in deployment.metastore.locks.show()}
+    keeper.ask(AbortChange(change=change.change))
+    with pytest.raises(TransactionAborted, match="is not held"):
+        keeper.ask(PlanScan(place=place, table=f"db.{other}", within=change.change))
+
+
 def test_a_change_is_committed_by_another_process_once_and_tells_its_numbers(
     keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, open_agents: Callable[[], list[str]]
 ) -> None:

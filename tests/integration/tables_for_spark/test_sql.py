@@ -78,7 +78,12 @@ def test_sql_in_a_session(spark: Any, deployment: Site) -> None:
     # refusals, before anything is done
     for text, error, said in (
         ("delete from t; select * from (table s)", BadStatement, "TABLE s at line 1"),
-        ("delete from t; delete from t where a in (select a from s)", NotSupported, "query at line 1, character 42"),
+        ("delete from t; update t set a = (select max(a) from s)", NotSupported, "query at line 1, character 34"),
+        (
+            "delete from t; start transaction; delete from t where a in (select a from s); commit",
+            NotSupported,
+            "line 1, character 35 needs Spark, outside of transactions",
+        ),
         ("delete from t; start transaction; delete from t where lower(b) = 'x'; commit", BadExpression, "character 35"),
         (
             "delete from t; start transaction; merge into t using s on t.a = s.a when matched then delete; commit",
@@ -107,6 +112,7 @@ def test_sql_in_a_session(spark: Any, deployment: Site) -> None:
     assert asked("select count(*) from t") == [(3,)]
     assert deployment.metastore.catalog.names() == [("d", "p"), ("d", "s"), ("d", "t")]
     rows_change(asked)
+    conditions_have_queries(spark, asked)
     tables_are_created(asked, deployment)
     several_tables_are_written(asked)
 
@@ -131,6 +137,31 @@ def rows_change(asked: Callable[[str], list[tuple[Any, ...]]]) -> None:
         (3, None, "2026-11-03"),
         (7, "new", "2026-11-02"),
     ]
+
+
+def conditions_have_queries(spark: Any, asked: Callable[[str], list[tuple[Any, ...]]]) -> None:
+    """TABLES 11: what a condition reads is seen as the rows that change are, the table itself included."""
+    before = asked("select a, b from t")
+    asked("create table q as select a, b as k, a * 2 as n, 'kept' as x from t union all select 7, null, 70, '{y}'")
+    assert asked("delete from q where a in (select a from s) and x <> '{y}'") == [("DELETE", "d.q", 1)]
+    assert asked("delete from d.q where a not in (select cast(null as int) as a union select a from s)")[0][2] == 0
+    assert asked(
+        "delete from q as o where exists (with w as (select c from s) select 1 from w where w.c = o.n + 16)"
+    ) == [("DELETE", "d.q", 0)]
+    assert asked("update q set n = -1 where n = (select max(q.n) from q)") == [("UPDATE", "d.q", 1)]
+    assert asked("update q o set k = 'seen' where not exists (select * from d.t, s where t.a = o.a and o.n > 0)") == [
+        ("UPDATE", "d.q", 1)
+    ]
+    assert asked("select a, k, n from q") == [(2, "y{0}", 4), (5, "51", 10), (7, "seen", -1)]
+    assert asked("delete from q where n < (select avg(n) from q) or a in (select a from t where t.a = q.a)") == [
+        ("DELETE", "d.q", 3)
+    ]
+    with pytest.raises(NotFound, match="nowhere"):
+        asked("delete from q where a in (select a from nowhere)")
+    with pytest.raises(Exception, match="missing"):
+        asked("delete from q where a in (select missing from s)")
+    assert asked("select a, b from t") == before
+    assert [one.name for one in spark.catalog.listTables() if one.name.startswith("compactor_")] == []
 
 
 def tables_are_created(asked: Callable[[str], list[tuple[Any, ...]]], deployment: Site) -> None:
