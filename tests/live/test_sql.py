@@ -276,7 +276,7 @@ def test_a_request_in_sql_is_shown_by_hive(beside: Beside) -> None:
         "initiated",
         "nightly",
     )
-    assert shown["compaction"] == entry.id
+    assert shown["compactionid"] == entry.id
     beside.ours("--set", "compactor.mode=clean", "sql", f"abort compactions {entry.id}")
     assert beside.queue() == []
     assert beside.shown_compaction(entry.id)["State"] == "aborted"
