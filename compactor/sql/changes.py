@@ -79,9 +79,14 @@ def columns_of_values(
 
     Raises:
         NotFound: there is no such column.
-        Refused: a column is given twice, or has its value by PARTITION already.
+        Refused: a column is given twice, or has its value by PARTITION already; dynamic partition keys are named in another
+            order than the table's, of which nobody can say to which of them a value belongs.
     """
     keys = [key for key in table.partition_keys if key.name.lower() not in static]
+    named = [key for key, value in asked.partition or () if value is None and key not in (asked.columns or ())]
+    order = [key.name.lower() for key in keys if key.name.lower() in named]
+    if named != order:
+        raise Refused(f"{table}: PARTITION has {', '.join(named)}; wanted the table's order, {', '.join(order)}")
     if asked.columns is None:
         return [*table.columns, *keys]
     known = {column.name.lower(): column for column in (*table.columns, *table.partition_keys)}
@@ -92,8 +97,7 @@ def columns_of_values(
         if name in found or name in static:
             raise Refused(f"{table}: column {name} is given twice")
         found[name] = known[name]
-    named = [key for key, value in asked.partition or () if value is None]
-    return [*found.values(), *(known[key] for key in named if key not in found)]
+    return [*found.values(), *(known[key] for key in named)]
 
 
 def _rows(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[actions.Literal]]) -> pa.Table:

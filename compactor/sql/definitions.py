@@ -193,8 +193,8 @@ def add_partitions(session: Session, statement: Statement, asked: actions.AddPar
     """Adds partitions with their directories, which have to be empty or not there.
 
     Raises:
-        Refused: one is there already, its name is too long, its directory holds something or overlaps another's, or the
-            metastore is Hive's.
+        Refused: one is there already, its name is too long, its location is no whole path, its directory holds something
+            or overlaps another's, or the metastore is Hive's.
     """
     table = _writable(session, asked.table)
     site = session.site
@@ -207,7 +207,9 @@ def add_partitions(session: Session, statement: Statement, asked: actions.AddPar
         places = {name: location or f"{table.location.rstrip('/')}/{name}" for name, location in new.items()}
         for name, place in places.items():
             must_be_a_partition_name(site, table, name)
-            if not new[name]:
+            if new[name]:
+                must_be_absolute(f"partition {name} of {table}", place)
+            else:
                 must_fit_in_a_directory(table, name)
             if found := site.storage.children(site.storage.resolve(place)):
                 raise Refused(
@@ -234,8 +236,7 @@ def _add(session: Session, table: Table, places: Mapping[str, str]) -> None:
             like = path_of(site.storage, table, None)
             site.storage.make_directories(site.storage.resolve(place), like=like)
     except CompactorError:
-        for name in added:
-            site.metastore.embedded_catalog.drop_partition(table, name)
+        site.metastore.embedded_catalog.drop_partitions(table, added)
         raise
 
 
@@ -263,8 +264,7 @@ def drop_partitions(session: Session, statement: Statement, asked: actions.DropP
                 if (why := ground.refusal(table.id, name)) is not None:
                     raise Refused(f"partition {name} of {table} was not dropped: {why}")
             places = [path_of(site.storage, table, part) for part in found.values()]
-        for name in found:
-            site.metastore.embedded_catalog.drop_partition(table, name)
+        site.metastore.embedded_catalog.drop_partitions(table, found)
         for place in places:  # under the lock: who adds it anew does not write there yet
             site.storage.remove(place)
     return done(
@@ -319,8 +319,7 @@ def set_properties(session: Session, statement: Statement, asked: actions.SetPro
                 f"{table}: {key} makes it another kind of table, whose files Hive has to convert; use Hive"
             )
     with session.locked(statement):
-        for key, value in asked.properties:
-            table = session.site.metastore.embedded_catalog.set_table_parameter(table, key, value)
+        session.site.metastore.embedded_catalog.set_table_parameters(table, dict(asked.properties))
     keys = [key for key, _ in asked.properties]
     return done(statement.name, f"{', '.join(keys)} of {table} is changed", table=str(table), properties=keys)
 

@@ -98,4 +98,6 @@ def _value(table: Table, key: Column, text: str) -> object:
 
 
 def _text(value: object) -> str:
+    if value is None:
+        return DEFAULT_PARTITION
     return str(value).lower() if isinstance(value, bool) else str(value)

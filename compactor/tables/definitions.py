@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from compactor.acid.bucket import MAX_BUCKET
 from compactor.acid.names import WRITING_PREFIX, parse_staging
 from compactor.errors import CompactorError, NotConforming, NotFound, NotLossless, NotSupported, Refused
 from compactor.locking.accesses import Access, Accessing, Name
@@ -22,6 +23,7 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.transactions.rows import OPEN
 from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
+from compactor.orc.format.types import TypeKind, Types
 from compactor.service.answers.explain_locks import planned_locks
 from compactor.service.ground import Ground
 from compactor.service.site import Site, path_of
@@ -31,6 +33,7 @@ from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
+_LONGEST = {TypeKind.CHAR: 255, TypeKind.VARCHAR: 65535}  #: in characters
 _ABSOLUTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?/")
 _PROPERTIES = {"transactional": "true", "transactional_properties": "default", "bucketing_version": "2"}
 
@@ -86,8 +89,10 @@ def new_table(site: Site, database: str, name: str, wanted: Definition) -> NewTa
     if not plain:
         raise Refused(f"{what}: all columns are partition columns; a table has one other at least")
     of_bucket, buckets = wanted.clustered_by or ((), -1)
-    if wanted.clustered_by is not None and (buckets < 1 or not of_bucket):
-        raise Refused(f"{what}: clustered_by = {wanted.clustered_by!r}; wanted: columns, and how many buckets")
+    if wanted.clustered_by is not None and not (of_bucket and 1 <= buckets <= MAX_BUCKET + 1):
+        raise Refused(
+            f"{what}: clustered_by = {wanted.clustered_by!r}; wanted: columns, and 1 to {MAX_BUCKET + 1} buckets"
+        )
     location = wanted.location or f"{site.metastore.catalog.database_location(database).rstrip('/')}/{name.lower()}"
     must_be_absolute(what, location)
     return NewTable(
@@ -231,9 +236,29 @@ def checked_columns(what: str, schema: pa.Schema | Mapping[str, str]) -> Iterato
                     f"{what}: column {name} is a {kind}, which is not written into full ACID tables here"
                 )
             arrow_type(types)
+            _must_be_within_limits(what, name, types)
         except NotLossless as error:
             raise NotConforming(f"{what}: column {name} is a {kind!r}, which is no type of Hive: {error}") from error
         yield values.Column(name=name.lower(), type=kind)
+
+
+def _must_be_within_limits(what: str, name: str, types: Types) -> None:
+    """Refuses what Hive's parser of types refuses (``HiveDecimal``, ``HiveChar``, ``HiveVarchar``).
+
+    Raises:
+        NotConforming: a decimal has more digits behind the point than it has, a text is longer than its kind can be.
+    """
+    for one in types:
+        longest = _LONGEST.get(one.kind)
+        if one.kind is TypeKind.DECIMAL and one.scale > one.precision:
+            raise NotConforming(
+                f"{what}: column {name} is a decimal({one.precision},{one.scale}); wanted at most as many digits behind the "
+                "point as there are"
+            )
+        if longest is not None and one.maximum_length > longest:
+            raise NotConforming(
+                f"{what}: column {name} is a {one.kind.name.lower()}({one.maximum_length}); wanted {longest} at most"
+            )
 
 
 def must_be_absolute(what: str, location: str) -> None:

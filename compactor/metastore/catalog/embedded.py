@@ -3,7 +3,7 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -149,16 +149,21 @@ class EmbeddedCatalog:
         return self._catalog.partition(table, stored)
 
     @retried
-    def drop_partition(self, table: Table, part_name: str) -> None:
-        """Drops a partition and its dependent rows; its files stay.
+    def drop_partitions(self, table: Table, names: Collection[str]) -> None:
+        """Drops partitions and their dependent rows, all at once; their files stay.
 
         Raises:
-            NotFound: the table has none of this name.
+            NotFound: the table has none of one of these names.
         """
-        part = self._catalog.partition(table, part_name)
+        found = [self._catalog.partition(table, name) for name in names]
         with self._database.write() as conn:
-            _delete_partitions(conn, [part.id])
-            self._dependents.forget(conn, table.database, table.name, part.name)
+            _delete_partitions(conn, [part.id for part in found])
+            for part in found:
+                self._dependents.forget(conn, table.database, table.name, part.name)
+
+    def drop_partition(self, table: Table, part_name: str) -> None:
+        """Drops one partition; see ``drop_partitions``."""
+        self.drop_partitions(table, [part_name])
 
     @retried
     def rename_partition(self, table: Table, part_name: str, values: Sequence[str]) -> Partition:
@@ -181,11 +186,22 @@ class EmbeddedCatalog:
         return self._catalog.partition(table, stored)
 
     @retried
-    def set_table_parameter(self, table: Table, key: str, value: str | None) -> Table:
-        """Sets a table property, or removes it with None; returns the changed table."""
+    def set_table_parameters(self, table: Table, properties: Mapping[str, str | None]) -> Table:
+        """Sets properties of a table, or removes those that are None, all at once; returns the changed table.
+
+        Raises:
+            NotFound: the table is gone.
+        """
         with self._database.write() as conn:
-            _set_parameter(conn, TABLE_PARAMS, "TBL_ID", table.id, key, value)
+            if conn.execute(select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID == table.id)).first() is None:
+                raise NotFound(f"table {table} was dropped meanwhile; no property was set")
+            for key, value in properties.items():
+                _set_parameter(conn, TABLE_PARAMS, "TBL_ID", table.id, key, value)
         return self._catalog.table(table.database, table.name)
+
+    def set_table_parameter(self, table: Table, key: str, value: str | None) -> Table:
+        """Sets or removes one property of a table; see ``set_table_parameters``."""
+        return self.set_table_parameters(table, {key: value})
 
     @retried
     def set_database_parameter(self, database: str, key: str, value: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -15,20 +16,30 @@ from compactor.tables.filters.outcomes import Facts, may_match, single
 from compactor.tables.schema import PARTS
 
 if TYPE_CHECKING:
+    from compactor.metastore.catalog.values import Column as Key
     from compactor.metastore.catalog.values import Partition, Table
+
+_CHAR = re.compile(r"\s*char\s*\(\s*([0-9]{1,3})\s*\)\s*", re.IGNORECASE)
 
 
 def constants(table: Table, partition: Partition, types: pa.Schema) -> dict[str, pa.Scalar]:
-    """Returns the value of each partition column of ``types``; NULL in the default partition.
+    """Returns the value of each partition column of ``types``, of a char with its blanks; NULL in the default partition.
 
     Raises:
         BadName: a value is none of its column's type.
     """
-    names = [key.name for key in table.partition_keys]
     return {
-        name: _scalar(table, partition, None if text == DEFAULT_PARTITION else text, types.field(name))
-        for name, text in zip(names, partition.values, strict=True)
+        key.name: _scalar(
+            table, partition, None if text == DEFAULT_PARTITION else _padded(text, key), types.field(key.name)
+        )
+        for key, text in zip(table.partition_keys, partition.values, strict=True)
     }
+
+
+def _padded(text: str, key: Key) -> str:
+    """Returns the text of a char with the blanks that its values have in rows; names of partitions are without them."""
+    match = _CHAR.fullmatch(key.type)
+    return text if match is None else text.ljust(int(match[1]))
 
 
 def _scalar(table: Table, partition: Partition, text: str | None, field: pa.Field) -> pa.Scalar:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from compactor.compaction.entry import Entity
-from compactor.errors import CommitUnknown, CompactorError, Refused
+from compactor.errors import CommitUnknown, CompactorError
 from compactor.ids import WriteId
 from compactor.locking.requests import LockRequest
 from compactor.locking.statement_rules import AccessKind
@@ -29,6 +29,7 @@ from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, must_have_its_own_ground, path_of
 from compactor.steps import WriteStep, reach
 from compactor.tables.transactions.held_locks import wait_for_locks
+from compactor.tables.transactions.loaded_tables import must_be_as_loaded
 from compactor.tables.transactions.lock_kinds import lock_of
 from compactor.tables.transactions.running import ending
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
@@ -190,16 +191,8 @@ class Batch:
         Raises:
             Refused: it is another one, or has other columns than when it was loaded.
         """
-        old, new = self._table, self._site.metastore.catalog.table(self._table.database, self._table.name)
-        if (old.id, old.row_type, old.location, old.partition_keys) != (
-            new.id,
-            new.row_type,
-            new.location,
-            new.partition_keys,
-        ):
-            raise Refused(
-                f"{old}: was altered or created anew since it was loaded; load it again and open another stream"
-            )
+        new = self._site.metastore.catalog.table(self._table.database, self._table.name)
+        must_be_as_loaded(self._table, new)
         return new
 
     def _still(self, opened: Transaction) -> list[InTransaction]:

@@ -38,6 +38,7 @@ from compactor.steps import WriteStep, reach
 from compactor.tables.transactions.added_partitions import AddedPartitions
 from compactor.tables.transactions.created_tables import CreatedTables
 from compactor.tables.transactions.held_locks import HeldLocks
+from compactor.tables.transactions.loaded_tables import must_be_as_loaded
 from compactor.tables.transactions.lock_kinds import excluding, lock_of
 from compactor.tables.transactions.pending import Pending
 from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
@@ -173,21 +174,29 @@ class Transaction:
         known = {part.name for part in found}
         return found + [part for part in self.added.of(table) if part.name not in known]
 
-    def statement(self, entity: Entity, operation: WriteOperation) -> WriteStatement:
+    def statement(self, entity: Entity, operation: WriteOperation, loaded: Table | None = None) -> WriteStatement:
         """Begins the next statement on ``entity``: takes its lock and write ID, and records it before its files are made.
 
         Statement IDs count within one table, as Hive's do within a transaction.
 
+        Args:
+            loaded: the table that rows were fitted to; None if they will be fitted to the statement's.
+
         Raises:
             NotFound: the table or partition does not exist.
-            Refused: the table is not transactional, or its directory or the partition's overlaps another's.
+            Refused: the table is not transactional, or is not as ``loaded`` any more; its directory or the partition's
+                overlaps another's.
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
             TransactionAborted: the transaction timed out.
             StorageError: a directory holds the write ID already: the metastore was restored, or is another's.
         """
         if (new := self.created.named(entity.database, entity.table)) is not None:
             return self._first_statement(new, entity, operation)
+        if loaded is not None:  # from now on nobody alters or drops it
+            self._lock_for_statement(loaded, entity, operation)
         target = self.site.target(entity)
+        if loaded is not None:
+            must_be_as_loaded(loaded, target.table)
         must_have_its_own_ground(self.site, target.table, target.partition)
         made = self._begin(target.table, entity, operation, target.location)
         self._unused.check(str(target.entity), target.location, made.write_id)
@@ -225,12 +234,13 @@ class Transaction:
     @contextmanager
     def whole_statement(self) -> Iterator[None]:
         """A statement that fails within the block leaves nothing behind that a later commit would name (PROTOCOL 14.12)."""
-        staged, added = self.pending.directories, self.added.partitions
+        staged, added, written = self.pending.directories, self.added.partitions, self.written.places
         try:
             yield
         except BaseException:
             self.pending.take_back(staged)
             self.added.take_back(added)
+            self.written.take_back(written)
             for statement in list(self._provisional):
                 with suppress(CompactorError):  # of a transaction that is lost, which the error says
                     self.record_partitions(statement, {})
@@ -257,6 +267,7 @@ class Transaction:
         it sees that; but not once it has read or written anything.
 
         Raises:
+            Refused: the table is not as it was loaded.
             WriteConflict: it has, and the other one changed rows, so this one would lose at its end; if it ``must_see_all``
                 rows also where the other one only inserted some.
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
@@ -278,6 +289,8 @@ class Transaction:
             self._must_live()
             is_new = self._txns is None and not self._statements
             self._lock_for_writing(table, entity, lock, [_entity(table, name) for name in to_read])
+            if self.created.named(table.database, table.name) is None:
+                must_be_as_loaded(table, self.site.metastore.catalog.table(table.database, table.name))
             later = self.site.metastore.write_ids.later_writer(
                 self.id,
                 table.database,
@@ -315,10 +328,15 @@ class Transaction:
         """Begins a statement on a partitioned table whose partitions show only in its rows, or which adds ``partition``.
 
         A provisional component stands for all of its partitions until ``record_partitions`` (Hive's dynamic partitions).
+
+        Raises:
+            NotFound, Refused, LockNotGranted, TransactionAborted, StorageError: as ``statement`` does of a ``loaded`` table.
         """
         path = path_of(self.site.storage, table, None)
         is_new = self.created.named(table.database, table.name) is not None
         if not is_new:
+            self._lock_for_statement(table, _entity(table, partition), operation)
+            must_be_as_loaded(table, self.site.metastore.catalog.table(table.database, table.name))
             must_have_its_own_ground(self.site, table, None)
         made = self._begin(table, _entity(table, partition), operation, path)
         if not is_new:
@@ -369,9 +387,7 @@ class Transaction:
 
     def _begin(self, table: Table, entity: Entity, operation: WriteOperation, location: str) -> WriteStatement:
         """Takes the lock and the write ID of a statement, of which nothing is recorded yet."""
-        self._must_live()
-        self._watch.writes = True
-        self._lock_for_writing(table, entity, lock_of(self.site, _WHAT[operation]))
+        self._lock_for_statement(table, entity, operation)
         _ = self.txns  # fixed by the first statement, whatever it is (PROTOCOL 13.2)
         write_id = self.site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
         self._write_ids.pop((entity.database, entity.table), None)  # the new one belongs to it
@@ -383,6 +399,11 @@ class Transaction:
             statement_id=self._next_statement(entity),
             location=location,
         )
+
+    def _lock_for_statement(self, table: Table, entity: Entity, operation: WriteOperation) -> None:
+        self._must_live()
+        self._watch.writes = True
+        self._lock_for_writing(table, entity, lock_of(self.site, _WHAT[operation]))
 
     def _must_live(self) -> None:
         try:

@@ -21,6 +21,15 @@ class Written:
         self._places[entity] = write_id, location
 
     @property
+    def places(self) -> Mapping[Entity, tuple[WriteId, str]]:
+        """All of them, with write IDs and locations."""
+        return dict(self._places)
+
+    def take_back(self, before: Mapping[Entity, tuple[WriteId, str]]) -> None:
+        """Forgets what was noted since ``places`` was ``before``."""
+        self._places = dict(before)
+
+    @property
     def entities(self) -> Collection[Entity]:
         """All of them."""
         return self._places.keys()

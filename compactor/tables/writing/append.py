@@ -127,7 +127,7 @@ def write(
     is_known = not table.is_partitioned or (partition is not None and _exists(txn, table, partition))
     if is_known:
         entity = Entity(database=table.database, table=table.name, partition=partition)
-        statement = txn.statement(entity, operation)
+        statement = txn.statement(entity, operation, loaded=table)
     else:
         statement = txn.dynamic_statement(table, operation, partition)
     with tempfile.TemporaryDirectory(prefix="compactor-write-") as scratch:

@@ -127,7 +127,7 @@ class Deletion:
             self._statement = (
                 self._txn.dynamic_statement(self._table, WriteOperation.DELETE)
                 if self._table.is_partitioned
-                else self._txn.statement(entity, WriteOperation.DELETE)
+                else self._txn.statement(entity, WriteOperation.DELETE, loaded=self._table)
             )
         return self._statement
 

@@ -49,7 +49,8 @@ def begin(
     if table.is_partitioned:
         statement = txn.dynamic_statement(table, operation)
     else:
-        statement = txn.statement(Entity(database=table.database, table=table.name), operation)
+        entity = Entity(database=table.database, table=table.name)
+        statement = txn.statement(entity, operation, loaded=table)
     work = SharedStatement(
         table=TravellingShape.of(table),
         attempts=txn.pending.attempts(statement.location),

@@ -134,4 +134,4 @@ def _delta(statement: WriteStatement, part: WrittenPart) -> Delta:
 def _statement(txn: Transaction, table: Table, operation: WriteOperation) -> WriteStatement:
     if table.is_partitioned:
         return txn.dynamic_statement(table, operation)
-    return txn.statement(Entity(database=table.database, table=table.name), operation)
+    return txn.statement(Entity(database=table.database, table=table.name), operation, loaded=table)

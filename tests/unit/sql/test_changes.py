@@ -76,6 +76,15 @@ def test_partitions_come_from_the_clause_or_the_values(sql: Sql) -> None:
     assert sql("select a, b, n from p where y = '2026-11-02'") == [{"a": 5, "b": None, "n": 1}]
 
 
+def test_dynamic_partition_keys_have_the_tables_order(sql: Sql) -> None:
+    """Hive: values come in the order of the PARTITION clause; where that is another one than the table's, one is wrong."""
+    for columns in ("", " (a, b)"):
+        with pytest.raises(Refused, match="PARTITION has n, y; wanted the table's order, y, n"):
+            sql(f"insert into p partition (n, y){columns} values (1, 'x', '2026-11-02', 1)")
+    sql("insert into p partition (n, y) (a, y, n) values (1, '2026-11-02', 1)")
+    assert sql("select * from p") == [{"a": 1, "b": None, "y": "2026-11-02", "n": 1}]
+
+
 def test_rows_are_updated_and_deleted_by_a_filter(sql: Sql) -> None:
     sql(r"insert into t (i, s) values (1, 'a\'b'), (2, 'c\\d'), (3, null)")
     assert sql(r"update t x set x.s = 'done', x.b = x.i where x.s = 'a\'b' or x.s = 'c\\d'")[0]["rows"] == 2

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadStatement, CompactorError, NotConforming, NotFound, NotSupported, Refused
+from compactor.errors import (
+    BadStatement,
+    CompactorError,
+    DatabaseUnavailable,
+    NotConforming,
+    NotFound,
+    NotSupported,
+    Refused,
+)
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
+from compactor.metastore.catalog import embedded
 from compactor.service.site import Site
 from compactor.sql.run import checked, run
 from tests.support.tables import with_settings
@@ -81,6 +91,10 @@ def test_a_table_is_created_as_it_is_shown(sql: Sql, site: Site, warehouse: Path
         ("alter table t rename to nowhere.u", NotFound, "nowhere"),
         ("alter table t add partition (p=1)", Refused, "not partitioned"),
         ("alter table t drop partition (p=1)", Refused, "not partitioned"),
+        ("create table u (a int) clustered by (a) into 4097 buckets", Refused, "1 to 4096 buckets"),
+        ("create table u (a decimal(5,6))", NotConforming, r"decimal\(5,6\); wanted at most as many digits"),
+        ("create table u (a array<char(256)>)", NotConforming, r"char\(256\); wanted 255 at most"),
+        ("alter table t add columns (b varchar(65536))", NotConforming, r"varchar\(65536\); wanted 65535 at most"),
         ("truncate table t partition (p=1)", Refused, "not partitioned"),
         ("show partitions t", Refused, "not partitioned$"),
         ("truncate table nowhere", NotFound, "nowhere"),
@@ -120,10 +134,46 @@ def test_no_partition_is_added_where_something_is(sql: Sql, warehouse: Path) -> 
     sql("create table t (a int) partitioned by (p int)")
     (warehouse / "full").mkdir()
     (warehouse / "full/file").touch()
-    for location, said in ((f"{warehouse}/full", "holds file"), (f"{warehouse}/t/p=1/in", "was not added")):
+    for location, said in (
+        (f"{warehouse}/full", "holds file"),
+        (f"{warehouse}/t/p=1/in", "was not added"),
+        ("elsewhere", "wanted a whole path"),
+    ):
         with pytest.raises(Refused, match=said):
             sql(f"alter table t add partition (p=1) partition (p=2) location '{location}'")
         assert sql("show partitions t") == []
+
+
+@pytest.mark.parametrize("text", ["truncate table t partition (p='{}')", "alter table t drop partition (p='{}')"])
+def test_the_default_partition_is_no_partition_of_that_text(sql: Sql, text: str) -> None:
+    sql("create table t (a int) partitioned by (p string); insert into t values (1, 'None'), (2, null), (3, 'x')")
+    sql(text.format("__HIVE_DEFAULT_PARTITION__"))
+    assert sql("select * from t") == [{"a": 1, "p": "None"}, {"a": 3, "p": "x"}]
+    sql(text.format("None"))
+    assert sql("select * from t") == [{"a": 3, "p": "x"}]
+
+
+def test_several_partitions_and_properties_change_together_or_not_at_all(
+    sql: Sql, deployment: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql("create table t (a int) partitioned by (p string); alter table t add partition (p='a') partition (p='b')")
+    done = 0
+
+    def fails_at_the_second(*arguments: object, of: Callable[..., object]) -> object:
+        nonlocal done
+        done += 1
+        if done % 2 == 0:
+            raise DatabaseUnavailable("the database is gone")
+        return of(*arguments)
+
+    for name in ("_delete_storage", "_set_parameter"):
+        before = getattr(embedded, name)
+        monkeypatch.setattr(embedded, name, partial(fails_at_the_second, of=before))
+    for text in ("drop partition (p='a'), partition (p='b')", "set tblproperties ('k'='1', 'l'='2')"):
+        with pytest.raises(DatabaseUnavailable):
+            sql(f"alter table t {text}")
+    assert sql("show partitions t") == [{"partition": "p=a"}, {"partition": "p=b"}]
+    assert not {"k", "l"}.intersection(deployment.metastore.catalog.table("default", "t").parameters)
 
 
 def test_a_partition_has_a_name_that_the_metastore_and_the_file_system_take(sql: Sql, warehouse: Path) -> None:

@@ -92,6 +92,22 @@ def test_properties(catalog: Catalog, embedded: EmbeddedCatalog) -> None:
         embedded.set_database_parameter("none", "a", "b")
 
 
+def test_what_is_changed_together_is_there_or_not_at_all(catalog: Catalog, embedded: EmbeddedCatalog) -> None:
+    made = embedded.create_table(NewTable("default", "p", "/p", [INT], partition_keys=KEYS))
+    for number in "12":
+        embedded.add_partition(made, ["x", number])
+    with pytest.raises(NotFound):
+        embedded.drop_partitions(made, ["d=x/n=1", "d=x/n=3"])
+    assert len(catalog.partitions(made)) == 2
+    embedded.drop_partitions(made, ["d=x/n=1", "d=x/n=2"])
+    assert catalog.partitions(made) == []
+    changed = embedded.set_table_parameters(made, {"a": "1", "b": "2"})
+    assert changed.parameters.items() >= {"a": "1", "b": "2"}.items()
+    embedded.drop_table(made)
+    with pytest.raises(NotFound, match=r"default\.p was dropped meanwhile; no property was set"):
+        embedded.set_table_parameters(made, {"a": "2"})
+
+
 def test_dropping_leaves_no_row(metastore: Metastore, catalog: Catalog, embedded: EmbeddedCatalog) -> None:
     def left() -> dict[str, int]:
         counted = [name for name in t.metadata.tables if name != "SEQUENCE_TABLE"]

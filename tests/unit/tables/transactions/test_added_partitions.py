@@ -9,7 +9,7 @@ import pytest
 
 from compactor.acid.names import Base
 from compactor.compaction.entry import Entity
-from compactor.errors import NotConforming, NotFound, Refused, StorageError
+from compactor.errors import NotConforming, NotFound, NotSupported, Refused, StorageError
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema import tables as t
@@ -177,6 +177,21 @@ def test_a_directory_that_holds_rows_of_nobody_is_no_new_partition(store: Store,
     with pytest.raises(StorageError, match="holds rows, and is no partition"):
         store.load_table("default.p").append(rows(1))
     assert select(store, t.PARTITIONS) == []
+
+
+def test_a_transaction_goes_on_after_a_statement_that_failed(store: Store) -> None:
+    """PROTOCOL 14.12: neither the partition that it would have added nor a write into it is left for the commit."""
+    with store.transaction() as txn:
+        table = txn.load_table("default.p")
+        table.overwrite(rows(1))
+        with pytest.raises(NotSupported, match="has overwritten it"):
+            table.append(pa.concat_tables([rows(2), rows(3, "new")]))
+        table.append(rows(4, "other"))
+    assert values(store) == [1, 4]
+    assert sorted(part["PART_NAME"] for part in select(store, t.PARTITIONS)) == [
+        f"day={DAY}/s=other",
+        f"day={DAY}/s=x",
+    ]
 
 
 def test_names_that_a_metastore_of_hive_would_not_take_are_refused(store: Store) -> None:

@@ -305,3 +305,21 @@ def _done(store: Store, model: dict[int, str], operations: list[tuple[str, int, 
         return model
     assert fits
     return wanted
+
+
+def test_rows_of_a_partition_of_a_char_are_found(store: Store) -> None:
+    """Its directory is named without the blanks that values have in rows."""
+    table = store.create_table("default.c", {"a": "int", "b": "string", "p": "char(3)"}, partitioned_by=["p"])
+    table.append(of(a=[1, 2], b=["x", "y"], p=["q", "r"]))
+    assert table.scan("p = 'q'").to_arrow().to_pylist() == [{"a": 1, "b": "x", "p": "q  "}]
+    assert table.upsert(of(a=[1], b=["z"], p=["q"]), ["a", "p"]).updated == 1
+    with pytest.raises(Refused, match="the table has 1 such rows"), table.mutate(key=["a", "p"]) as changes:
+        changes.insert(of(a=[1], b=["z"], p=["q"]))
+    with table.mutate(key=["a"]) as changes:
+        changes.update(of(a=[1], b=["w"], p=["q"]))
+    with store.transaction() as txn:
+        inside = txn.load_table("default.c")
+        found = inside.scan("a = 2", row_ids=True).to_arrow()
+        with inside.mutate() as changes:
+            changes.delete(found)
+    assert table.scan().to_arrow().to_pylist() == [{"a": 1, "b": "w", "p": "q  "}]
