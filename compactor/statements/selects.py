@@ -24,6 +24,8 @@ _NO_COLUMN = frozenset(
 #: Words after a table's name that are no alias of it.
 _NO_ALIAS = CLAUSES | SET_OPERATIONS | JOINS | JOINED | {"tablesample", "for"}
 _ENDS = _NO_ALIAS - {"where"}
+#: Lists that name no columns. A column may be called ``count`` or ``*``, so no list of names stands for these.
+_COUNT, _STAR = "count(*)", "*"
 
 
 class _Richer(Exception):
@@ -78,17 +80,16 @@ def _select(reader: TokenReader) -> Select:
     limit = reader.integer() if reader.take("limit") else None
     if not reader.ended:
         raise _richer(reader)
-    count = listed == [("", "count")]
-    columns = None if count or listed == [("", "*")] else tuple(_unqualified(reader, one, qualifiers) for one in listed)
-    return Select(table=name, columns=columns, count=count, where=where, limit=limit)
+    columns = None if isinstance(listed, str) else tuple(_unqualified(one, qualifiers) for one in listed)
+    return Select(table=name, columns=columns, count=listed == _COUNT, where=where, limit=limit)
 
 
-def _list(reader: TokenReader) -> list[tuple[str, str]]:
-    """Reads ``*``, ``count(*)`` or columns, each with its qualifier; an empty one is none."""
+def _list(reader: TokenReader) -> list[tuple[str, str]] | str:
+    """Reads ``*`` or ``count(*)``, which are texts, or columns, each with its qualifier; an empty one is none."""
     if reader.take("*"):
-        return [("", "*")]
+        return _STAR
     if reader.take("count", "(", "*", ")"):
-        return [("", "count")]
+        return _COUNT
     found: list[tuple[str, str]] = []
     while True:
         token = reader.next
@@ -126,7 +127,7 @@ def _where(reader: TokenReader) -> list[Token]:
     return found
 
 
-def _unqualified(reader: TokenReader, column: tuple[str, str], qualifiers: tuple[str, ...]) -> str:
+def _unqualified(column: tuple[str, str], qualifiers: tuple[str, ...]) -> str:
     qualifier, name = column
     if qualifier and qualifier not in qualifiers:
         raise _Richer(f"{qualifier}.{name}, since no table is called {qualifier}")

@@ -55,6 +55,14 @@ def test_rows_are_counted(ask: Ask) -> None:
     assert (answer.columns, list(answer.rows)) == (("count(*)",), [{"count(*)": 3}])
 
 
+def test_a_column_may_be_called_count(ask: Ask) -> None:
+    ask("create table n (count int, `*` int)")
+    ask("insert into n values (7, 8)")
+    assert list(ask("select count from n").rows) == [{"count": 7}]
+    assert list(ask("select `*` from n").rows) == [{"*": 8}]
+    assert list(ask("select count(*) from n").rows) == [{"count(*)": 1}]
+
+
 def test_what_is_not_there_is_named(ask: Ask) -> None:
     with pytest.raises(NotFound, match="no column 'z'"):
         ask("select z from t")
