@@ -19,6 +19,7 @@ from compactor.tables.schema import IN_PARTS, ROW_ID
 from compactor.tables.table import Table
 
 _COUNT = "count(*)"
+_NONE = "there are no such rows"
 _ROW_ID_TYPE = "struct<writeid:bigint,bucketid:int,rowid:bigint>"
 
 
@@ -35,10 +36,11 @@ def select(session: Session, statement: Statement, asked: actions.Select) -> Ans
     names = list(asked.columns) if asked.columns is not None else None
     wanted = session.opened(found).scan(**_words(asked))
     if asked.count:
-        return Answer(statement=statement.name, rows=[{_COUNT: wanted.count()}], columns=(_COUNT,), whole=True)
+        counted = [{_COUNT: wanted.count()}]  # with LIMIT 0, too: a bad condition is refused whatever the limit
+        return Answer(statement=statement.name, rows=counted[: asked.limit], columns=(_COUNT,), said=_NONE, whole=True)
     shown = names if names is not None else [field.name.lower() for field in wanted.schema]
     rows = _rows(session, found, asked, shown)
-    return Answer(statement=statement.name, rows=rows, columns=tuple(shown), said="there are no such rows", whole=True)
+    return Answer(statement=statement.name, rows=rows, columns=tuple(shown), said=_NONE, whole=True)
 
 
 def _words(asked: actions.Select) -> Mapping[str, Any]:

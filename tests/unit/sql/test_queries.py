@@ -63,6 +63,14 @@ def test_a_column_may_be_called_count(ask: Ask) -> None:
     assert list(ask("select count(*) from n").rows) == [{"count(*)": 1}]
 
 
+def test_a_limit_is_that_of_a_count_too(ask: Ask) -> None:
+    answer = ask("select count(*) from t limit 0")
+    assert (answer.columns, list(answer.rows), answer.said) == (("count(*)",), [], "there are no such rows")
+    assert list(ask("select count(*) from t limit 1").rows) == [{"count(*)": 5}]
+    with pytest.raises(BadExpression, match="character"):
+        ask("select count(*) from t where a = 'x' limit 0")
+
+
 def test_what_is_not_there_is_named(ask: Ask) -> None:
     with pytest.raises(NotFound, match="no column 'z'"):
         ask("select z from t")
