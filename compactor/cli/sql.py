@@ -37,7 +37,7 @@ def sql(context: CliContext, text: str | None, path: str | None, database: str) 
 
 
 def _given(text: str | None, path: str | None) -> str:
-    """Returns the text to run.
+    """Returns the text to run, without the mark of UTF-8 that editors on Windows begin files with.
 
     Raises:
         BadSetting: it is given twice, or the file cannot be read.
@@ -48,8 +48,8 @@ def _given(text: str | None, path: str | None) -> str:
         return str(text)
     try:
         if path is not None:
-            return Path(path).read_text("utf-8")
-        return sys.stdin.buffer.read().decode("utf-8")
+            return Path(path).read_text("utf-8-sig")
+        return sys.stdin.buffer.read().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"sql: {path or 'standard input'}: {error}") from error
 

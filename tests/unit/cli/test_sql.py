@@ -54,6 +54,13 @@ def test_statements_come_from_a_file_or_standard_input(compactor: Compactor, tmp
     assert compactor("sql", "--file", "nowhere.sql").exit_code == 2
 
 
+def test_the_mark_of_utf_8_before_a_text_is_none_of_it(compactor: Compactor, tmp_path: Path) -> None:
+    text = b"\xef\xbb\xbfshow databases"
+    (tmp_path / "x.sql").write_bytes(text)
+    assert compactor("sql", "--file", "x.sql").stdout == "database_name\ndefault\n"
+    assert CliRunner().invoke(program, ["sql"], input=text).stdout == "database_name\ndefault\n"
+
+
 def test_what_is_refused_has_its_place_and_nothing_is_done(compactor: Compactor) -> None:
     done = compactor("sql", f"{CREATE};\n grant x")
     assert (done.exit_code, "at line 2, character 2" in done.stderr, done.stdout) == (1, True, "")
