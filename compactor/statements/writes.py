@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 from compactor.errors import BadStatement
 from compactor.locking.accesses import Access
@@ -13,6 +13,7 @@ from compactor.statements.keywords import QUERIES
 from compactor.statements.queries import as_query, reads
 from compactor.statements.reader import TokenReader
 from compactor.statements.statement import Statement
+from compactor.statements.tokens import Token
 
 
 def target(reader: TokenReader) -> Access:
@@ -115,7 +116,7 @@ def _literal(reader: TokenReader) -> Literal | None:
     if token is None:
         return None
     if token.kind == "number":
-        return Literal(value=Decimal(sign + token.value))
+        return Literal(value=_number(token, sign))
     if sign:
         return None
     if token.kind == "text":
@@ -126,6 +127,15 @@ def _literal(reader: TokenReader) -> Literal | None:
         return Literal(value=reader.text(), word=token.value.upper())
     known: dict[str, bool | None] = {"true": True, "false": False, "null": None}
     return Literal(value=known[token.value]) if token.value in known else None
+
+
+def _number(token: Token, sign: str) -> Decimal:
+    try:
+        return Decimal(sign + token.value)
+    except InvalidOperation as error:
+        raise BadStatement(
+            f"statement: the number {token} at {token.place} has too long an exponent; one of at most 17 digits is expected"
+        ) from error
 
 
 def load(reader: TokenReader) -> Statement:

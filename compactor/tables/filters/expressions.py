@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from compactor.errors import BadExpression
@@ -250,8 +250,9 @@ class _Parser:
     def _literal(self) -> Literal:
         token, word = self._token, self._token.text.upper()
         if token.kind == "number":
+            found = self._number()
             self._at += 1
-            return Literal(value=Decimal(token.text), place=token.place)
+            return Literal(value=found, place=token.place)
         if token.kind == "text":
             self._at += 1
             return Literal(value=_unquoted(token.text), place=token.place)
@@ -262,6 +263,12 @@ class _Parser:
             self._at += 2
             return Literal(value=_unquoted(self._tokens[self._at - 1].text), place=token.place, word=word)
         raise self._error("a column or a literal" if word not in _WORDS or token.kind != "word" else "a literal")
+
+    def _number(self) -> Decimal:
+        try:
+            return Decimal(self._token.text)
+        except InvalidOperation as error:
+            raise self._error("a number whose exponent has at most 17 digits") from error
 
     @property
     def _token(self) -> _Token:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import CompactorError, NotConforming, NotFound, NotSupported, Refused
+from compactor.errors import BadExpression, BadStatement, CompactorError, NotConforming, NotFound, NotSupported, Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site
@@ -106,6 +106,12 @@ def test_rows_are_updated_and_deleted_by_a_filter(sql: Sql) -> None:
         ("insert into t (i) values (1.5)", NotConforming, "column i"),
         ("insert into t (i) values (3000000000)", NotConforming, "i"),
         ("insert into t (i) values (1e99999999)", NotConforming, "i"),
+        (
+            "insert into t (i) values (1e99999999999999999999)",
+            BadStatement,
+            "at line 1, character 27 has too long an exp",
+        ),
+        ("update t set i = 1e99999999999999999999", BadExpression, "UPDATE at line 1.*exponent has at most 17 digits"),
         ("insert into t (d) values (1000)", NotConforming, "d"),
         ("insert into t (y) values ('yesterday')", NotConforming, "y"),
         ("insert into t (i, i) values (1, 2)", Refused, "column i is given twice"),
