@@ -32,6 +32,7 @@ def literal_array(literal: Value, kind: Any, what: str) -> pa.Array:
     value = literal.value
     if value is None:
         return pa.nulls(1)
+    _must_fit(value, kind, what)
     try:
         if isinstance(value, str) and (pa.types.is_temporal(kind) or pa.types.is_binary(kind)):
             return _temporal(value, kind)
@@ -46,6 +47,8 @@ def literal_arrays(literals: Sequence[Value], kind: Any, what: str) -> pa.Array:
     there = [value for value in values if value is not None]
     if not there:
         return pa.nulls(len(values))
+    for value in there:
+        _must_fit(value, kind, what)
     if all(isinstance(value, str) for value in there) and (pa.types.is_temporal(kind) or pa.types.is_binary(kind)):
         one_by_one = [literal_array(literal, kind, what) for literal in literals]
         found = next(one.type for one in one_by_one if not pa.types.is_null(one.type))
@@ -54,6 +57,18 @@ def literal_arrays(literals: Sequence[Value], kind: Any, what: str) -> pa.Array:
         return pa.array([None if value is None else _plain(value, kind) for value in values])
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise NotConforming(f"{what}: {error}; a {kind} cannot hold all of its values") from error
+
+
+def _must_fit(value: Decimal | str | bool, kind: Any, what: str) -> None:
+    """Refuses TRUE and FALSE where ``kind`` is no boolean, and other literals where it is: in an array with numbers Arrow
+    may take them for 1 and 0.
+
+    Raises:
+        NotConforming: it is so.
+    """
+    if isinstance(value, bool) != pa.types.is_boolean(kind):
+        given = "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else "a number"
+        raise NotConforming(f"{what}: is given as {given}; wanted: {kind}")
 
 
 def _plain(value: Decimal | str | bool, kind: Any) -> Decimal | str | bool | int | float:

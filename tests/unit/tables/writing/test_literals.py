@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -47,6 +48,35 @@ def test_what_is_no_value_is_named(value: Decimal | str, kind: pa.DataType) -> N
         literal_array(_Value(value=value), kind, "t: column c")
     with pytest.raises(NotConforming, match="t: column c"):
         many(value, None, kind=kind)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.float32(),
+        pa.float64(),
+        pa.int64(),
+        pa.decimal128(5, 2),
+        pa.string(),
+        pa.binary(),
+        pa.date32(),
+        pa.timestamp("ns"),
+    ],
+)
+def test_truth_is_no_value_of_another_kind(kind: pa.DataType) -> None:
+    """Arrow itself makes TRUE a 1.0 beside a double."""
+    for values in ((True,), (Decimal(1), True), (False, Decimal("1.5")), (None, True)):
+        with pytest.raises(NotConforming, match=rf"^t: column c: is given as bool; wanted: {re.escape(str(kind))}$"):
+            many(*values, kind=kind)
+    with pytest.raises(NotConforming, match="is given as bool"):
+        literal_array(_Value(value=True), kind, "t: column c")
+
+
+def test_a_boolean_has_no_other_values() -> None:
+    assert many(True, None, False, kind=pa.bool_()) == [True, None, False]
+    for given, name in ((Decimal(1), "a number"), ("true", "string")):
+        with pytest.raises(NotConforming, match=f"^t: column c: is given as {name}; wanted: bool$"):
+            many(True, given, kind=pa.bool_())
 
 
 def test_values_of_several_kinds_are_refused() -> None:
