@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +28,7 @@ from compactor.tables.filters.conditions import (
     Settled,
     Value,
 )
+from compactor.tables.wall_clock import seconds_and_nanos
 
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INTEGERS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
@@ -45,9 +44,6 @@ _WANTED = {
     Kind.TIMESTAMP: "a timestamp in quotes",
     Kind.OTHER: "IS NULL or IS NOT NULL",
 }
-_DAY = datetime.date(1970, 1, 1).toordinal()
-_DATE = r"(\d{4})-(\d{1,2})-(\d{1,2})"
-_TIMESTAMP = re.compile(_DATE + r"(?:[ T](\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?")
 _TIMES = range(-(2**63), 2**63)
 
 
@@ -198,17 +194,11 @@ class _Binder:
 
     def _timestamp(self, literal: e.Literal, text: str, *, is_date: bool) -> int:
         """Returns nanoseconds since 1970, by the wall clock."""
-        match = _TIMESTAMP.fullmatch(text.strip())
-        if match is None or (is_date and match.group(4)):
-            form = "yyyy-mm-dd" if is_date else "yyyy-mm-dd hh:mm:ss.fraction"
-            self._fail(literal.place, f"{text!r} was found, {form} was wanted")
-        year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
         try:
-            found = datetime.datetime(year, month, day, hour, minute, second)
+            seconds, nanos = seconds_and_nanos(text, is_date=is_date)
         except ValueError as error:
             self._fail(literal.place, f"{text!r} is no {'date' if is_date else 'timestamp'}: {error}")
-        seconds = (found.toordinal() - _DAY) * 86_400 + hour * 3600 + minute * 60 + second
-        return seconds * 10**9 + int((match.group(7) or "0").ljust(9, "0"))
+        return seconds * 10**9 + nanos
 
     def _column(self, name: e.Name) -> Column:
         found = self.columns.get(name.name)

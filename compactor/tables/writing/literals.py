@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from compactor.errors import NotConforming
 from compactor.tables.schema import PARTS
+from compactor.tables.wall_clock import seconds_and_nanos
 
-_DIGITS = 9  #: of a second's fraction
 _LONGEST = 40  #: digits of a number that may be one of Arrow's
 
 
@@ -37,7 +37,7 @@ def literal_array(literal: Value, kind: Any, what: str) -> pa.Array:
         if isinstance(value, str) and (pa.types.is_temporal(kind) or pa.types.is_binary(kind)):
             return _temporal(value, kind)
         return pa.array([_plain(value, kind)])
-    except (pa.ArrowInvalid, OverflowError) as error:
+    except (ValueError, OverflowError) as error:
         raise NotConforming(f"{what}: {value!r}: {error}; a {kind} cannot hold it") from error
 
 
@@ -90,9 +90,5 @@ def _temporal(text: str, kind: Any) -> pa.Array:
     """Returns a text as ``kind``; a timestamp in parts, since Arrow has no type for all years with all digits."""
     if not pa.types.is_timestamp(kind):
         return pa.array([text]).cast(kind)
-    whole, _, fraction = text.partition(".")
-    if len(fraction) > _DIGITS or (fraction and not fraction.isdecimal()):
-        raise pa.ArrowInvalid(f"wanted: yyyy-mm-dd hh:mm:ss with up to {_DIGITS} digits behind a point")
-    seconds = pa.array([whole]).cast(pa.timestamp("s")).cast(pa.int64())
-    nanos = pa.array([int(fraction.ljust(_DIGITS, "0"))], pa.int32())
-    return pa.StructArray.from_arrays([seconds, nanos], fields=list(PARTS))
+    seconds, nanos = seconds_and_nanos(text)
+    return pa.array([{"seconds": seconds, "nanos": nanos}], PARTS)

@@ -115,6 +115,8 @@ def test_rows_are_updated_and_deleted_by_a_filter(sql: Sql) -> None:
         ("insert into t (f) values (1), (true)", NotConforming, "column f: is given as bool; wanted: double"),
         ("insert into t (l) values (true), (1)", NotConforming, "column l: is given as a number; wanted: bool"),
         ("update t set f = false", NotConforming, "column f: is given as bool; wanted: double"),
+        ("insert into t (m) values ('2020-01-01 10.5')", NotConforming, "column m: .*hh:mm:ss.fraction was wanted"),
+        ("update t set m = '2020-01-01.5'", NotConforming, "column m: .*hh:mm:ss.fraction was wanted"),
         ("insert into t (d) values (1000)", NotConforming, "d"),
         ("insert into t (y) values ('yesterday')", NotConforming, "y"),
         ("insert into t (i, i) values (1, 2)", Refused, "column i is given twice"),

@@ -70,6 +70,8 @@ def test_null_makes_a_comparison_unknown() -> None:
         ("d = '2026-02-30'", 5, "no date"),
         ("d = '2026-02-03 10:00:00'", 5, "yyyy-mm-dd was wanted"),
         ("t = 'now'", 5, "hh:mm:ss.fraction was wanted"),
+        ("t = '2026-01-01.5'", 5, "no timestamp: yyyy-mm-dd hh:mm:ss.fraction was wanted"),
+        ("t = '2026-01-01 10:00:00.٣'", 5, "hh:mm:ss.fraction was wanted"),
         ("d = TIMESTAMP '2026-01-01'", 5, "a date in quotes"),
         ("1 = 1", 3, "two literals"),
         ("i", 1, "column i is no boolean"),

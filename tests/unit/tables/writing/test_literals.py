@@ -38,6 +38,10 @@ def test_days_and_times_are_read_from_texts() -> None:
     [
         ("soon", pa.date32()),
         ("2026-11-01 00:00:00.0123456789", pa.timestamp("ns")),
+        ("2020-01-01.5", pa.timestamp("ns")),
+        ("2020-01-01 10.5", pa.timestamp("ns")),
+        ("2020-01-01 10:00:00.٣", pa.timestamp("ns")),
+        ("2026-02-30 10:00:00", pa.timestamp("ns")),
         (Decimal("1e99999999"), pa.int64()),
         (Decimal("1e400"), pa.float64()),
         (Decimal("-1e400"), pa.float32()),
