@@ -64,6 +64,26 @@ def test_hive_reads_changes_and_compacts_partitions_that_a_program_added(beside:
     assert len(table.partitions) == 3
 
 
+def test_both_name_partitions_of_texts_alike(beside: Beside) -> None:
+    """Of a char with the blanks that fill it, of both cut to their length."""
+    hive, name = beside.hive, "np_texts"
+    hive.sql(
+        f"create table {name} (a int) partitioned by (c char(3), v varchar(2)) stored as orc "
+        "tblproperties('transactional'='true')"
+    )
+    hive.sql(f"insert into {name} values (1, 'q', 'abc')")
+    table = Store(beside.site).load_table(f"default.{name}")
+    assert table.append(pa.table({"a": [2, 3], "c": ["q", ""], "v": ["ab", "x"]})) == 2
+    beside.ours("--set", "compactor.mode=clean", "sql", f"insert into {name} partition (c='wxyz', v='y') values (4)")
+    hive.sql(f"insert into {name} values (5, '', 'x'), (6, 'wxy', 'y')")
+    assert sorted(hive.sql(f"show partitions {name}")) == ["c=   /v=x", "c=q  /v=ab", "c=wxy/v=y"]
+    assert table.upsert(pa.table({"a": [2], "c": ["q"], "v": ["ab"]}), ["a", "c"]).updated == 1
+    beside.scanned(name)
+    assert len(table.scan("c = ''").to_arrow()) == 2
+    hive.sql(f"truncate table {name} partition (c='q', v='ab')")
+    assert sorted(row["a"] for row in table.scan().to_arrow().to_pylist()) == [3, 4, 5, 6]
+
+
 def _are_like_hives(beside: Beside) -> None:
     """Compares the rows of our partitions with those of the one that Hive added; the serde's parameters, which are the
     table's here, an INSERT of Hive leaves out."""

@@ -36,10 +36,16 @@ def constants(table: Table, partition: Partition, types: pa.Schema) -> dict[str,
     }
 
 
+def char_length(kind: str) -> int | None:
+    """Returns the length of a char, None for another type of Hive. Names of its partitions have the blanks that its values
+    have in rows, in Hive; other writers may leave them out."""
+    match = _CHAR.fullmatch(kind)
+    return None if match is None else int(match[1])
+
+
 def _padded(text: str, key: Key) -> str:
-    """Returns the text of a char with the blanks that its values have in rows; names of partitions are without them."""
-    match = _CHAR.fullmatch(key.type)
-    return text if match is None else text.ljust(int(match[1]))
+    length = char_length(key.type)
+    return text if length is None else text.ljust(length)
 
 
 def _scalar(table: Table, partition: Partition, text: str | None, field: pa.Field) -> pa.Scalar:

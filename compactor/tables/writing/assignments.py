@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compactor.errors import BadExpression, NotFound, NotSupported, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.tables.filters.expressions import Comparison, Literal, Name, parse
+from compactor.tables.filters.partition_constants import char_length
 from compactor.tables.schema import column_type
 from compactor.tables.writing.conform import Door
 from compactor.tables.writing.literals import literal_array
@@ -43,11 +45,17 @@ class Assignments:
         return cls(door=door, values={name.lower(): _value(table, name.lower(), text) for name, text in texts.items()})
 
     def applied(self, rows: pa.Table) -> pa.Table:
-        """Returns ``rows``, all columns of the table, with the new values."""
-        arrays = []
+        """Returns ``rows``, all columns of the table, with the new values. A char that becomes another column's value comes
+        without its blanks, as in Hive."""
+        kinds, arrays = dict(self.door.columns), []
         for name in rows.column_names:
             value = self.values.get(name.lower(), name)
-            arrays.append(rows.column(value) if isinstance(value, str) else pa.repeat(value[0], rows.num_rows))
+            if not isinstance(value, str):
+                arrays.append(pa.repeat(value[0], rows.num_rows))
+            elif value == name or char_length(kinds[value]) is None:
+                arrays.append(rows.column(value))
+            else:
+                arrays.append(pc.utf8_rtrim(rows.column(value), " "))
         return self.door.conform(pa.table(arrays, names=rows.column_names))
 
 

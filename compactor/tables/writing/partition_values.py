@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from compactor.acid.partition_names import DEFAULT_PARTITION, part_name
 from compactor.errors import NotSupported
+from compactor.tables.filters.partition_constants import char_length
 from compactor.tables.writing.shape import Shape
 
 _ROW = ":row"  #: a column of our own; no name of a column has the sign in Hive
@@ -50,6 +51,6 @@ def _texts(table: Shape, place: int, values: pa.ChunkedArray) -> pa.ChunkedArray
             "written into such partitions here"
         )
     texts = values.cast(pa.string())
-    if key.type.lower().startswith("char"):
-        texts = pc.utf8_rtrim(texts, " ")
+    if (width := char_length(key.type)) is not None:
+        texts = pc.utf8_rpad(texts, width)  # as Hive names them, one of blanks alone among them
     return pc.if_else(pc.equal(pc.fill_null(texts, ""), ""), DEFAULT_PARTITION, texts)

@@ -76,6 +76,15 @@ def test_partitions_come_from_the_clause_or_the_values(sql: Sql) -> None:
     assert sql("select a, b, n from p where y = '2026-11-02'") == [{"a": 5, "b": None, "n": 1}]
 
 
+def test_a_char_becomes_another_text_without_its_blanks(sql: Sql) -> None:
+    """As in a live Hive 4.1: what is equal to the char before is so afterwards."""
+    sql("create table c (k char(4), s string, v varchar(4), w char(6)) partitioned by (p char(3))")
+    sql("insert into c values ('ab', 'x', 'y', 'z', 'q'); update c set s = k, v = p, w = k")
+    assert sql("select * from c where s = 'ab' and s = k") == [
+        {"k": "ab  ", "s": "ab", "v": "q", "w": "ab    ", "p": "q  "}
+    ]
+
+
 def test_dynamic_partition_keys_have_the_tables_order(sql: Sql) -> None:
     """Hive: values come in the order of the PARTITION clause; where that is another one than the table's, one is wrong."""
     for columns in ("", " (a, b)"):

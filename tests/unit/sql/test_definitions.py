@@ -153,6 +153,15 @@ def test_the_default_partition_is_no_partition_of_that_text(sql: Sql, text: str)
     assert sql("select * from t") == [{"a": 3, "p": "x"}]
 
 
+def test_values_of_partitions_are_cut_and_filled_as_those_of_rows_are(sql: Sql) -> None:
+    sql("create table t (a int) partitioned by (c char(3), v varchar(2))")
+    sql("insert into t partition (c='q', v='abc') values (1); insert into t values (2, 'wxyz', 'ab'), (3, '', 'x')")
+    assert [row["partition"] for row in sql("show partitions t")] == ["c=   /v=x", "c=q  /v=ab", "c=wxy/v=ab"]
+    assert sql("show partitions t partition (c='q')") == [{"partition": "c=q  /v=ab"}]
+    sql("truncate table t partition (c='q ', v='abd'); alter table t drop partition (c='wxya')")
+    assert sql("select * from t") == [{"a": 3, "c": "   ", "v": "x"}]
+
+
 def test_several_partitions_and_properties_change_together_or_not_at_all(
     sql: Sql, deployment: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

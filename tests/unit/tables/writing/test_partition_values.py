@@ -5,6 +5,7 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
+from compactor.acid.partition_names import DEFAULT_PARTITION
 from compactor.errors import NotSupported
 from compactor.metastore.catalog.values import Column, Table
 from compactor.tables.writing.partition_values import partition_of_rows
@@ -43,8 +44,10 @@ def test_a_partition_column_may_have_any_name() -> None:
     assert divided(table(__row="int"), pa.table({"v": [1, 2], "__row": [7, 7]})) == {"__row=7": [1, 2]}
 
 
-def test_blanks_that_fill_a_char_are_not_in_the_name() -> None:
-    assert divided(table(s="char(4)"), pa.table({"v": [1], "s": ["a   "]})) == {"s=a": [1]}
+def test_blanks_that_fill_a_char_are_in_the_name() -> None:
+    """As a live Hive 4.1 names them (``live/test_new_partitions.py``)."""
+    rows = pa.table({"v": [1, 2, 3], "s": ["a   ", "    ", None]})
+    assert divided(table(s="char(4)"), rows) == {"s=a   ": [1], "s=    ": [2], f"s={DEFAULT_PARTITION}": [3]}
 
 
 def test_a_table_without_partitions_has_one_without_a_name() -> None:
