@@ -80,7 +80,7 @@ def test_both_name_partitions_of_texts_alike(beside: Beside) -> None:
     assert table.upsert(pa.table({"a": [2], "c": ["q"], "v": ["ab"]}), ["a", "c"]).updated == 1
     beside.scanned(name)
     assert len(table.scan("c = ''").to_arrow()) == 2
-    hive.sql(f"truncate table {name} partition (c='q', v='ab')")
+    hive.sql(f"truncate table {name} partition (c='q  ', v='ab')")
     assert sorted(row["a"] for row in table.scan().to_arrow().to_pylist()) == [3, 4, 5, 6]
 
 

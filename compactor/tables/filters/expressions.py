@@ -103,7 +103,7 @@ class Or:
 Expression: TypeAlias = Comparison | In | IsNull | Like | Truth | Not | And | Or
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![A-Za-z_0-9]))"
+    r"\s*(?:(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![A-Za-z_0-9]))"
     r"|(?P<text>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")"
     r"|(?P<quoted>`(?:[^`]|``)+`)|(?P<word>[A-Za-z_][A-Za-z_0-9]*)|(?P<sign>==|<>|!=|<=|>=|[=<>(),])|(?P<end>$))"
 )

@@ -79,8 +79,8 @@ class AddedPartitions:
             if found := self._site.metastore.catalog.partitions(table, [name]):
                 return found[0]
             raise StorageError(
-                f"{table}: {new.location} holds rows, and is no partition of the table; add it (in Hive: ALTER TABLE … "
-                "ADD PARTITION) or move it away; nothing was written"
+                f"{table}: {new.location} holds rows, and is no partition of the table; move it away (or, in Hive, add it: "
+                "ALTER TABLE … ADD PARTITION); nothing was written"
             )
         self._new[Entity(database=table.database, table=table.name, partition=name)] = new
         return partition

@@ -76,6 +76,14 @@ def test_partitions_come_from_the_clause_or_the_values(sql: Sql) -> None:
     assert sql("select a, b, n from p where y = '2026-11-02'") == [{"a": 5, "b": None, "n": 1}]
 
 
+@pytest.mark.parametrize(
+    "text", ["insert into t (i) values (٣)", "delete from t where i = ٣", "select i from t limit ٣"]
+)
+def test_numbers_have_the_digits_of_ascii(sql: Sql, text: str) -> None:
+    with pytest.raises((BadExpression, NotSupported)):  # names, to Spark
+        sql(text)
+
+
 def test_a_char_becomes_another_text_without_its_blanks(sql: Sql) -> None:
     """As in a live Hive 4.1: what is equal to the char before is so afterwards."""
     sql("create table c (k char(4), s string, v varchar(4), w char(6)) partitioned by (p char(3))")

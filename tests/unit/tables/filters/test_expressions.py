@@ -77,6 +77,7 @@ def test_date_is_a_column_or_introduces_a_literal() -> None:
         ("lower(a) = 'x'", 6, r"'\(' was found"),
         ("a = 1 = 2", 7, "'=' was found"),
         ("a = 1e99999999999999999999", 5, "'1e99999999999999999999' was found, a number whose exponent has at most 17"),
+        ("a = ٣", 5, "begins nothing"),
         ("a IN (1, -1e99999999999999999999)", 10, "exponent has at most 17 digits was wanted"),
         ("a BETWEEN 0e-99999999999999999999 AND 1", 11, "exponent has at most 17 digits was wanted"),
         ("NOT " * 101 + "a", 401, "at most 100 levels"),
