@@ -1,4 +1,4 @@
-"""A program that writes by the definition of a table that it has loaded, after somebody has changed that."""
+"""PROTOCOL 14.25: a program writes by the definition of a table that it has loaded, after somebody has changed that."""
 
 from __future__ import annotations
 
