@@ -61,7 +61,7 @@ def test_what_no_table_can_be_is_refused_by_name(store: Store, warehouse: Path) 
         (lambda: store.create_table("sales.u", SCHEMA, location=str(warehouse / "sales.db/t/in")), "was not created"),
         (lambda: store.create_table("sales.a-b", SCHEMA), "wanted a name"),
         (lambda: store.create_table("sales.u", SCHEMA, partitioned_by=["id", "name", "day"]), "one other at least"),
-        (lambda: store.create_table("sales.u", SCHEMA, clustered_by=(["id"], 0)), "how many buckets"),
+        (lambda: store.create_table("sales.u", SCHEMA, clustered_by=(["id"], 0)), "1 to 4096 buckets"),
         (lambda: store.create_table("sales.u", SCHEMA, location="here/u"), "depends on where a program runs"),
         (lambda: store.create_database("other", "other.db"), "depends on where a program runs"),
         (lambda: store.create_table("nothing", SCHEMA), "wanted <database>"),
