@@ -203,8 +203,16 @@ def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
 
 
 def test_a_table_that_a_write_creates_comes_with_its_commit(
-    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, open_agents: Callable[[], list[str]]
+    keeper: Keeper,
+    place: Place,
+    store: Store,
+    deployment: Site,
+    warehouse: Path,
+    open_agents: Callable[[], list[str]],
+    config: str,
 ) -> None:
+    with Path(config).open("a") as file:
+        file.write('[metastore.default.settings]\n"compactor.lock.wait" = "0s"\n')
     wanted = Creation(columns=(("i", "bigint"), ("k", "string")), partitioned_by=("k",))
     write = begun(keeper, place, table="db.new", creates=wanted)
     parts = write_part(write.work, [pa.record_batch({"i": [1, 2], "k": ["a", "b"]})], 0, deployment.storage)
