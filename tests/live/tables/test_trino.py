@@ -173,3 +173,5 @@ def test_rows_numbered_anew_by_each_statement_come_back_row_by_row(beside: Besid
     [done] = beside.compact(name, "minor")
     assert done["fate"] == "compacted", done
     assert shown(BY_BATCH) == shown(BY_ROW) == wanted
+    beside.clean_all()
+    assert shown(BY_BATCH) == shown(BY_ROW) == wanted
