@@ -11,10 +11,9 @@ from compactor.errors import NotConforming, NotFound, Refused
 from compactor.locking.accesses import Spec
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.catalog.values import Column, Partition, Table
-from compactor.orc.format.hive_types import parse_hive_type
-from compactor.orc.format.types import TypeKind
 from compactor.tables.schema import column_type
 from compactor.tables.writing.append import How, static_partition
+from compactor.tables.writing.conform import Door
 
 
 def key_values(table: Table, spec: Spec | None) -> dict[str, object]:
@@ -92,10 +91,9 @@ def matching(catalog: Catalog, table: Table, spec: Spec | None) -> list[Partitio
 def _value(table: Table, key: Column, text: str) -> object:
     """Returns a value of its key's type, cut to the length that a text has there and filled with the blanks of a char."""
     kind = column_type(table, key)
-    of_hive = parse_hive_type(key.type)[0]
-    if of_hive.kind in (TypeKind.CHAR, TypeKind.VARCHAR):
-        cut = text[: of_hive.maximum_length]
-        return cut.ljust(of_hive.maximum_length) if of_hive.kind is TypeKind.CHAR else cut
+    if pa.types.is_string(kind):
+        door = Door(table=str(table), columns=((key.name, key.type),))
+        return door.conform(pa.table({key.name: [text]})).column(0)[0].as_py()
     try:
         return pa.array([text]).cast(kind)[0].as_py()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

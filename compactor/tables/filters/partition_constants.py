@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -11,6 +10,8 @@ import pyarrow as pa
 
 from compactor.acid.partition_names import DEFAULT_PARTITION
 from compactor.errors import BadName
+from compactor.orc.format.hive_types import parse_hive_type
+from compactor.orc.format.types import TypeKind
 from compactor.tables.filters.conditions import Column, Condition, Kind, Value
 from compactor.tables.filters.outcomes import Facts, may_match, single
 from compactor.tables.schema import PARTS
@@ -18,8 +19,6 @@ from compactor.tables.schema import PARTS
 if TYPE_CHECKING:
     from compactor.metastore.catalog.values import Column as Key
     from compactor.metastore.catalog.values import Partition, Table
-
-_CHAR = re.compile(r"\s*char\s*\(\s*([0-9]{1,3})\s*\)\s*", re.IGNORECASE)
 
 
 def constants(table: Table, partition: Partition, types: pa.Schema) -> dict[str, pa.Scalar]:
@@ -39,8 +38,8 @@ def constants(table: Table, partition: Partition, types: pa.Schema) -> dict[str,
 def char_length(kind: str) -> int | None:
     """Returns the length of a char, None for another type of Hive. Names of its partitions have the blanks that its values
     have in rows, in Hive; other writers may leave them out."""
-    match = _CHAR.fullmatch(kind)
-    return None if match is None else int(match[1])
+    found = parse_hive_type(kind)[0]
+    return found.maximum_length if found.kind is TypeKind.CHAR else None
 
 
 def _padded(text: str, key: Key) -> str:

@@ -345,6 +345,13 @@ class Transaction:
         reach(WriteStep.WRITE_BEGUN)
         return made
 
+    def statement_of_rows(self, table: Table, operation: WriteOperation) -> WriteStatement:
+        """Begins the next statement on ``table`` as it was loaded, whose rows say in which partitions it writes, if
+        there are any; raises as ``statement`` and ``dynamic_statement`` do."""
+        if table.is_partitioned:
+            return self.dynamic_statement(table, operation)
+        return self.statement(_entity(table), operation, loaded=table)
+
     def check_partitions(self, table: Table, names: Collection[str]) -> None:
         """Checks those of these partitions that exist, before anything is staged in them (PROTOCOL 11.13).
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.acid.names import BucketFile, Delta, DeltaKind
-from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents, events_of
 from compactor.rewrite.full_acid.output_format import output_of
@@ -123,12 +122,7 @@ class Deletion:
 
     def _begun(self) -> WriteStatement:
         if self._statement is None:
-            entity = Entity(database=self._table.database, table=self._table.name)
-            self._statement = (
-                self._txn.dynamic_statement(self._table, WriteOperation.DELETE)
-                if self._table.is_partitioned
-                else self._txn.statement(entity, WriteOperation.DELETE, loaded=self._table)
-            )
+            self._statement = self._txn.statement_of_rows(self._table, WriteOperation.DELETE)
         return self._statement
 
 

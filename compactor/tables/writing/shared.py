@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 
 from compactor.acid.names import Base, BucketFile, Delta, DeltaKind
-from compactor.compaction.entry import Entity
 from compactor.errors import VerificationFailed
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.hive_types import parse_hive_type
@@ -46,11 +45,7 @@ def begin(
     must_be_writable(table)
     if operation is WriteOperation.UPDATE:
         txn.lock_for_overwriting(table, None)
-    if table.is_partitioned:
-        statement = txn.dynamic_statement(table, operation)
-    else:
-        entity = Entity(database=table.database, table=table.name)
-        statement = txn.statement(entity, operation, loaded=table)
+    statement = txn.statement_of_rows(table, operation)
     work = SharedStatement(
         table=TravellingShape.of(table),
         attempts=txn.pending.attempts(statement.location),

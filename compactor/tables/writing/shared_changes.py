@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.acid.names import Delta, DeltaKind
-from compactor.compaction.entry import Entity
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.tail import JULIAN
@@ -72,8 +71,8 @@ def begin_changes(txn: Transaction, table: Table, intent: Intent) -> tuple[Chang
     txn.lock_for_changes(table, partitions, kind, must_see_all=intent.inserts)
     changes, adds = intent.deletes or intent.assigns is not None, intent.inserts or intent.assigns is not None
     statements = ChangeStatements(
-        deleting=_statement(txn, table, WriteOperation.DELETE) if changes else None,
-        inserting=_statement(txn, table, WriteOperation.INSERT) if adds else None,
+        deleting=txn.statement_of_rows(table, WriteOperation.DELETE) if changes else None,
+        inserting=txn.statement_of_rows(table, WriteOperation.INSERT) if adds else None,
     )
     first = statements.every[0]
     rows = SharedStatement(
@@ -129,9 +128,3 @@ def _known(txn: Transaction, table: Table, names: Collection[str]) -> Mapping[st
 def _delta(statement: WriteStatement, part: WrittenPart) -> Delta:
     write_id = statement.write_id
     return Delta(kind=part.kind, min_write_id=write_id, max_write_id=write_id, statement_id=part.statement_id)
-
-
-def _statement(txn: Transaction, table: Table, operation: WriteOperation) -> WriteStatement:
-    if table.is_partitioned:
-        return txn.dynamic_statement(table, operation)
-    return txn.statement(Entity(database=table.database, table=table.name), operation, loaded=table)

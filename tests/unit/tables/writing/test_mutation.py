@@ -308,7 +308,7 @@ def _done(store: Store, model: dict[int, str], operations: list[tuple[str, int, 
 
 
 def test_rows_of_a_partition_of_a_char_are_found(store: Store) -> None:
-    """Its directory is named without the blanks that values have in rows."""
+    """Its values have the blanks that fill them, as those of other columns."""
     table = store.create_table("default.c", {"a": "int", "b": "string", "p": "char(3)"}, partitioned_by=["p"])
     table.append(of(a=[1, 2], b=["x", "y"], p=["q", "r"]))
     assert table.scan("p = 'q'").to_arrow().to_pylist() == [{"a": 1, "b": "x", "p": "q  "}]
