@@ -49,6 +49,7 @@ class PlanScan:
     table: str
     columns: tuple[str, ...] | None = None
     row_filter: str | None = None
+    where: str | None = None  #: a condition that Spark evaluates: what cannot meet it need not be read
     row_ids: bool = False
     snapshot: str | None = None
     change: str | None = None  #: that ``BeginChange`` named: its rows are found with their ROW__IDs and files

@@ -13,9 +13,10 @@ from compactor.spark_tables.messages import BeginInserts, BeginWrite, Creation, 
 CREATES = "creates"  #: the table that a write creates, as ``creation_text`` writes it
 INSERTS = "inserts"  #: the tables of several INSERTs, as a list in JSON
 CHANGE = "change"  #: a change that ``AcidTable`` has begun, which rows are found or written for
+WHERE = "where"  #: the condition of a query, which Spark evaluates itself
 WITHIN = "within"  #: a change whose transaction reads a table that its condition names
 _PLACE = ("table", "metastore", "config")
-_READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes", CHANGE, WITHIN)
+_READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes", CHANGE, WHERE, WITHIN)
 _WRITING = (*_PLACE, "time_zone", "stream", "batch", CHANGE, CREATES, INSERTS)
 _STREAMING = (*_PLACE, "time_zone", "stream")
 _STARTING = "starting"
@@ -49,6 +50,7 @@ def read_options(options: Mapping[str, str], application: str) -> ReadOptions:
             table=_table(given),
             columns=None if columns is None else tuple(filter(None, map(str.strip, columns.split(",")))),
             row_filter=given.get("filter"),
+            where=given.get(WHERE),
             row_ids=_boolean(given, "row_ids"),
             snapshot=given.get("snapshot"),
             change=given.get(CHANGE),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -40,8 +40,10 @@ class Reader(DataSourceReader):
         self._schema, self._portion_bytes = schema, portion_bytes
 
     @property
-    def pushFilters(self) -> Pushed:  # noqa: N802 - Spark's name
-        return Pushed(self)
+    def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:  # noqa: N802 - Spark's name
+        """The method that takes filters, for a change of rows alone: Spark keeps the reader that took a filter for every
+        later scan of the same frame, and only the frame of a change is scanned once (PROTOCOL 13.7)."""
+        return Pushed(self) if self._scan.has_files else super().pushFilters
 
     def push(self, filters: list[Filter]) -> Iterable[Filter]:
         """Leaves out what cannot meet the filters; returns all of them, since Spark is to evaluate them again."""

@@ -18,7 +18,7 @@ from compactor.spark_tables.acid_table import AcidTable
 from compactor.spark_tables.changed_frames import SOURCE_ROW, stored
 from compactor.spark_tables.clauses import is_plain
 from compactor.spark_tables.messages import Creation
-from compactor.spark_tables.options import CREATES, INSERTS, creation_text
+from compactor.spark_tables.options import CREATES, INSERTS, WHERE, creation_text
 from compactor.spark_tables.pushdown import quoted
 from compactor.spark_tables.session import open_snapshot, register
 from compactor.spark_tables.spark_types import hive_types
@@ -104,7 +104,7 @@ class _Script:
             case actions.NeedsSpark(query=query, into=into):
                 return self._query(query) if into is None else self._insert(statement, query, into)
             case actions.Select(query=query) if query is not None and not in_transaction:
-                return self._query(query)
+                return self._query(query, where=action.where if "\\" not in self._text else None)
             case actions.Update() | actions.Delete() if not in_transaction:
                 return self._change(statement, action)
             case actions.MultiInsert():
@@ -117,13 +117,19 @@ class _Script:
         return _frame(self._spark, list(answer.rows), answer.columns)
 
     def _query(
-        self, query: actions.Query, snapshot: str | None = None, before: str = "", **given: DataFrame
+        self,
+        query: actions.Query,
+        snapshot: str | None = None,
+        before: str = "",
+        where: str | None = None,
+        **given: DataFrame,
     ) -> DataFrame:
         """Returns the query's DataFrame: Spark gets its text, with the DataFrames of its tables in place of their names.
 
         Args:
             snapshot: of its tables; that of the text, or one of its own, without it.
             before: text that comes before the query, with the names of DataFrames that are ``given``.
+            where: the condition of a query that names one table once.
         """
         tables = list(dict.fromkeys(place.table for place in query.places))
         fields = {name: f"table_{number}" for number, name in enumerate(tables)}
@@ -134,6 +140,8 @@ class _Script:
         if snapshot is None and len(tables) > 1:
             snapshot = open_snapshot(self._spark, self._options)
         held = {} if snapshot is None else {"snapshot": snapshot}
+        if where is not None:
+            held[WHERE] = where
         frames = {field: self._read(name, **held) for name, field in fields.items()}
         return self._spark.sql(written, **given, **frames)
 

@@ -72,7 +72,6 @@ ELSEWHERE: dict[str, str] = {
     "spark_tables/keeper/desk.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/keeper/held.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/keeper/writers.py": "integration/tables_for_spark/test_keeper_writes.py",
-    "spark_tables/keeper/scans.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/messages.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/session.py": "integration/tables_for_spark/test_reading.py",
     "spark_tables/snapshots.py": "integration/tables_for_spark/test_reading.py",

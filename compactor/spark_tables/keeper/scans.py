@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
+import pyarrow as pa
+
+from compactor.errors import BadExpression, BadStatement
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind
 from compactor.spark_tables.keeper.commits import write_ids_between
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.messages import PlannedScan, PlanScan
+from compactor.statements.tokens import tokens
+from compactor.tables.filters.binding import bind
+from compactor.tables.filters.conditions import (
+    All,
+    Any,
+    Compared,
+    Condition,
+    Constant,
+    Kind,
+    Missing,
+    Not,
+    OneOf,
+    Settled,
+)
 from compactor.tables.reading.later_rows import later_rows
 from compactor.tables.reading.planning import plan_scan
-from compactor.tables.reading.wanted import Wanted
+from compactor.tables.reading.wanted import Wanted, comparable_schema
 from compactor.tables.schema import IN_PARTS
 from compactor.tables.store import named_table
 
 _TIMESTAMPS = "us"  #: all that Spark has
+_DIGITS = 18  #: of a number that Spark compares exactly with any other
 
 
 def planned(held: Held, request: PlanScan, *, rewrites: bool = False) -> PlannedScan:
@@ -27,8 +46,10 @@ def planned(held: Held, request: PlanScan, *, rewrites: bool = False) -> Planned
     """
     site = held.txn.site
     table = named_table(site, request.table)
+    filters = [request.row_filter] if request.row_filter is not None else []
+    filters += [] if request.where is None else evaluated_alike(request.where, table)
     wanted = Wanted(
-        row_filter=request.row_filter,
+        row_filter=" AND ".join(f"({text})" for text in filters) or None,
         selected_fields=request.columns,
         row_ids=request.row_ids or request.change is not None,
         timestamps=_TIMESTAMPS,
@@ -48,6 +69,54 @@ def planned(held: Held, request: PlanScan, *, rewrites: bool = False) -> Planned
         has_files=has_files,
         shown=None if plan.schema.equals(shown) else shown,
     )
+
+
+def evaluated_alike(where: str, table: Table) -> list[str]:
+    """Returns the parts of a condition that are true here for each row for which Spark finds them true.
+
+    These are comparisons of whole numbers, decimals, texts and dates with literals of their kind. Numbers have at most 18
+    digits and no exponent: Spark compares longer ones with less precision, and those with an exponent as doubles.
+    """
+    schema = comparable_schema(table, _TIMESTAMPS)
+    parts = []
+    for text in _conjuncts(where):
+        with suppress(BadExpression, BadStatement):
+            numbers = [token.value for token in tokens(text) if token.kind == "number"]
+            if all(len(number) <= _DIGITS and "e" not in number for number in numbers) and _is_alike(
+                bind(text, schema, chars=_padded(table))
+            ):
+                parts.append(text)
+    return parts
+
+
+def _conjuncts(where: str) -> list[str]:
+    """Returns the parts that AND joins; the whole where AND may mean something else."""
+    try:
+        found = tokens(where)
+    except BadStatement:
+        return []
+    depth, start, parts = 0, 0, []
+    for token in found:
+        if token.kind == "sign":
+            depth += {"(": 1, ")": -1}.get(token.value, 0)
+        elif token.kind == "word" and depth == 0 and token.value in ("or", "between"):
+            return [where]
+        elif token.kind == "word" and depth == 0 and token.value == "and":
+            parts.append(where[start : token.start])
+            start = token.end
+    return [*parts, where[start:]]
+
+
+def _is_alike(condition: Condition) -> bool:
+    match condition:
+        case All(parts=parts) | Any(parts=parts):
+            return all(map(_is_alike, parts))
+        case Not(part=part):
+            return _is_alike(part)
+        case Compared(column=column) | OneOf(column=column) | Settled(column=column) | Missing(column=column):
+            is_long = pa.types.is_decimal(column.type) and column.type.precision > _DIGITS
+            return column.kind in (Kind.NUMBER, Kind.TEXT, Kind.DATE) and not is_long
+    return isinstance(condition, Constant)
 
 
 def _padded(table: Table) -> tuple[str, ...]:

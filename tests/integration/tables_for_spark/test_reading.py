@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from compactor.spark_tables import snapshot
+from compactor.spark_tables import AcidTable, snapshot, sql
 from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
@@ -115,6 +115,85 @@ def test_filters_give_the_same_rows_whether_spark_pushes_them_or_not(
     finally:
         spark.conf.set(PUSH, "false")
     assert sorted(row.i for row in read("db.parts", filter="p = 1 and i < 8", columns="i").collect()) == [1, 4, 7]
+
+
+@pytest.mark.parametrize("pushed", ["false", "true"])
+def test_a_frame_has_all_of_its_rows_however_often_it_is_used(
+    pushed: str, spark: SparkSession, read: Callable[..., DataFrame], store: Store, config: str, tmp_path: Path
+) -> None:
+    """PROTOCOL 13.7: no filter of one scan is one of another scan of the same frame."""
+    store.load_table("db.t").append(pa.table({"i": [4], "s": ["d"]}))
+    spark.conf.set(PUSH, pushed)
+    try:
+        frame = read("db.t")
+        assert [row.i for row in frame.filter("i = 1").collect()] == [1]
+        assert frame.count() == 4
+        frame = read("db.t")
+        assert frame.filter("i = 1").union(frame).count() == 5
+        assert frame.filter("i = 2").union(frame.filter("i = 3")).count() == 2
+        assert frame.filter("i < 3").alias("x").join(frame.alias("y"), "i", "right_outer").count() == 4
+        assert frame.filter("i > 1").exceptAll(frame.filter("i > 2")).count() == 1
+        frame = read("db.t")
+        frame.createOrReplaceTempView("again")
+        assert spark.sql("select count(*) from again where i = 3").first() == (1,)
+        assert spark.sql("select (select count(*) from again), (select count(*) from again where i < 3)").first() == (
+            4,
+            2,
+        )
+        both = "with w as (select * from again) select i from w where i = 1 union all select i from w where i > 1"
+        assert sorted(row.i for row in spark.sql(both).collect()) == [1, 2, 3, 4]
+        frame.filter("i = 4").cache().count()
+        assert frame.count() == 4
+        spark.catalog.clearCache()
+        frame = sql(spark, "select i, s from db.t where i > 1", config=config)
+        assert [row.i for row in frame.filter("i = 2").collect()] == [2]
+        assert sorted(row.i for row in frame.collect()) == [2, 3, 4]
+        twice = "select x.i from db.t x join db.t y on x.i = y.i where x.i < 3 and y.s is not null"
+        assert sorted(row.i for row in sql(spark, twice, config=config).collect()) == [1, 2]
+        table = AcidTable.for_name(spark, "db.t", config=config)
+        frame = table.toDF()
+        assert frame.filter("i = 1").count() + frame.count() == 5
+        least = "i = (select min(i) from db.t) or i = (select max(i) from db.t where i < 3)"
+        assert sql(spark, f"delete from db.t where {least}", config=config).first().rows == 2
+        merge = table.alias("t").merge(frame.filter("i < 3").alias("s"), "t.i = s.i and t.i > 0")
+        assert merge.when_not_matched_insert_all().execute().inserted == 2
+        arriving = spark.readStream.format("hive_acid").options(table="db.t", config=config).load()
+        checkpoint = str(tmp_path / "checkpoint")
+        query = arriving.filter("i > 2").union(arriving).writeStream.format("memory").queryName(f"seen_{pushed}")
+        query = query.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert spark.table(f"seen_{pushed}").count() == 6
+    finally:
+        spark.conf.set(PUSH, "false")
+
+
+@pytest.mark.usefixtures("store")
+def test_a_query_of_one_table_reads_no_partition_that_its_condition_leaves_out(
+    spark: SparkSession, store: Store, warehouse: Path, config: str
+) -> None:
+    """PROTOCOL 13.7: what Spark would compare in another way leaves nothing out."""
+    kinds = {"i": "int", "x": "double", "c": "char(3)", "d": "date", "p": "string"}
+    table = store.create_table("db.where", kinds, partitioned_by=["p"])
+    day = datetime.date(2026, 11, 1)
+    table.append(
+        pa.table({"i": [1, 2, 3], "x": [1.5, float("nan"), 2.5], "c": ["a"] * 3, "d": [day] * 3, "p": ["7", "07", "q"]})
+    )
+
+    def found(where: str) -> list[int]:
+        return sorted(row.i for row in sql(spark, f"select i from db.where where {where}", config=config).collect())
+
+    assert found("x > 2") == [2, 3]
+    assert found("c = 'a'") == []
+    assert found("d = '2026-11-01' and p <> 'q'") == [1, 2]
+    assert found("try_cast(p as int) = 7") == [1, 2]
+    assert found("p = 'q' or x > 2 and i = 2") == [2, 3]
+    assert found("i between 2 and 3 and p = 'q'") == [3]
+    assert found("i = 1.0 and p in ('7', 'q')") == [1]
+    for path in (warehouse / "where" / "p=7").rglob("bucket_*"):
+        path.write_bytes(b"not read" + path.read_bytes()[8:])
+    assert found("where.p = 'q' and x > 0") == [3]
+    assert found("p = 'q' and x = 2.5 and d >= date'2026-11-01'") == [3]
+    assert found("(p = 'q' or p = '07') and x > 0") == [2, 3]
 
 
 def test_several_tables_are_read_under_one_snapshot(

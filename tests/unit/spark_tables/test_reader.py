@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from pyspark.sql import datasource as ds
 from compactor.service.site import Site
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import Hold, PlannedScan
-from compactor.spark_tables.reader import Portion, Reader
+from compactor.spark_tables.reader import Portion, Reader, schema_of
 from compactor.spark_tables.spark_types import spark_schema
 from compactor.tables import Store
 from compactor.tables.reading.planning import plan_scan
@@ -43,6 +44,11 @@ def reader_of(scan: PlannedScan) -> Reader:
     return Reader(scan, spark_schema(scan.plan.schema), 1 << 20)
 
 
+def reader_of_change(scan: PlannedScan) -> Reader:
+    scan = replace(scan, has_files=True)
+    return Reader(scan, spark_schema(schema_of(scan)), 1 << 20)
+
+
 def rows_of(reader: Reader, portions: list[Portion]) -> list[int]:
     travelled = pickle.loads(pickle.dumps(reader))
     batches = [batch for one in portions for batch in travelled.read(pickle.loads(pickle.dumps(one)))]
@@ -55,7 +61,7 @@ def test_the_rows_of_a_scan_are_read_where_they_travelled_to(scan: PlannedScan) 
 
 
 def test_filters_leave_out_partitions_and_rows_and_are_all_left_to_spark(scan: PlannedScan) -> None:
-    reader = reader_of(scan)
+    reader = reader_of_change(scan)
     filters = [ds.EqualTo(("p",), 1), ds.LessThan(("i",), 10), ds.EqualTo(("c",), "a"), ds.GreaterThan(("x",), 9.5)]
     assert list(reader.pushFilters(filters)) == filters
     portions = reader.partitions()
@@ -64,22 +70,30 @@ def test_filters_leave_out_partitions_and_rows_and_are_all_left_to_spark(scan: P
 
 
 def test_a_decimal_on_an_integer_is_compared_exactly(scan: PlannedScan) -> None:
-    reader = reader_of(scan)
+    reader = reader_of_change(scan)
     reader.pushFilters([ds.GreaterThan(("i",), Decimal("1.5"))])
     assert rows_of(reader, reader.partitions()) == [3]
 
 
 def test_no_partition_is_one_empty_portion(scan: PlannedScan) -> None:
-    reader = reader_of(scan)
+    reader = reader_of_change(scan)
     reader.pushFilters([ds.EqualTo(("p",), 7)])
     portions = reader.partitions()
     assert len(portions) == 1
     assert rows_of(reader, portions) == []
 
 
+def test_a_frame_that_may_be_scanned_again_takes_no_filter(scan: PlannedScan) -> None:
+    """PROTOCOL 13.7."""
+    reader = reader_of(scan)
+    filters = [ds.EqualTo(("p",), 7)]
+    assert list(reader.pushFilters(filters)) == filters
+    assert rows_of(reader, reader.partitions()) == [1, 3]
+
+
 def test_a_spark_that_pushes_no_filters_does_not_mind(scan: PlannedScan) -> None:
-    found = getattr(reader_of(scan).pushFilters, "__func__", None)
-    assert found is ds.DataSourceReader.pushFilters
+    for reader in (reader_of(scan), reader_of_change(scan)):
+        assert getattr(reader.pushFilters, "__func__", None) is ds.DataSourceReader.pushFilters
 
 
 def test_executors_import_no_sql() -> None:
