@@ -25,6 +25,7 @@ from compactor.orc.codecs.codec import (
     stripe_bytes,
 )
 from compactor.orc.codecs.library_writer import COMPRESSIONS
+from compactor.orc.codecs.nested_validity import push_validity_down
 from compactor.orc.codecs.stripe_view import StripeView, batch_rows, joint_file
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import Tail
@@ -168,9 +169,8 @@ class ArrowWriter:
             return
         for column in batch.columns if self._has_timestamps else ():
             _check_timestamps(column)
-        # Arrow's ORC writer reads the validity of a sliced struct at the wrong offset; a batch from ``take`` isn't sliced.
-        whole = batch.take(pa.array(range(batch.num_rows))) if _sliced(batch) else batch
-        whole = relabelled_batch(whole, self._schema)
+        labelled = relabelled_batch(batch, self._schema)
+        whole = pa.RecordBatch.from_arrays(list(map(push_validity_down, labelled.columns)), schema=self._schema)
         if self._encoder is not None:
             self._encoder.write(whole)
             return
@@ -203,14 +203,6 @@ class ArrowWriter:
 def writer(path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()) -> ArrowWriter:
     """Returns a writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
     return ArrowWriter(path, like=like, types=types, filtered=filtered)
-
-
-def _sliced(batch: pa.RecordBatch) -> bool:
-    return any(_has_offset(column) for column in batch.columns)
-
-
-def _has_offset(array: Array) -> bool:
-    return array.offset != 0 or any(_has_offset(child) for child in _children(array))
 
 
 def _children(array: Array) -> list[Array]:

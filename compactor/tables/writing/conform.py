@@ -151,12 +151,13 @@ class _Conforming:
         given = [field.name.lower() for field in array.type]
         if unknown := sorted(set(given).difference(name.lower() for name in names)):
             raise NotConforming(f"{path}: has no field {unknown[0]!r}; its fields are {', '.join(names)}")
+        below = array.flatten()  # NULL wherever the struct is: what lies under a NULL is no value and need not fit
         fields = []
         for name, child in zip(names, children, strict=True):
             places = [place for place, other in enumerate(given) if other == name.lower()]
             if len(places) > 1:
                 raise NotConforming(f"{path}: field {name} is given twice; names are the same in any case")
-            inner = array.field(places[0]) if places else pa.nulls(len(array))
+            inner = below[places[0]] if places else pa.nulls(len(array))
             fields.append(self.made(f"{path}.{name}", inner, child))
         return pa.StructArray.from_arrays(fields, names=list(names), mask=_mask(array))
 

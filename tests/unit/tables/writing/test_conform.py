@@ -185,3 +185,13 @@ def test_a_text_that_is_no_utf_8_is_not_cut(type_: str) -> None:
     texts = pa.Array.from_buffers(pa.string(), 1, pa.array([b"ab\xff\xfe"]).buffers())
     with pytest.raises(NotConforming, match="column c: Invalid UTF8"):
         conformed(type_, texts)
+
+
+def test_what_lies_below_a_null_struct_need_not_fit() -> None:
+    """Arrow keeps values below a NULL; no reader shows them, so they are no reason to refuse the rows."""
+    children = [pa.array([300, 7]), pa.array([[-9], [8]])]
+    struct = pa.StructArray.from_arrays(children, names=["x", "l"], mask=pa.array([True, False]))
+    rows = conformed("struct<x:tinyint,l:array<tinyint>>", pa.chunked_array([struct]))
+    assert rows.to_pylist() == [None, {"x": 7, "l": [8]}]
+    with pytest.raises(NotConforming, match=r"c\.x: .*300"):
+        conformed("struct<x:tinyint,l:array<tinyint>>", pa.StructArray.from_arrays(children, names=["x", "l"]))
