@@ -53,6 +53,12 @@ class JoinedFiles:
     def rows(self) -> int:
         return sum(file.tail.rows for file in self.files)
 
+    @property
+    def user_metadata(self) -> dict[str, bytes]:
+        """Returns what all files say alike; others say who wrote a file, such as the query IDs of Trino."""
+        first, *others = (file.tail.user_metadata for file in self.files)
+        return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
+
     def stripes(self, small_stripe_bytes: int) -> list[OutputStripe]:
         """Decides for every stripe whether it is copied. Small neighbours are encoded together: many tiny stripes are slow
         to read."""
@@ -94,7 +100,7 @@ def joinable_files(files: Sequence[AcidFile]) -> list[JoinedFiles]:
 
 def _key(tail: Tail) -> tuple[Any, ...]:
     target = tail if is_copyable(tail) else encodable_target(tail)
-    return (tail.types, target.stripe_class, tuple(sorted(tail.user_metadata.items())))
+    return (tail.types, target.stripe_class)
 
 
 def _like(files: Sequence[AcidFile]) -> Tail:
@@ -172,7 +178,7 @@ def _write(group: JoinedFiles, target: Target, small_stripe_bytes: int, full: bo
                             growing.copy(stripe)
                     else:
                         growing.encode(list(run))
-                written = assembler.close(group.like.user_metadata)
+                written = assembler.close(group.user_metadata)
             with sink.reading() as source:
                 tail = _verify(group, source, written)
             if full:

@@ -180,3 +180,17 @@ def test_rows_of_another_stripe_are_noticed(
     Path(made.path).unlink()
     with pytest.raises(VerificationFailed, match=said):
         put_together(tmp_path, tables, small, True)
+
+
+def test_files_of_different_user_metadata_keep_what_they_have_in_common(tmp_path: Path) -> None:
+    """Trino writes the ID of its query into each file: none of them was ever joined with another."""
+    for number in range(3):
+        with open(tmp_path / f"in{number}", "wb") as file, pyorc.Writer(file, "struct<a:int>") as writer:
+            writer.write((number,))
+            metadata = {"presto_query_id": b"2026_%d" % number, "trino.version": b"476", "only": b"x"}
+            writer.set_user_metadata(**(metadata if number else {**metadata, "only": b"y"}))
+    with opened(tmp_path, ["in0", "in1", "in2"]) as files:
+        (joined,) = insert_only_orc.write(files, target(tmp_path), small_stripe_bytes=LARGE, full=True)
+    with open(joined.path, "rb") as file:
+        reader = pyorc.Reader(file)
+        assert (list(reader), reader.user_metadata) == ([(0,), (1,), (2,)], {"trino.version": b"476"})
