@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from types import MappingProxyType
@@ -152,9 +152,15 @@ class SortedListing:
                         unparsable.append(nested)
                     elif not is_skipped_below(file.path):  # ``name`` itself is not skipped
                         originals.append(file)
-            elif acid.visibility_txn_id in exempt and acid.visibility_txn_id:
                 continue
-            elif isinstance(acid, Base):
+            unparsable.extend(
+                nested
+                for file in inside[name]
+                if file.path.count("/") > 1 and not is_skipped_below(file.path) and (nested := _nested(file.path))
+            )
+            if acid.visibility_txn_id in exempt and acid.visibility_txn_id:
+                continue
+            if isinstance(acid, Base):
                 is_compacted = acid.visibility_txn_id > 0 or listing.data_formats.get(name) == "compacted"
                 bases.append(FoundBase(name, acid, is_compacted))
             else:
@@ -175,6 +181,8 @@ class SortedListing:
         unnumbered: list[DataFile] = []
         for file in visible:
             found = _data_file(file, has_flush_length=file.path + FLUSH_LENGTH_SUFFIX in flushed)
+            if found.raw and not found.length:
+                continue  # how Hive writes an empty bucket, and LOAD DATA brings it here
             if found.number >= 0:
                 data.append(found)
             elif file.path not in flushed:
@@ -189,10 +197,19 @@ class SortedListing:
         )
 
 
+def describe_unparsable(names: Sequence[str]) -> str:
+    """Returns what is wrong with the first of ``AcidDirectory.unparsable``, and how many more there are."""
+    parent, slash, _ = names[0].rpartition("/")
+    wrong = f"is a base or delta inside {parent!r}" if slash else "begins like a base or delta but is not one"
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    return f"{names[0]!r} {wrong}{more}"
+
+
 def _nested(path: str) -> str | None:
     """Returns the base or delta below the top level that ``path`` lies in, None where there is none.
 
-    It is another table's, or somebody's copy: its rows are no originals of this table (PROTOCOL 11.13).
+    It is another table's, or a copy: in ``base_5/base_5/bucket_00000``, left by a copy that ran twice, our readers would
+    find every row a second time, and Hive's would not (PROTOCOL 11.13).
     """
     parts = path.split("/")
     for depth, part in enumerate(parts[1:-1], start=2):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compactor.acid.directory import AcidDirectory
+from compactor.acid.listing import describe_unparsable
 from compactor.acid.names import known_directory
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import BadName
 from compactor.ids import TxnId
-from compactor.printable import few
 from compactor.settings.precedence import Settings
 
 _RETENTION = "hive.compactor.cleaner.retry.retentionTime"
@@ -159,6 +159,15 @@ def delayed_cleanup(settings: Settings) -> int:
     return settings.milliseconds("hive.compactor.cleaner.retention.time.seconds")
 
 
+def must_be_understood(directory: AcidDirectory) -> None:
+    """Raises ``BadName`` where a directory holds a name that looks like a base or delta but is neither, or one too deep."""
+    if directory.unparsable:
+        raise BadName(
+            f"{describe_unparsable(directory.unparsable)}; nothing is removed while it is there: find out who wrote it "
+            "and move it out of the table"
+        )
+
+
 def removable(directory: AcidDirectory) -> tuple[str, ...]:
     """Returns the obsolete directory names, and those that aborted writers made, sorted: no reader needs them under the
     cleaner's list.
@@ -169,11 +178,7 @@ def removable(directory: AcidDirectory) -> tuple[str, ...]:
     Raises:
         BadName: a name looks like a base or delta but is neither.
     """
-    if directory.unparsable:
-        raise BadName(
-            f"{few(directory.unparsable)}: looks like a base or delta but is neither; nothing is removed while it "
-            "is there: find out who wrote it and move it out of the table"
-        )
+    must_be_understood(directory)
     return tuple(sorted({*directory.obsolete, *(name for name in directory.aborted if not is_output(name))}))
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from compactor.acid.directory import AcidDirectory
-from compactor.acid.listing import AcidDir, DataFile
+from compactor.acid.listing import AcidDir, DataFile, describe_unparsable
 from compactor.acid.names import Base, BucketFile, DeltaKind, parse_file
 from compactor.acid.names import parse_directory as parse_name
 from compactor.compaction.health import SMALL_FILE
@@ -181,8 +181,7 @@ def decide(facts: Facts, settings: Settings) -> Decision:
     numbers = _numbers(facts, settings)
     if facts.unparsable:
         return NotNeeded(
-            because=f"{facts.unparsable[0]!r} looks like a base or delta but is neither; nothing is decided while it is "
-            "there",
+            because=f"{describe_unparsable(facts.unparsable)}; nothing is decided while it is there",
             numbers=numbers,
             flips=("find out who wrote it and move it out of the table",),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from sqlalchemy import update
 from compactor.acid.listing import Listing
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import Refused
+from compactor.errors import Refused, StorageError
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, CTLGS, DBS, SDS, TABLE_PARAMS
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.explain import explain
 from compactor.service.answers.preview import preview
@@ -37,6 +39,8 @@ from compactor.storage.local import LocalStorage
 from compactor.tables import Store
 from compactor.tables import Table as Writable
 from tests.support.accidents import every_role
+from tests.support.insert_only import INPUTS, make_insert_only
+from tests.support.insert_only import insert as insert_plain
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of, values_in
 from tests.support.passes import clean_all, compact, lose_cleaners, settle, with_storage
 from tests.support.tables import entity_of, insert, insert_as_hive, make_table, rows_of, with_settings
@@ -383,3 +387,58 @@ def test_programs_write_nothing_into_another_tables_directory(
     with pytest.raises(Refused, match=r"default\.(a|c)\b"):
         WRITES[write](Store(site).load_table("default.parts"))
     assert {place: files_below(Path(place)) for place in before} == before
+
+
+def copy_into_itself(directory: Path) -> str:
+    """Does what a copy that runs twice does: ``cp -r t/delta_1 copy/delta_1`` again."""
+    shutil.copytree(directory, directory.parent / "copy")
+    (directory.parent / "copy").rename(directory / directory.name)
+    return f"{directory.name}/{directory.name}"
+
+
+@pytest.mark.parametrize("is_compacted", [False, True], ids=["delta", "base"])
+def test_a_copy_inside_a_base_or_delta_is_refused_with_both_paths(
+    site: Site, table: Table, warehouse: Path, is_compacted: bool
+) -> None:
+    """PROTOCOL 11.13: a scan returned each row twice, and a compaction would have made that final."""
+    if is_compacted:
+        assert compact(site, table="default.a").result is Result.COMPACTED
+        clean_all(site)
+        insert(site, table, [ROWS])
+    (first, *_) = sorted(Path(table.location).glob("base_*" if is_compacted else "delta_*"))
+    nested = copy_into_itself(first)
+    before = files_below(warehouse)
+    with pytest.raises(StorageError, match=f"'{nested}' is a base or delta inside '{first.name}'"):
+        Store(site).load_table("default.a").scan().to_arrow()
+    outcome = compact(site, table="default.a")
+    assert (outcome.result, nested in outcome.message) == (Result.FAILED, True)
+    every_role(site)
+    (partition,) = explain(site, "default.a").partitions
+    assert nested in partition.surveyed.considered.because
+    assert files_below(warehouse) == before
+
+
+@pytest.mark.parametrize("file_format", INPUTS, ids=lambda kind: kind.name)
+def test_a_copy_inside_an_insert_only_delta_is_refused(site: Site, warehouse: Path, file_format: FileFormat) -> None:
+    """PROTOCOL 11.13: a major doubled its rows, and the cleaner then removed the original."""
+    table = make_insert_only(site, warehouse, file_format)
+    for start in (0, 10):
+        insert_plain(site, table, file_format, range(start, start + 10))
+    (first, *_) = sorted(Path(table.location).glob("delta_*"))
+    nested = copy_into_itself(first)
+    before = files_below(warehouse)
+    outcome = compact(site)
+    assert (outcome.result, nested in outcome.message) == (Result.FAILED, True)
+    every_role(site)
+    assert files_below(warehouse) == before
+
+
+def test_aborted_writes_stay_while_a_copy_lies_inside_them(site: Site, table: Table, warehouse: Path) -> None:
+    """PROTOCOL 11.13: what looks like the rows of another write may be the only copy of them."""
+    insert(site, table, range(100, 110), commits=False)
+    aborted = sorted(Path(table.location).glob("delta_*"))[-1]
+    (first, *_) = sorted(Path(table.location).glob("delta_*"))
+    shutil.copytree(first, aborted / first.name)
+    before = files_below(warehouse)
+    every_role(site)
+    assert files_below(warehouse) == before

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from compactor.acid.directory import AcidDirectory
-from compactor.acid.listing import AcidDir
+from compactor.acid.listing import AcidDir, describe_unparsable
 from compactor.acid.names import Base, Delta, DeltaKind, Layout, staging_name
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, BadName, NotLossless, NotSupported, Refused
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
-from compactor.printable import few
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Figures, Shape, Unit
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
@@ -213,8 +212,8 @@ def _must_be_understood(directory: AcidDirectory, context: PlanContext) -> None:
         _must_suit_hive_2(directory, location)
     if directory.unparsable:
         raise BadName(
-            f"{location}: the name of {few(directory.unparsable)} begins like a base or delta but is neither; find "
-            "out who wrote it and move it away, then ask again"
+            f"{location}: {describe_unparsable(directory.unparsable)}; find out who wrote it and move it out of the "
+            "table, then ask again"
         )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from compactor.acid.directory import acid_directory
 from compactor.acid.listing import Listing
 from compactor.acid.names import parse_staging
-from compactor.compaction.cleaning import is_output
+from compactor.compaction.cleaning import is_output, must_be_understood
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
 from compactor.ids import WriteId
@@ -167,6 +167,8 @@ class AbortedWrites:
         txns = site.metastore.transactions.snapshot()
         write_ids = site.write_ids(target.table, txns)
         Given(site, [target.table], listing.directories).must_explain(target, listing.directories)
-        aborted = [name for name in acid_directory(listing, write_ids, txns).aborted if not is_output(name)]
+        directory = acid_directory(listing, write_ids, txns)
+        must_be_understood(directory)
+        aborted = [name for name in directory.aborted if not is_output(name)]
         held = self.held(target, aborted, write_ids.aborted)
         return [name for name in aborted if name not in held], sorted(held)

@@ -169,11 +169,6 @@ class CleaningGroup:
         highest = one.entry.highest_write_id if one.entry.highest_write_id is not None else WriteId(0)
         seen = self._gate.write_ids(target.table).for_cleaner(highest)
         directory = acid_directory(listing, seen, self._gate.txns)
-        if directory.unparsable:
-            raise BadName(
-                f"{target.location}: the name of {few(directory.unparsable)} begins like a base or delta but is not "
-                "one; nothing is removed beside it; find out who wrote it and move it away"
-            )
         view = View(txns=self._gate.txns, write_ids=seen, listing=listing, directory=directory)
         obsolete = removable(directory)
         if any(map(is_output, directory.aborted)):

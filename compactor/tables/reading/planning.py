@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.listing import describe_unparsable
 from compactor.errors import NotEnoughHistory, NotFound, NotSupported, SnapshotExpired, StorageError, TransactionAborted
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.rows.inputs import inputs_by_number
@@ -141,7 +142,7 @@ def _directory(txn: Transaction, table: Table, location: str) -> AcidDirectory:
         raise SnapshotExpired(f"{table}, {location}: {error}; begin another transaction") from error
     if found.unparsable:
         raise StorageError(
-            f"{location}: {found.unparsable[0]!r} begins like a directory of an ACID table and is none; nothing is read "
-            "while it is there, find out who made it"
+            f"{location}: {describe_unparsable(found.unparsable)}; nothing is read while it is there: find out who wrote "
+            "it and move it out of the table"
         )
     return found

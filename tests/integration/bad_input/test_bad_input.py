@@ -131,7 +131,7 @@ CASES: list[tuple[Callable[[Site, Table], None], Result, list[str]]] = [
     (not_orc, Result.FAILED, ["k=bad/delta_0000001_0000001", "ORC"]),
     (garbled, Result.FAILED, ["k=bad/delta_0000001_0000001"]),
     (no_directory, Result.FAILED, ["p/k=bad", "not there", "restore it"]),
-    (strange_name, Result.FAILED, ["delta_12_oops", "move it away"]),
+    (strange_name, Result.FAILED, ["delta_12_oops", "move it out of the table"]),
     (strange_file, Result.FAILED, ["data.csv", "expected a data file", "move it out"]),
     (far_away, Result.FAILED, ["wasb://bucket/p/k=bad", "not supported", "file:/"]),
 ]
@@ -180,7 +180,7 @@ def test_the_cleaner_removes_nothing_beside_a_name_that_it_cannot_read(site: Sit
     (failed,) = passed.failed
     assert failed.entity == BAD
     assert "delta_12_oops" in failed.because
-    assert "move it away" in failed.because
+    assert "move it out of the table" in failed.because
     assert {entry.name for entry in Path(table.location, "k=bad").iterdir()} == before
     (row,) = site.metastore.entries.queue()
     assert (row.state, row.error) == (State.READY_FOR_CLEANING, failed.because)

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 from compactor.acid import bucket
-from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE
+from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, Delta, DeltaKind
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.orc.codecs.choice import with_codec
@@ -22,6 +23,7 @@ from compactor.orc.reencode import encode_acid
 from compactor.rows.output_metadata import OutputMetadata
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.tables import Store
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.writing.writer import write_deletes, write_rows
@@ -230,3 +232,33 @@ def test_write_ids_of_a_wholly_aborted_delta_may_be_spanned(site: Site, table: T
     clean_all(site)
     assert values(site, table) == [1, 3]
     assert WriteId(4) == site.metastore.write_ids.next("default", "t")
+
+
+@pytest.mark.parametrize("overwrites", [False, True], ids=["into a delta", "into a base"])
+@pytest.mark.parametrize("files", [("000000_0",), ("000000_0", "000001_0")], ids=["only empty", "beside rows"])
+def test_empty_files_of_load_data_hold_no_rows(
+    site: Site, table: Table, warehouse: Path, overwrites: bool, files: tuple[str, ...]
+) -> None:
+    """Hive writes an empty bucket with 0 bytes, and LOAD DATA brings it into a base or delta as it is."""
+    insert(site, table, range(4))
+    with transaction(site) as txn:
+        statement = txn.statement(entity_of(table), WriteOperation.INSERT)
+        written = Delta(kind=DeltaKind.INSERT, min_write_id=statement.write_id, max_write_id=statement.write_id).name
+        loaded = Path(table.location) / ("base_0000002" if overwrites else f"{written}_0000")
+        loaded.mkdir()
+        (loaded / files[0]).write_bytes(b"")
+        for name in files[1:]:
+            orc.write_table(pa.table({"a": pa.array([70], pa.int32()), "b": ["loaded"]}), str(loaded / name))
+    insert(site, table, [5])
+    insert(site, table, [6])
+    wanted = [*(() if overwrites else range(4)), 5, 6, *([70] if files[1:] else [])]
+    assert values(site, table) == wanted
+    assert sorted(Store(site).load_table("default.t").scan().to_arrow()["a"].to_pylist()) == wanted
+    for kind in ("minor", "major"):
+        outcome = compact(site, kind)
+        assert outcome.result is Result.COMPACTED, outcome.message
+        clean_all(site)
+        assert values(site, table) == wanted
+        assert names_in(warehouse / "t") >= set(outcome.output)
+        insert(site, table, [80])
+        wanted.append(80)

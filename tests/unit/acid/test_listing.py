@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compactor.acid.directory import acid_directory
-from compactor.acid.listing import FileStatus, Listing, SortedListing
+from compactor.acid.listing import FileStatus, Listing, SortedListing, describe_unparsable
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 
 ALL_TXNS = ValidTxnList.parse("")
@@ -53,6 +53,33 @@ def test_unnumbered_and_unparsable_names() -> None:
     assert [(f.path, f.number) for f in directory.unnumbered] == [("delta_1_1_0/part-00000.orc", -1)]
     assert found.unparsable == ("delta_x",)
     assert found.originals == ()
+
+
+def test_a_base_or_delta_inside_another_is_reported_with_both_paths() -> None:
+    """PROTOCOL 11.13: a copy that ran twice; each of its rows was there twice, for us alone."""
+    paths = (
+        "base_5/bucket_00000",
+        "base_5/base_5/bucket_00000",
+        "delta_6_6_0/HIVE_UNION_SUBDIR_1/delta_6_6_0/000000_0",
+        "delta_7_7_0/HIVE_UNION_SUBDIR_1/000000_0",
+        "delta_8_8_0/_tmp/delta_8_8_0/bucket_00000",
+        "delta_9_9_0/p=1/delta_x/bucket_00000",
+    )
+    parsed = SortedListing.of(Listing(files=tuple(FileStatus(path=path, length=1) for path in paths)), frozenset())
+    assert parsed.unparsable == (
+        "base_5/base_5",
+        "delta_6_6_0/HIVE_UNION_SUBDIR_1/delta_6_6_0",
+        "delta_9_9_0/p=1/delta_x",
+    )
+    assert describe_unparsable(parsed.unparsable) == "'base_5/base_5' is a base or delta inside 'base_5' (and 2 more)"
+
+
+def test_empty_raw_files_hold_no_rows_and_an_empty_bucket_is_read() -> None:
+    """LOAD DATA brings empty buckets as Hive writes them, with 0 bytes; an ACID file is never empty."""
+    paths = ("delta_1_1_0/000000_0", "delta_1_1_0/bucket_00001")
+    listing = Listing(files=tuple(FileStatus(path=path, length=0) for path in paths))
+    (delta,) = (parsed := SortedListing.of(listing, frozenset())).deltas
+    assert [file.path for file in parsed.acid_dir(delta.name, delta.delta).files] == ["delta_1_1_0/bucket_00001"]
 
 
 def test_a_table_inside_anothers_directory_is_no_original() -> None:

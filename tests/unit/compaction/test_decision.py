@@ -121,7 +121,7 @@ def test_thresholds_of_the_table() -> None:
 def test_unparsable_name_stops_everything() -> None:
     decision = _decide(_facts(10, 1000, 100, unparsable=("delta_x",)))  # type: ignore[arg-type]
     assert type(decision) is NotNeeded
-    assert "'delta_x' looks like a base or delta but is neither" in decision.because
+    assert "'delta_x' begins like a base or delta but is not one" in decision.because
 
 
 def test_an_impossible_minor_becomes_a_major() -> None:

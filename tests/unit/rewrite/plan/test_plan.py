@@ -135,7 +135,7 @@ def test_options_reach_every_unit() -> None:
 
 
 def test_a_name_that_cannot_be_read_stops_the_plan() -> None:
-    with pytest.raises(BadName, match=r"/w/t: the name of delta_oops .* move it away"):
+    with pytest.raises(BadName, match=r"/w/t: 'delta_oops' begins like .* move it out of the table"):
         planned(Shape.MAJOR, see(3), *D, "delta_oops")
 
 
