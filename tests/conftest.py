@@ -65,6 +65,7 @@ _SCOPES = tuple(
         (r"tests/(unit|integration)/airflow/|tests/security/page/", "Airflow in process"),
         (r"tests/integration/locks/", "ZooKeeper"),
         (r"tests/integration/spark/", "Spark"),
+        (r"tests/judges/", "judges"),
         (r"tests/torture/test_memory", "memory"),
         (r"tests/unit/orc/codecs/test_recompress", "recompress"),
         (r"tests/unit/demo/test_tables", "demo"),
@@ -122,7 +123,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0" or session.config.option.collectonly:
         return
     folders = {"/".join(item.nodeid.split("/")[:2]) for item in session.items}
-    if folders & {"tests/cluster", "tests/contract", "tests/crash", "tests/live", "tests/storage"}:
+    if folders & {"tests/cluster", "tests/contract", "tests/crash", "tests/judges", "tests/live", "tests/storage"}:
         from tests.support import ahead
 
         session.config.add_cleanup(ahead.begin(folders))

@@ -1,0 +1,299 @@
+"""ORC's reader and writer in C++, through pyorc and through pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.orc
+import pyorc
+from pyorc import CompressionKind, StructRepr, TypeDescription, TypeKind
+from pyorc.converters import DecimalConverter, ORCConverter
+from pyorc.predicates import Predicate as Argument
+from pyorc.predicates import PredicateColumn
+
+from tests.judges.predicates import Predicate
+from tests.judges.values import (
+    Row,
+    Unreadable,
+    char_value,
+    children,
+    date_days,
+    date_text,
+    decimal_value,
+    parse_schema,
+    row_type,
+    time_nanos,
+    time_text,
+)
+
+_UTC = ZoneInfo("UTC")
+
+
+class _Time(ORCConverter):
+    @staticmethod
+    def from_orc(seconds: int, nanoseconds: int, timezone: Any) -> str:
+        return time_text(seconds, nanoseconds)
+
+    @staticmethod
+    def to_orc(obj: str, timezone: Any) -> tuple[int, int]:
+        return divmod(time_nanos(obj), 10**9)
+
+
+class _Date(ORCConverter):
+    @staticmethod
+    def from_orc(days: int) -> str:
+        return date_text(days)
+
+    @staticmethod
+    def to_orc(obj: str) -> int:
+        return date_days(obj)
+
+
+_CONVERTERS = {
+    TypeKind.TIMESTAMP: _Time,
+    TypeKind.TIMESTAMP_INSTANT: _Time,
+    TypeKind.DATE: _Date,
+    TypeKind.DECIMAL: DecimalConverter,
+}
+
+
+class PyorcJudge:
+    """ORC C++ as pyorc calls it.
+
+    Three things it cannot tell: the tag of a union (None here), the second of two equal keys of a map, and a predicate
+    ``is null``, which it does not push down.
+    """
+
+    name = f"pyorc {pyorc.__version__}"
+
+    def schema(self, path: Path) -> str:
+        """Returns the schema of a file."""
+        with path.open("rb") as file, _errors(self.name):
+            return str(pyorc.Reader(file).schema)
+
+    def rows(self, path: Path) -> list[Row]:
+        """Returns all rows of a file in their order."""
+        return self._rows(path, None)
+
+    def rows_matching(self, path: Path, predicate: Predicate) -> list[Row]:
+        """Returns the rows that match and that the reader finds when the predicate is pushed down."""
+        return self._rows(path, predicate)
+
+    def answers(self, path: Path, predicates: Sequence[Predicate | None]) -> list[list[Row]]:
+        """Returns the rows for each predicate; for None all of them."""
+        return [self._rows(path, predicate) for predicate in predicates]
+
+    def _rows(self, path: Path, predicate: Predicate | None) -> list[Row]:
+        schema = self.schema(path)
+        with path.open("rb") as file, _errors(self.name):
+            reader = pyorc.Reader(
+                file,
+                struct_repr=StructRepr.TUPLE,
+                timezone=_UTC,
+                converters=_CONVERTERS,
+                predicate=predicate and _argument(predicate, schema),
+            )
+            convert = _from_pyorc(parse_schema(schema))
+            return [row for row in map(convert, reader) if predicate is None or predicate.matches(row, schema)]
+
+    def write(
+        self,
+        path: Path,
+        schema: str,
+        rows: Iterable[Row],
+        *,
+        compress: str = "ZLIB",
+        zone: str = "UTC",
+        metadata: Mapping[str, bytes] | None = None,
+        **options: Any,
+    ) -> None:
+        """Writes a file; ``options`` are those of ``pyorc.Writer``."""
+        kind = CompressionKind[compress]
+        with path.open("wb") as file, _errors(self.name):
+            writer = pyorc.Writer(
+                file,
+                schema,
+                struct_repr=StructRepr.TUPLE,
+                compression=kind,
+                timezone=ZoneInfo(zone),
+                converters=_CONVERTERS,
+                **options,
+            )
+            convert = _to_pyorc(parse_schema(schema))
+            for row in rows:
+                writer.write(convert(row))
+            if metadata:
+                writer.set_user_metadata(**metadata)
+            writer.close()
+
+
+def _argument(predicate: Predicate, schema: str) -> Argument | None:
+    whole, kind, path = parse_schema(schema), row_type(schema), predicate.column.split(".")
+    for part in path:
+        kind = kind.fields[part]
+    index = whole.find_column_id(".".join(path if row_type(schema) is whole else ["row", *path]))
+    if predicate.operator == "is null" or kind.kind == TypeKind.BINARY:
+        return None
+    precision, scale = getattr(kind, "precision", None), getattr(kind, "scale", None)
+
+    def column() -> PredicateColumn:
+        return PredicateColumn(kind.kind, index=index, precision=precision, scale=scale)
+
+    values = predicate.values
+    if kind.kind == TypeKind.CHAR:
+        values = tuple(value.ljust(kind.max_length) for value in values)
+    match predicate.operator:
+        case "<":
+            argument = column() < values[0]
+        case "<=":
+            argument = column() <= values[0]
+        case "between":
+            argument = (column() >= values[0]) & (column() <= values[1])
+        case _:
+            argument = column() == values[0]
+            for value in values[1:]:
+                argument = argument | (column() == value)
+    return ~argument if predicate.negated else argument
+
+
+def _from_pyorc(kind: TypeDescription) -> Callable[[Any], Any]:
+    """Returns the function that turns a value of pyorc into a judge's."""
+    inner = [_from_pyorc(child) for child in children(kind)]
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        match kind.kind:
+            case TypeKind.STRUCT:
+                return tuple(part(item) for part, item in zip(inner, value, strict=True))
+            case TypeKind.LIST:
+                return tuple(map(inner[0], value))
+            case TypeKind.MAP:
+                return tuple((inner[0](key), inner[1](item)) for key, item in value.items())
+            case TypeKind.UNION:
+                return (None, tuple(value) if isinstance(value, list) else value)
+            case TypeKind.CHAR:
+                return char_value(value)
+            case TypeKind.DECIMAL:
+                return decimal_value(value)
+            case TypeKind.TIMESTAMP_INSTANT:
+                return value + "Z"
+        return value
+
+    return convert
+
+
+def _to_pyorc(kind: TypeDescription) -> Callable[[Any], Any]:
+    """Returns the function that turns a judge's value into one of pyorc."""
+    inner = [_to_pyorc(child) for child in children(kind)]
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        match kind.kind:
+            case TypeKind.STRUCT:
+                return tuple(part(item) for part, item in zip(inner, value, strict=True))
+            case TypeKind.LIST:
+                return list(map(inner[0], value))
+            case TypeKind.MAP:
+                return {inner[0](key): inner[1](item) for key, item in value}
+            case TypeKind.UNION:
+                return value[1]
+        return value
+
+    return convert
+
+
+class PyarrowJudge:
+    """ORC C++ as pyarrow calls it.
+
+    It pushes no predicate down, its timestamps lie between 1677 and 2262, and a union that is NULL has the value None of
+    the tag 0.
+    """
+
+    name = f"pyarrow {pa.__version__}"
+
+    def schema(self, path: Path) -> str:
+        """Returns the schema of a file, as pyorc prints it: pyarrow knows Arrow's types only."""
+        return PYORC.schema(path)
+
+    def rows(self, path: Path) -> list[Row]:
+        """Returns all rows of a file in their order."""
+        kind = parse_schema(self.schema(path))
+        with _errors(self.name):
+            table = pyarrow.orc.ORCFile(path).read()
+            columns = [
+                value
+                for column, child in zip(table.columns, children(kind), strict=True)
+                for value in [[value for chunk in column.chunks for value in _from_arrow(chunk, child)]]
+            ]
+        return list(zip(*columns, strict=True))
+
+    def rows_matching(self, path: Path, predicate: Predicate) -> list[Row]:
+        """Returns the rows that match."""
+        schema = self.schema(path)
+        return [row for row in self.rows(path) if predicate.matches(row, schema)]
+
+    def answers(self, path: Path, predicates: Sequence[Predicate | None]) -> list[list[Row]]:
+        """Returns the rows for each predicate; for None all of them."""
+        schema, rows = self.schema(path), self.rows(path)
+        return [
+            [row for row in rows if predicate is None or predicate.matches(row, schema)] for predicate in predicates
+        ]
+
+
+def _from_arrow(array: pa.Array, kind: TypeDescription) -> list[Any]:
+    """Returns the values of an Arrow array."""
+    match kind.kind:
+        case TypeKind.STRUCT:
+            fields = [_from_arrow(field, child) for field, child in zip(array.flatten(), children(kind), strict=True)]
+            values: Iterable[Any] = zip(*fields, strict=True)
+        case TypeKind.LIST:
+            values = _slices(array, _from_arrow(array.values, kind.type))
+        case TypeKind.MAP:
+            pairs = zip(_from_arrow(array.keys, kind.key), _from_arrow(array.items, kind.value), strict=True)
+            values = _slices(array, list(pairs))
+        case TypeKind.UNION:
+            fields = [_from_arrow(array.field(tag), child) for tag, child in enumerate(children(kind))]
+            return [(tag, fields[tag][row]) for row, tag in enumerate(array.type_codes.to_pylist())]
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_INSTANT:
+            end = "Z" if kind.kind == TypeKind.TIMESTAMP_INSTANT else ""
+            assert array.type.unit == "ns"
+            counts = array.view(pa.int64()).to_pylist()
+            return [None if count is None else time_text(*divmod(count, 10**9)) + end for count in counts]
+        case TypeKind.DATE:
+            return [None if days is None else date_text(days) for days in array.view(pa.int32()).to_pylist()]
+        case _:
+            simple: dict[TypeKind, Callable[[Any], Any]] = {TypeKind.CHAR: char_value, TypeKind.DECIMAL: _decimal}
+            convert = simple.get(kind.kind)
+            plain = array.to_pylist()
+            return plain if convert is None else [None if value is None else convert(value) for value in plain]
+    return [value if valid else None for value, valid in zip(values, array.is_valid().to_pylist(), strict=True)]
+
+
+def _decimal(value: Decimal) -> Decimal:
+    return decimal_value(value)
+
+
+def _slices(array: pa.Array, items: Sequence[Any]) -> Iterable[Row]:
+    offsets = array.offsets.to_pylist()
+    return (tuple(items[first:end]) for first, end in pairwise(offsets))
+
+
+@contextmanager
+def _errors(name: str) -> Any:
+    """Turns an error of the library into ours."""
+    try:
+        yield
+    except (pyorc.ParseError, pa.ArrowException, ValueError, OverflowError) as error:
+        raise Unreadable(f"{name}: {error}") from error
+
+
+PYORC, PYARROW = PyorcJudge(), PyarrowJudge()
