@@ -1,8 +1,9 @@
-"""Every point between two effects at which a process may die, as data.
+"""Every point between two effects at which a process may die or another may act, as data.
 
 Code between two effects calls ``reach(Step.X)``. For crash tests only, ``COMPACTOR_DIE_AT=STEP`` or ``STEP:n`` in the
 environment kills the process with SIGKILL when it gets there (for the n-th time), and ``COMPACTOR_STOP_AT`` suspends it with
-SIGSTOP. A test runs over all members, so that a step without a test is noticed.
+SIGSTOP. A test runs over all members, so that a step without a test is noticed. Tests of interleavings put functions into
+``watchers``, which are called with each step that this process reaches.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import enum
 import os
 import signal
 import threading
+from collections.abc import Callable
 from typing import TypeAlias
 
 
@@ -72,6 +74,14 @@ class WriteStep(enum.Enum):
     WRITE_COMMITTED = "the transaction is committed, the staging directories are still there"
 
 
+class TransactionStep(enum.Enum):
+    """The points of a program's transaction at which other programs may act. Nothing has an effect there."""
+
+    LOCK_AWAITED = "locks were asked for, and somebody else holds a conflicting one"
+    LOCKED = "locks were granted"
+    SNAPSHOT_TAKEN = "the snapshot is fixed, nothing is listed yet"
+
+
 class StoreStep(enum.Enum):
     """The points at which a worker may die whose file system or store copies ranges of the inputs by itself."""
 
@@ -79,7 +89,8 @@ class StoreStep(enum.Enum):
     COMPLETED = "an upload with ranges is completed, their ends are not looked at"
 
 
-AnyStep: TypeAlias = Step | CommandStep | WriteStep | StoreStep
+AnyStep: TypeAlias = Step | CommandStep | WriteStep | TransactionStep | StoreStep
+watchers: list[Callable[[AnyStep], None]] = []
 _SIGNALS = {"COMPACTOR_DIE_AT": signal.SIGKILL, "COMPACTOR_STOP_AT": signal.SIGSTOP}
 _reached: dict[AnyStep, int] = {}
 _counting = threading.Lock()  #: several threads may come to the same step
@@ -87,6 +98,8 @@ _counting = threading.Lock()  #: several threads may come to the same step
 
 def reach(step: AnyStep) -> None:
     """Records that ``step`` is reached; kills or suspends the process here if a crash test asks for it."""
+    for watch in tuple(watchers):
+        watch(step)
     for variable, sent in _SIGNALS.items():
         wanted = os.environ.get(variable)
         if wanted is None:

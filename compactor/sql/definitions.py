@@ -94,13 +94,13 @@ def create(session: Session, statement: Statement, asked: actions.CreateTable) -
     database = asked.table.database or session.database
     must_be_embedded(session.site, name)
     must_write(session.site.settings.of_database(database), name)
-    wanted = _like(session, asked) if asked.like is not None else _definition(name, asked)
+    definition = None if asked.like is not None else _definition(name, asked)
     with session.locked(statement):
         if session.site.metastore.catalog.is_known(database, asked.table.table):
             if not asked.if_not_exists:
                 raise Refused(f"table {name} exists already")
             return done(statement.name, f"table {name} is there already", table=name, created=False)
-        made = create_table(session.site, database, asked.table.table, wanted)
+        made = create_table(session.site, database, asked.table.table, definition or _like(session, asked))
     return done(statement.name, f"table {made} is created at {made.location}", table=str(made), created=True)
 
 
@@ -146,8 +146,11 @@ def drop(session: Session, statement: Statement, asked: actions.DropTable) -> An
     database = asked.table.database or session.database
     if asked.if_exists and not session.site.metastore.catalog.is_known(database, asked.table.table):
         return done(statement.name, f"there is no table {name}", table=name, dropped=False)
-    table = _writable(session, asked.table)
+    _must_be_ours(session, asked.table)
     with session.locked(statement):
+        if asked.if_exists and not session.site.metastore.catalog.is_known(database, asked.table.table):
+            return done(statement.name, f"there is no table {name}", table=name, dropped=False)
+        table = session.found(asked.table)
         drop_locked(session.site, table, purge=asked.purge)
     stay = "" if asked.purge else f"; its files stay at {table.location}"
     return done(statement.name, f"table {table} is dropped{stay}", table=str(table), dropped=True)
@@ -196,9 +199,9 @@ def add_partitions(session: Session, statement: Statement, asked: actions.AddPar
         Refused: one is there already, its name is too long, its location is no whole path, its directory holds something
             or overlaps another's, or the metastore is Hive's.
     """
-    table = _writable(session, asked.table)
+    _must_be_ours(session, asked.table)
     site = session.site
-    with session.locked(statement):
+    with session.locked_table(statement, asked.table) as table:
         there = {part.name for part in site.metastore.catalog.partitions(table)}
         wanted = {name_of(table, spec): location for spec, location in asked.partitions}
         if not asked.if_not_exists and (known := sorted(there.intersection(wanted))):
@@ -247,9 +250,9 @@ def drop_partitions(session: Session, statement: Statement, asked: actions.DropP
         NotFound: none has such values, and IF EXISTS is not said.
         Refused: the metastore is Hive's, or others' directories overlap what would be purged.
     """
-    table = _writable(session, asked.table)
+    _must_be_ours(session, asked.table)
     site = session.site
-    with session.locked(statement):
+    with session.locked_table(statement, asked.table) as table:
         found: dict[str, Partition] = {}
         for spec in asked.partitions:
             fitting = matching(site.metastore.catalog, table, spec)
@@ -279,12 +282,13 @@ def add_columns(session: Session, statement: Statement, asked: actions.AddColumn
         Refused: the table has one of such a name, or the metastore is Hive's.
         NotConforming, NotSupported: a type is none that a full ACID table can have.
     """
-    table = _writable(session, asked.table)
-    names = [name for name, _ in asked.columns]
+    _must_be_ours(session, asked.table)
+    name = session.full(asked.table)
+    names = [column for column, _ in asked.columns]
     if len(set(names)) < len(names):
-        raise NotConforming(f"{table}: a column of {', '.join(names)} is there twice")
-    new = list(checked_columns(str(table), dict(asked.columns)))
-    with session.locked(statement):
+        raise NotConforming(f"{name}: a column of {', '.join(names)} is there twice")
+    new = list(checked_columns(name, dict(asked.columns)))
+    with session.locked_table(statement, asked.table) as table:
         session.site.metastore.embedded_catalog.add_columns(table, new)
     return done(statement.name, f"{table} has the columns {', '.join(names)}, too", table=str(table), columns=names)
 
@@ -296,10 +300,10 @@ def rename(session: Session, statement: Statement, asked: actions.RenameTable) -
         Refused: there is a table of this name, or the metastore is Hive's.
         NotFound: there is no such database.
     """
-    table = _writable(session, asked.table)
+    _must_be_ours(session, asked.table)
     must_be_a_name(asked.to.table)
-    database = asked.to.database or table.database
-    with session.locked(statement):
+    with session.locked_table(statement, asked.table) as table:
+        database = asked.to.database or table.database
         renamed = session.site.metastore.embedded_catalog.rename_table(table, asked.to.table, database)
     said = f"{table} is {renamed}; its directory stays at {table.location}"
     return done(statement.name, said, table=str(table), renamed=str(renamed))
@@ -312,20 +316,21 @@ def set_properties(session: Session, statement: Statement, asked: actions.SetPro
         NotSupported: one makes the table another kind.
         Refused: the metastore is Hive's.
     """
-    table = _writable(session, asked.table)
+    _must_be_ours(session, asked.table)
     for key, _ in asked.properties:
         if key.lower() in _OF_ITS_KIND:
             raise NotSupported(
-                f"{table}: {key} makes it another kind of table, whose files Hive has to convert; use Hive"
+                f"{session.full(asked.table)}: {key} makes it another kind of table, whose files Hive has to convert; "
+                "use Hive"
             )
-    with session.locked(statement):
+    with session.locked_table(statement, asked.table) as table:
         session.site.metastore.embedded_catalog.set_table_parameters(table, dict(asked.properties))
     keys = [key for key, _ in asked.properties]
     return done(statement.name, f"{', '.join(keys)} of {table} is changed", table=str(table), properties=keys)
 
 
-def _writable(session: Session, name: Name) -> Table:
-    """Returns a table whose definition may be changed here.
+def _must_be_ours(session: Session, name: Name) -> None:
+    """Checks that the definition of a table may be changed here, before its lock is waited for.
 
     Raises:
         NotFound: there is none.
@@ -334,4 +339,3 @@ def _writable(session: Session, name: Name) -> Table:
     must_be_embedded(session.site, session.full(name))
     table = session.found(name)
     must_write(session.site.settings_for(table), str(table))
-    return table

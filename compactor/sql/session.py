@@ -90,3 +90,15 @@ class Session:
             if requests:
                 wait_for_locks(self.site, txn.id, requests, self.site.user)
             yield txn
+
+    @contextmanager
+    def locked_table(self, statement: Statement, name: Name) -> Iterator[values.Table]:
+        """Yields the table that has the name once the locks of ``statement`` are held: while it waited for them, the one
+        that had it may have been renamed or dropped.
+
+        Raises:
+            NotFound: there is none.
+            LockNotGranted: as ``locked`` says.
+        """
+        with self.locked(statement):
+            yield self.found(name)

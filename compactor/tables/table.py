@@ -16,6 +16,7 @@ from compactor.tables.compacting import Compaction, compact
 from compactor.tables.reading.scan import Scan
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import NANOSECONDS, arrow_schema
+from compactor.tables.transactions.loaded_tables import LoadedTable, find_again
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.writing.append import How, Rows, append, overwrite
@@ -57,7 +58,12 @@ class Table:
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The names of all partitions as the metastore stores them, in order; read anew each time."""
+        """The names of all partitions as the metastore stores them, in order; read anew each time.
+
+        Raises:
+            NotFound: the table was renamed or dropped since it was loaded.
+        """
+        find_again(self._site.metastore.catalog, LoadedTable.from_table(self._found))
         names = self._site.metastore.catalog.partition_names([self._found])
         return tuple(names[self._found.id])
 
@@ -242,11 +248,12 @@ class Table:
             here: this process works on them, for a place where no worker runs. Cleaning is still the cleaner's.
 
         Raises:
-            NotFound: there is no such partition.
+            NotFound: there is no such partition; or the table was renamed or dropped since it was loaded.
             Refused: nothing can be requested; the message has the reason.
             CompactionFailed: with ``wait``: one was refused, failed or was aborted.
             WaitTimedOut: with ``wait``: the time is over; they continue.
         """
+        find_again(self._site.metastore.catalog, LoadedTable.from_table(self._found))
         return compact(self._site, self._found, kind, partition=partition, timeout_s=timeout_s, here=here, wait=wait)
 
     @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -26,7 +27,8 @@ def plan_scan(txn: Transaction, table: Table, wanted: Wanted) -> ScanPlan:
 
     Raises:
         NotSupported: it is no full ACID table, or a column has no type in Arrow.
-        NotFound: there is no such column.
+        NotFound: there is no such column; or the table was renamed or dropped since it was loaded.
+        Refused: the table was altered since it was loaded.
         LockNotGranted: somebody holds a conflicting lock.
         SnapshotExpired: the transaction is over, or its snapshot is older than what is left of the table.
     """
@@ -65,10 +67,19 @@ def _protected(txn: Transaction, table: Table, condition: Condition | None, type
 
 
 def _protect(txn: Transaction, table: Table, partitions: Sequence[str | None]) -> None:
-    """Takes the locks, then the snapshot."""
-    try:
+    """Takes the locks, reads the table again, then takes the snapshot."""
+    with _expiring():
         txn.lock_for_reading(table, partitions)
+    txn.must_be_as_loaded(table)
+    with _expiring():
         txn.write_ids(table)
+
+
+@contextmanager
+def _expiring() -> Iterator[None]:
+    """Raises SnapshotExpired where the transaction turns out to be over."""
+    try:
+        yield
     except (TransactionAborted, NotFound) as error:
         raise SnapshotExpired(f"{error}; its snapshot is no longer protected") from error
 

@@ -29,7 +29,7 @@ from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, must_have_its_own_ground, path_of
 from compactor.steps import WriteStep, reach
 from compactor.tables.transactions.held_locks import wait_for_locks
-from compactor.tables.transactions.loaded_tables import must_be_as_loaded
+from compactor.tables.transactions.loaded_tables import LoadedTable, load_again
 from compactor.tables.transactions.lock_kinds import lock_of
 from compactor.tables.transactions.running import ending
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
@@ -189,11 +189,9 @@ class Batch:
         """Returns the table, which nobody can alter or drop from now on.
 
         Raises:
-            Refused: it is another one, or has other columns than when it was loaded.
+            NotFound, Refused: it is not as it was loaded.
         """
-        new = self._site.metastore.catalog.table(self._table.database, self._table.name)
-        must_be_as_loaded(self._table, new)
-        return new
+        return load_again(self._site.metastore.catalog, LoadedTable.from_table(self._table))
 
     def _still(self, opened: Transaction) -> list[InTransaction]:
         """Returns what is checked in the database transaction that commits ``opened``: the lock still protects it."""

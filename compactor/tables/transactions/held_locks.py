@@ -12,6 +12,7 @@ from compactor.locking.requests import LockRequest
 from compactor.locking.retry import waiting_times_within
 from compactor.metastore.locks.manager import wait_for
 from compactor.service.site import Site
+from compactor.steps import TransactionStep, reach
 
 
 class HeldLocks:
@@ -73,5 +74,11 @@ def wait_for_locks(site: Site, txn: TxnId, requests: Sequence[LockRequest], user
         user,
         site.host,
         times=waiting_times_within(site.settings.milliseconds("compactor.lock.wait"), longest),
-        sleep=time.sleep,
+        sleep=_sleep,
     )
+    reach(TransactionStep.LOCKED)
+
+
+def _sleep(seconds: float) -> None:
+    reach(TransactionStep.LOCK_AWAITED)
+    time.sleep(seconds)

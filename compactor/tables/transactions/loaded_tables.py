@@ -1,22 +1,96 @@
-"""Tables as a program has loaded them, beside what they have become."""
+"""Tables as programs have loaded them, compared with what has become of them since (PROTOCOL 14.25)."""
 
 from __future__ import annotations
 
-from compactor.errors import Refused
-from compactor.metastore.catalog.values import Table
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compactor.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    from compactor.metastore.catalog.read import Catalog
+    from compactor.metastore.catalog.values import Table
 
 
-def must_be_as_loaded(loaded: Table, now: Table) -> None:
-    """Refuses a table that has been altered, or dropped and created anew, since rows were fitted to it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedTable:
+    """The identity, place and columns of a table at the time when a program loaded it, as values that may travel.
+
+    ``layout`` is the number of buckets, and the columns that decide which bucket holds a row and in which order.
+    """
+
+    id: int
+    database: str
+    name: str
+    location: str
+    row_type: str
+    partition_keys: tuple[tuple[str, str], ...]
+    layout: tuple[int, tuple[str, ...], tuple[str, ...]]
+
+    @classmethod
+    def from_table(cls, table: Table) -> LoadedTable:
+        return cls(
+            id=table.id,
+            database=table.database,
+            name=table.name,
+            location=table.location,
+            row_type=table.row_type,
+            partition_keys=tuple((key.name, key.type) for key in table.partition_keys),
+            layout=(table.buckets, tuple(table.bucket_columns), tuple(table.sort_columns)),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
+def load_again(catalog: Catalog, loaded: LoadedTable) -> Table:
+    """Returns the table that was loaded, as it is now. A lock on its name, if the caller holds one, keeps it so.
 
     Raises:
-        Refused: its columns, buckets or place are others.
+        NotFound: the name belongs to no table any more, or to another one.
+        Refused: the table has other columns, buckets or another location.
     """
-    if _fitted(loaded) != _fitted(now):
-        raise Refused(f"{loaded}: was altered or created anew since it was loaded; load it again and write once more")
+    table = find_again(catalog, loaded)
+    must_be_as_loaded(loaded, table, catalog)
+    return table
 
 
-def _fitted(table: Table) -> tuple[object, ...]:
-    """Returns all that decides where and how its rows are written."""
-    columns = (table.row_type, table.partition_keys, table.bucket_columns, table.buckets, table.sort_columns)
-    return table.id, table.location, *columns
+def find_again(catalog: Catalog, loaded: LoadedTable) -> Table:
+    """Returns the table that was loaded, whatever columns it has now.
+
+    Raises:
+        NotFound: the name belongs to no table any more, or to another one.
+    """
+    try:
+        table = catalog.table(loaded.database, loaded.name)
+    except NotFound as error:
+        raise NotFound(f"{loaded}: {_fate(catalog, loaded)}; load it again") from error
+    _must_be_the_same(loaded, table, catalog)
+    return table
+
+
+def must_be_as_loaded(loaded: LoadedTable, table: Table, catalog: Catalog) -> None:
+    """Refuses ``table``, which was read from ``catalog`` under its lock, unless it is the one that was loaded.
+
+    Raises:
+        NotFound, Refused: as ``load_again`` says.
+    """
+    _must_be_the_same(loaded, table, catalog)
+    if LoadedTable.from_table(table) != loaded:
+        raise Refused(
+            f"{loaded}: its columns, buckets or location were altered since it was loaded (its rows are "
+            f"{table.row_type}, were {loaded.row_type}); load it again"
+        )
+
+
+def _must_be_the_same(loaded: LoadedTable, table: Table, catalog: Catalog) -> None:
+    if table.id != loaded.id:
+        raise NotFound(
+            f"{loaded}: {_fate(catalog, loaded)}, and another table (id {table.id}, was {loaded.id}) has its name; load "
+            "it again"
+        )
+
+
+def _fate(catalog: Catalog, loaded: LoadedTable) -> str:
+    place = catalog.places_by_id([loaded.id], []).get((loaded.id, None))
+    return "was dropped since it was loaded" if place is None else f"was renamed to {place[0]} since it was loaded"

@@ -34,11 +34,11 @@ from compactor.metastore.transactions.commits import InTransaction
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, must_have_its_own_ground, path_of
-from compactor.steps import WriteStep, reach
+from compactor.steps import TransactionStep, WriteStep, reach
 from compactor.tables.transactions.added_partitions import AddedPartitions
 from compactor.tables.transactions.created_tables import CreatedTables
 from compactor.tables.transactions.held_locks import HeldLocks
-from compactor.tables.transactions.loaded_tables import must_be_as_loaded
+from compactor.tables.transactions.loaded_tables import LoadedTable, load_again, must_be_as_loaded
 from compactor.tables.transactions.lock_kinds import excluding, lock_of
 from compactor.tables.transactions.pending import Pending
 from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
@@ -88,6 +88,7 @@ class Transaction:
         self._statements: Counter[tuple[str, str]] = Counter()
         self._components: set[tuple[Entity, WriteOperation]] = set()
         self._locks = HeldLocks(site, txn, opening.user)
+        self._as_loaded: set[LoadedTable] = set()  # read again under a lock that is held until the end
         self._provisional: list[WriteStatement] = []  # dynamic ones, whose partitions are not recorded yet
         self._txns: ValidTxnList | None = None
         self._write_ids: dict[tuple[str, str], ValidWriteIdList] = {}
@@ -111,6 +112,7 @@ class Transaction:
         """The transactions that this one sees: fixed when it is first asked for, after the first locks."""
         if self._txns is None:
             self._txns = self.site.metastore.transactions.snapshot(self.id)
+            reach(TransactionStep.SNAPSHOT_TAKEN)
         return self._txns
 
     def check(self) -> None:
@@ -148,6 +150,23 @@ class Transaction:
             return
         self._take((_entity(table, name), LockType.SHARED_READ) for name in partitions)
 
+    def must_be_as_loaded(self, table: Table) -> None:
+        """Reads ``table`` again, on which a lock is held: nobody alters or drops it from now on (PROTOCOL 14.25).
+
+        Raises:
+            NotFound: it was renamed or dropped since it was loaded.
+            Refused: it was altered.
+        """
+        loaded = LoadedTable.from_table(table)
+        if loaded in self._as_loaded:
+            return
+        if (new := self.created.named(table.database, table.name)) is not None:
+            must_be_as_loaded(loaded, new, self.site.metastore.catalog)
+            return
+        load_again(self.site.metastore.catalog, loaded)
+        if locking_is_on(self.site.settings):
+            self._as_loaded.add(loaded)
+
     def lock_as_planned(self, requests: Sequence[LockRequest]) -> None:
         """Takes the locks that a statement was planned to take, all in one request, before anything is looked at.
 
@@ -183,9 +202,9 @@ class Transaction:
             loaded: the table that rows were fitted to; None if they will be fitted to the statement's.
 
         Raises:
-            NotFound: the table or partition does not exist.
-            Refused: the table is not transactional, or is not as ``loaded`` any more; its directory or the partition's
-                overlaps another's.
+            NotFound: the table or partition does not exist, or the table is not the one that was ``loaded``.
+            Refused: the table is not transactional, or was altered since it was ``loaded``; its directory or the
+                partition's overlaps another's.
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
             TransactionAborted: the transaction timed out.
             StorageError: a directory holds the write ID already: the metastore was restored, or is another's.
@@ -196,7 +215,7 @@ class Transaction:
             self._lock_for_statement(loaded, entity, operation)
         target = self.site.target(entity)
         if loaded is not None:
-            must_be_as_loaded(loaded, target.table)
+            must_be_as_loaded(LoadedTable.from_table(loaded), target.table, self.site.metastore.catalog)
         must_have_its_own_ground(self.site, target.table, target.partition)
         made = self._begin(target.table, entity, operation, target.location)
         self._unused.check(str(target.entity), target.location, made.write_id)
@@ -267,9 +286,9 @@ class Transaction:
         it sees that; but not once it has read or written anything.
 
         Raises:
-            Refused: the table is not as it was loaded.
-            WriteConflict: it has, and the other one changed rows, so this one would lose at its end; if it ``must_see_all``
-                rows also where the other one only inserted some.
+            NotFound, Refused: the table is not as it was loaded.
+            WriteConflict: another transaction wrote meanwhile, this one cannot begin again, and the other one changed rows;
+                if this one ``must_see_all`` rows, also where the other one only inserted some.
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
         """
         lock = lock_of(self.site, AccessKind.DELETE) if kind is None else excluding(self.site, kind)
@@ -289,8 +308,7 @@ class Transaction:
             self._must_live()
             is_new = self._txns is None and not self._statements
             self._lock_for_writing(table, entity, lock, [_entity(table, name) for name in to_read])
-            if self.created.named(table.database, table.name) is None:
-                must_be_as_loaded(table, self.site.metastore.catalog.table(table.database, table.name))
+            self.must_be_as_loaded(table)
             later = self.site.metastore.write_ids.later_writer(
                 self.id,
                 table.database,
@@ -316,6 +334,7 @@ class Transaction:
         self._heart.let_go(old)
         self._watch.begin_again(self.id)
         self._locks = HeldLocks(self.site, self.id, self._opening.user)
+        self._as_loaded.clear()
         self._write_ids.clear()
         self.pending = Pending(self.site.storage, self.id)
         self.added = AddedPartitions(self.site)
@@ -336,7 +355,7 @@ class Transaction:
         is_new = self.created.named(table.database, table.name) is not None
         if not is_new:
             self._lock_for_statement(table, _entity(table, partition), operation)
-            must_be_as_loaded(table, self.site.metastore.catalog.table(table.database, table.name))
+            self.must_be_as_loaded(table)
             must_have_its_own_ground(self.site, table, None)
         made = self._begin(table, _entity(table, partition), operation, path)
         if not is_new:

@@ -22,6 +22,9 @@ from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog import embedded
 from compactor.service.site import Site
 from compactor.sql.run import checked, run
+from compactor.steps import TransactionStep
+from tests.support.interleaving import interleaving
+from tests.support.sizes import sized
 from tests.support.tables import with_settings
 
 Sql = Callable[[str], list[Mapping[str, object]]]
@@ -262,3 +265,56 @@ def test_an_observer_changes_nothing(deployment: Site, warehouse: Path) -> None:
     for text in ("create database x", "create table t (a int)", "drop database default"):
         with pytest.raises(Refused, match="observe"):
             list(run(observer, checked(text)))
+
+
+BEHIND = (
+    "drop table {t} purge",
+    "alter table {t} rename to {t}_again",
+    "alter table {t} add columns (b int)",
+    "alter table {t} set tblproperties ('k'='v')",
+    "alter table {t} add partition (d='2')",
+    "alter table {t} drop partition (d='1') purge",
+    "truncate table {t}",
+    "delete from {t}",
+)
+
+
+def test_what_waited_behind_a_rename_does_nothing_to_the_renamed_table(site: Site) -> None:
+    """PROTOCOL 14.25: by the table's id each of these would change the renamed one, and lose its write IDs or its rows."""
+    site = with_settings(site, compactor_lock_wait="1s")
+
+    def sql(text: str) -> list[Mapping[str, object]]:
+        return [list(answer.rows) for answer in run(site, checked(text))][-1]
+
+    for number, text in enumerate(sized(short=BEHIND[:3], whole=BEHIND)):
+        name = f"t{number}"
+        sql(f"create table {name} (a int) partitioned by (d string); insert into {name} values (1, '1')")
+        with interleaving() as stage:
+            renaming = stage.begin(partial(sql, f"alter table {name} rename to {name}_new"))
+            renaming.run_to(TransactionStep.LOCKED)
+            other = stage.begin(partial(sql, text.format(t=name)))
+            other.run_to(TransactionStep.LOCK_AWAITED)
+            renaming.end()
+            with pytest.raises(NotFound, match=rf"default\.{name}\b"):
+                other.end()
+        sql(f"insert into {name}_new values (2, '1')")
+        assert sql(f"select a, d from {name}_new") == [{"a": 1, "d": "1"}, {"a": 2, "d": "1"}]
+        assert sql(f"show partitions {name}_new") == [{"partition": "d=1"}]
+        assert "k" not in site.metastore.catalog.table("default", f"{name}_new").parameters
+    assert sql("show tables '*again'") == []
+
+
+def test_a_drop_that_waited_behind_another_says_that_the_table_is_gone(site: Site) -> None:
+    site = with_settings(site, compactor_lock_wait="1s")
+
+    def sql(text: str) -> list[Mapping[str, object]]:
+        return [list(answer.rows) for answer in run(site, checked(text))][-1]
+
+    sql("create table t (a int)")
+    with interleaving() as stage:
+        first = stage.begin(partial(sql, "drop table t"))
+        first.run_to(TransactionStep.LOCKED)
+        second = stage.begin(partial(sql, "drop table if exists t"))
+        second.run_to(TransactionStep.LOCK_AWAITED)
+        first.end()
+        assert second.end()[0]["dropped"] is False
