@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from socketserver import ThreadingMixIn
@@ -14,17 +16,80 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 MOST_CONNECTIONS = 32  #: at a time; more than that are closed at once
-PATIENCE = 10.0  #: seconds for which a client may say or take nothing
+MOST_HEAD = 131_072  #: bytes of a request's first line and headers
+PATIENCE = 10.0  #: seconds in which a client has to send a request's head, and again to take its answer
+
+
+class _Clock:
+    """The time that is left to a client for one thing, however it spreads it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._ends = time.monotonic() + seconds
+
+    def apply(self, connection: socket.socket) -> None:
+        """Lets the next operation on ``connection`` take no more than what is left.
+
+        Raises:
+            TimeoutError: nothing is left.
+        """
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        connection.settimeout(left)
+
+
+class _Head(io.RawIOBase):
+    """The bytes of a request, of which there are ``MOST_HEAD`` at most, and all within ``seconds``."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._clock, self._left = connection, _Clock(seconds), MOST_HEAD
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._left <= 0:
+            raise ConnectionAbortedError
+        self._clock.apply(self._connection)
+        count = self._connection.recv_into(memoryview(buffer)[: self._left])
+        self._left -= count
+        return count
+
+
+class _Answer(io.BufferedIOBase):
+    """An answer, which the client has to take within ``seconds`` from its first byte."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._seconds = connection, seconds
+        self._clock: _Clock | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._clock = self._clock or _Clock(self._seconds)
+        try:
+            self._clock.apply(self._connection)
+            self._connection.sendall(data)  # the time-out is one for all of the data
+        except TimeoutError as error:
+            raise ConnectionAbortedError from error  # wsgiref logs any other error with its trace
+        return len(data)
 
 
 class _Handler(WSGIRequestHandler):
     timeout = PATIENCE
 
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Head(self.connection, self.timeout))
+        self.wfile = _Answer(self.connection, self.timeout)
+
     def log_message(self, format: str, *args: Any) -> None:
         """Logs nothing: a scrape a minute says nothing, and a client's words do not belong into our log."""
 
     def handle(self) -> None:
-        """Answers one request, unless the client has gone or has been silent for too long."""
+        """Answers one request, unless the client has gone or has taken too long."""
         try:
             super().handle()
         except (TimeoutError, ConnectionError):

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import re
 import socket
 import sqlite3
 import threading
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Gauge
 
 from compactor import __version__
 from compactor.cli import metrics_server
@@ -18,6 +22,7 @@ from compactor.deployment import configure, open_site
 from compactor.service.answers.metrics import MetastoreCollector, registry_of
 from compactor.service.site import Site
 from tests.support.patience import PATIENCE, until
+from tests.support.sizes import sized
 
 UP, DOWN = (f'compactor_up{{metastore="default",version="{__version__}"}} {value}' for value in ("1.0", "0.0"))
 
@@ -111,6 +116,81 @@ def test_clients_that_say_nothing_are_let_go(opened: Opened, monkeypatch: pytest
         clients[0].sendall(b"GET /metr")
         assert all(ended(client) for client in clients)
         assert UP in until("a free connection", lambda: scrape(port))
+
+
+def test_clients_that_say_little_are_let_go_as_well(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them sends a byte whenever it can, which renews no time-out."""
+    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.5)
+    with endpoint(opened) as port, ExitStack() as stack:
+        clients = [stack.enter_context(closing(connected(port))) for _ in range(MOST_CONNECTIONS)]
+        open_ones = set(clients)
+
+        def trickle() -> bool:
+            for client in list(open_ones):
+                try:
+                    client.send(b"G")
+                except OSError:
+                    open_ones.remove(client)
+            return not open_ones
+
+        until("all of them are let go", trickle)
+        assert UP in until("a free connection", lambda: scrape(port))
+
+
+def test_a_client_that_takes_its_answer_slowly_is_let_go(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.5)
+    registry = CollectorRegistry()
+    gauge = Gauge("compactor_long", "x" * 1_000_000, ["name"], registry=registry)
+    for number in range(20):
+        gauge.labels("y" * 1_000_000 + str(number)).set(1)
+    with serving("127.0.0.1", 0, registry) as port, closing(connected(port)) as client:
+        client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        taken = 0
+
+        def take_a_byte() -> bool:
+            nonlocal taken
+            try:
+                taken += len(client.recv(1))
+            except ConnectionError:
+                return True
+            return threading.active_count() == threads
+
+        threads = 0
+        assert client.recv(1)
+        threads = threading.active_count() - 1
+        until("its thread has ended", take_a_byte)
+        assert taken < 1_000_000
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_random_bytes_end_no_thread_and_no_server(capfd: pytest.CaptureFixture[str]) -> None:
+    @settings(max_examples=sized(short=50, whole=2000), deadline=None)
+    @given(st.binary(max_size=300) | st.binary(max_size=100).map(lambda words: b"GET /" + words + b"\r\n\r\n"))
+    def answer_is_http(words: bytes) -> None:
+        with closing(connected(port)) as client, suppress(ConnectionError):
+            client.sendall(words)
+            client.shutdown(socket.SHUT_WR)
+            with client.makefile("rb") as answer:
+                said = answer.read()
+            assert not said or re.match(rb"HTTP/1\.[01] (200|400|405|414|431|501|505) |<!DOCTYPE HTML>", said), said
+
+    with serving("127.0.0.1", 0, CollectorRegistry()) as port:
+        answer_is_http()
+        threads = threading.active_count()
+        assert scrape(port) == []
+        until("no thread is left", lambda: threading.active_count() <= threads)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_head_without_end_is_refused(opened: Opened) -> None:
+    with endpoint(opened) as port, closing(connected(port)) as client:
+        with suppress(ConnectionError):
+            for number in range(200):
+                client.sendall(b"GET / HTTP/1.1\r\n" if not number else b"X: " + b"a" * 10_000 + b"\r\n")
+        assert ended(client)
+        assert UP in scrape(port)
 
 
 def test_more_connections_than_are_allowed_are_closed_at_once(opened: Opened) -> None:
