@@ -26,16 +26,19 @@ from compactor.airflow.page.same_origin import from_our_page, must_be_json
 _Act = TypeVar("_Act", bound=Callable[..., dict[str, Any]])
 
 
-def action(router: APIRouter, path: str, *, event: str, right: Right) -> Callable[[_Act], _Act]:
+def action(
+    router: APIRouter, path: str, *, event: str, right: Right, work: PageWork = PageWork.ACT
+) -> Callable[[_Act], _Act]:
     """Returns a decorator that makes a function an action, called by POST: it must be asked for by our page, in JSON, by
-    somebody with ``right``, and understood. Then Airflow's audit log gets a row, and only then it is carried out.
+    somebody with ``right``, and understood. Then Airflow's audit log gets a row, and only then it is carried out, on a
+    thread for ``work``.
 
     The function takes the asker as ``by``; its other parameters are ids in the path, and the body.
     """
 
     def register(act: _Act) -> _Act:
         checks = [Depends(from_our_page), Depends(must_be_json), Depends(requires(right))]
-        endpoint = on_readers(PageWork.ACT)(_audited(event, act))
+        endpoint = on_readers(work)(_audited(event, act))
         router.add_api_route(path, endpoint, methods=["POST"], dependencies=checks)
         return act
 

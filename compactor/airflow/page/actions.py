@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from compactor.airflow.page.access import ABORT, COMPACT, By
 from compactor.airflow.page.action import action
+from compactor.airflow.page.bounds import PartitionName, PoolName, PropertyKey, PropertyValue, TableName, Word
+from compactor.airflow.page.readers import PageWork
 from compactor.airflow.page.worker_event import announce
 from compactor.compaction.states import TERMINAL
 from compactor.ids import TxnId
@@ -29,11 +31,11 @@ class CompactBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    table: str = Field(max_length=400)
-    partition: str | None = Field(default=None, max_length=767)
-    type: str = "major"
-    pool: str | None = Field(default=None, max_length=128)
-    properties: dict[str, str] = Field(default_factory=dict)
+    table: TableName
+    partition: PartitionName | None = None
+    type: Word = "major"
+    pool: PoolName | None = None
+    properties: dict[PropertyKey, PropertyValue] = Field(default_factory=dict, max_length=50)
 
 
 class TableBody(BaseModel):
@@ -41,7 +43,7 @@ class TableBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    table: str = Field(max_length=400)
+    table: TableName
 
 
 @action(router, "/compact", event="compactor_compact", right=COMPACT)
@@ -61,7 +63,7 @@ def compact(by: By, body: CompactBody) -> dict[str, Any]:
     return _enqueued(by.metastore, done)
 
 
-@action(router, "/compactions/{entry_id}/cancel", event="compactor_cancel", right=COMPACT)
+@action(router, "/compactions/{entry_id}/cancel", event="compactor_cancel", right=COMPACT, work=PageWork.STOP)
 def cancel(by: By, entry_id: Id) -> dict[str, Any]:
     """Takes a compaction off the queue, or stops our worker that runs it."""
     with by.site() as site:
@@ -82,11 +84,11 @@ def retry(by: By, entry_id: Id) -> dict[str, Any]:
 class OverrideBody(TableBody):
     """An override of a table's setting; without a value the override is removed."""
 
-    key: str = Field(max_length=128)
-    value: str | None = Field(default=None, max_length=4000)
+    key: PropertyKey
+    value: PropertyValue | None = None
 
 
-@action(router, "/pause", event="compactor_pause", right=COMPACT)
+@action(router, "/pause", event="compactor_pause", right=COMPACT, work=PageWork.STOP)
 def pause(by: By, body: TableBody) -> dict[str, Any]:
     """Pauses a table: the initiator skips it until somebody resumes it."""
     with by.site() as site:
@@ -117,7 +119,7 @@ def resume(by: By, body: TableBody) -> dict[str, Any]:
     return {"message": f"The initiator considers {body.table} again at its next pass{removed}."}
 
 
-@action(router, "/transactions/{txn}/abort", event="compactor_abort_transaction", right=ABORT)
+@action(router, "/transactions/{txn}/abort", event="compactor_abort_transaction", right=ABORT, work=PageWork.STOP)
 def abort(by: By, txn: Id) -> dict[str, Any]:
     """Aborts an open transaction; no reader sees its writes."""
     with by.site() as site:

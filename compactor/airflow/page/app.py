@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 
 from compactor.airflow.page import actions, queries, told_reads
 from compactor.airflow.page.access import may_see, visible
+from compactor.airflow.page.bounds import BoundedBody
 from compactor.airflow.page.readers import Overloaded
 from compactor.errors import BadSetting, CompactorError, DatabaseUnavailable, NotFound, Refused
 
@@ -53,7 +55,7 @@ def first(seen: Annotated[tuple[str, ...], Depends(visible)]) -> RedirectRespons
 def static(name: str) -> FileResponse:
     """Serves one of our files; no metastore's name begins with a dot."""
     path = STATIC / name
-    if path.parent != STATIC or not path.is_file() or path.suffix not in _TYPES:
+    if name not in os.listdir(STATIC) or path.suffix not in _TYPES:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"There is no file {name}.")
     return FileResponse(path, media_type=_TYPES[path.suffix])
 
@@ -78,6 +80,7 @@ def build() -> FastAPI:
     app.add_exception_handler(HTTPException, _not_allowed)
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(Exception, _broken)
+    app.add_middleware(BoundedBody, unbounded=f"/api{told_reads.PATH}")
     app.middleware("http")(_with_headers)
     return app
 

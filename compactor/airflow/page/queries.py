@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query
 
 from compactor.airflow.configuration import dag_id
 from compactor.airflow.page.access import By, may_see
+from compactor.airflow.page.bounds import PartitionName, SearchText, TableName, Word
 from compactor.airflow.page.last_answers import last_count_of
 from compactor.airflow.page.readers import PageWork, on_readers
 from compactor.compaction.entry import Entity
@@ -35,9 +36,10 @@ _DAGS = ("compaction_initiator", "compaction_worker", "compaction_cleaner", "aci
 _RUNS = 300  #: points of a plot
 
 router = APIRouter(dependencies=[Depends(may_see)])
-Find = Annotated[str, Query(max_length=1000)]
-Name = Annotated[str, Query(max_length=400)]
-Choice = Annotated[str, Query(max_length=100)]
+Find = Annotated[SearchText, Query()]
+Name = Annotated[TableName, Query()]
+Choice = Annotated[Word, Query()]
+Partition = Annotated[PartitionName | None, Query()]
 Limit = Annotated[int, Query(ge=1, le=200)]
 Offset = Annotated[int, Query(ge=0, le=LARGEST)]
 
@@ -108,7 +110,7 @@ def read_tables(
 
 @router.get("/explain")
 @on_readers(PageWork.LOOK)
-def explain(by: By, table: Name, partition: Annotated[str | None, Query(max_length=767)] = None) -> dict[str, Any]:
+def explain(by: By, table: Name, partition: Partition = None) -> dict[str, Any]:
     """Returns what would happen to one table or partition now, and its row among all tables from now on."""
     database, name = parse_table(table)
     with by.site() as site:
@@ -122,9 +124,7 @@ def explain(by: By, table: Name, partition: Annotated[str | None, Query(max_leng
 
 @router.get("/plan")
 @on_readers(PageWork.LOOK)
-def read_plan(
-    by: By, table: Name, partition: Annotated[str | None, Query(max_length=767)] = None, type: Choice = ""
-) -> dict[str, Any]:
+def read_plan(by: By, table: Name, partition: Partition = None, type: Choice = "") -> dict[str, Any]:
     """Returns what compacting one table or partition would read, write and take; without a type, of the initiator's. For a
     partitioned table without a partition, only the number of its partitions."""
     with by.site() as site:

@@ -35,6 +35,13 @@ class PageWork(enum.Enum):
     LIST = "lists"  #: of its database
     LOOK = "looks into its storage"
     ACT = "actions"
+    STOP = "actions that stop something"  #: people can cancel, whatever other actions wait for
+    TELL = "reads that programs tell of"
+
+    @property
+    def changes(self) -> bool:
+        """True if it may have changed something although nobody heard of its end."""
+        return self in (PageWork.ACT, PageWork.STOP, PageWork.TELL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +144,7 @@ class Readers:
     def _late(self, limits: Limits) -> Overloaded:
         seconds = f"{limits.seconds:g} s (compactor.page.timeout)"
         remedy = "`compactor doctor` says whether its database or a store does not answer; try again later."
-        if self._work is PageWork.ACT:
+        if self._work.changes:
             remedy = f"It was begun, and may still be carried out: look before you ask again. {remedy}"
         log.warning("%s: one of the %s has not ended within %s", self._thing, self._work.value, seconds)
         return Overloaded(

@@ -33,5 +33,5 @@ def must_be_json(request: Request) -> None:
     if found.partition(";")[0].strip().lower() != JSON:
         raise HTTPException(
             status.HTTP_415_UNSUPPORTED_MEDIA_TYPE,
-            f"The content type of this request is {found!r} (wanted: {JSON}); nothing was done.",
+            f"The content type of this request is {found[:100]!r} (wanted: {JSON}); nothing was done.",
         )

@@ -3,8 +3,11 @@ login, and may do nothing else with it."""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,12 +16,15 @@ from fastapi import APIRouter, Depends, HTTPException, Request, status
 
 from compactor.airflow.configuration import metastore_names
 from compactor.airflow.hooks import CompactorHook
-from compactor.airflow.page.readers import Limits, PageWork, readers_of
+from compactor.airflow.page.readers import Limits, Overloaded, PageWork, readers_of
 from compactor.deployment import Configuration, open_site
 from compactor.errors import BadFile, BadSetting, CompactorError
-from compactor.service.requests.import_reads import import_reads
+from compactor.service.requests.import_reads import TooManyEvents, import_reads
 
+PATH = "/reads"
 MOST_BODY = 8_000_000  #: bytes of a request
+MOST_BODIES = 4  #: that this process receives at a time, so that they take a bounded part of its memory
+MOST_EVENTS = 10_000  #: of a request; more of them would hold their thread for longer than anybody waits
 LEAST_TOKEN = 16  #: characters; a shorter one is guessed
 TOKEN_FILE = "compactor.reads.token.file"
 _SCHEME = "bearer "
@@ -70,37 +76,76 @@ def _token(path: str) -> str | None:
     return token
 
 
-@router.post("/reads")
+@router.post(PATH)
 async def tell(
     metastore: str, request: Request, configuration: Annotated[Configuration, Depends(_teller)]
 ) -> dict[str, int]:
     """Stores the reads that the events in the body tell of, and returns their numbers."""
-    body = await _body(request)
     limits = Limits.of(configuration.settings)
-    return await readers_of(metastore, PageWork.ACT).run(partial(_store, configuration, body), limits)
+    async with _place(metastore):
+        body = await _body(request, limits)
+        return await readers_of(metastore, PageWork.TELL).run(partial(_store, configuration, body), limits)
 
 
 def _store(configuration: Configuration, body: bytes) -> dict[str, int]:
-    lines = body.decode("utf-8", "replace").splitlines()
     try:
+        lines = body.decode("utf-8").split("\n")
         with open_site(configuration) as site:
-            return import_reads(site, lines, "the request").to_json()
+            return import_reads(site, lines, "the request", most=MOST_EVENTS).to_json()
+    except TooManyEvents as error:
+        raise HTTPException(status.HTTP_413_CONTENT_TOO_LARGE, f"{error}.") from error
+    except UnicodeDecodeError as error:
+        detail = f"the request is no UTF-8 at byte {error.start}; wanted: JSON in UTF-8."
+        raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, detail) from error
     except BadFile as error:
-        raise HTTPException(status.HTTP_400_BAD_REQUEST, f"{error}.") from error
+        raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, f"{error}.") from error
 
 
-async def _body(request: Request) -> bytes:
+_received = 0  #: bodies that are received or read now; only the event loop counts them
+
+
+@asynccontextmanager
+async def _place(metastore: str) -> AsyncIterator[None]:
+    """Takes one of the places for bodies.
+
+    Raises:
+        Overloaded: all are taken.
+    """
+    global _received
+    if _received >= MOST_BODIES:
+        raise Overloaded(
+            thing=f"metastore {metastore}",
+            found=f"{MOST_BODIES} other requests tell of reads now, and nothing was stored",
+            remedy="Try again soon.",
+            retry_after=1,
+        )
+    _received += 1
+    try:
+        yield
+    finally:
+        _received -= 1
+
+
+async def _body(request: Request, limits: Limits) -> bytes:
     """Returns the body.
 
     Raises:
-        HTTPException: 413, it is too long; no more of it is read.
+        HTTPException: 413, it is too long; no more of it is read. 408, it has not come within the page's time-out.
     """
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BODY:
-            raise HTTPException(
-                status.HTTP_413_CONTENT_TOO_LARGE,
-                f"The request has more than {MOST_BODY} bytes; send fewer events at once, or use compactor reads import.",
-            )
-    return body
+    body = bytearray()
+    try:
+        async with asyncio.timeout(limits.seconds):
+            async for part in request.stream():
+                body += part
+                if len(body) > MOST_BODY:
+                    raise HTTPException(
+                        status.HTTP_413_CONTENT_TOO_LARGE,
+                        f"The request has more than {MOST_BODY} bytes; send fewer events at once, or use compactor reads "
+                        "import.",
+                    )
+    except TimeoutError as error:
+        raise HTTPException(
+            status.HTTP_408_REQUEST_TIMEOUT,
+            f"The request was not complete within {limits.seconds:g} s (compactor.page.timeout); nothing was stored.",
+        ) from error
+    return bytes(body)

@@ -14,9 +14,11 @@ from typing import Any
 
 from compactor.errors import BadFile
 from compactor.service.insight.query_text import likeness
+from compactor.utc import utc_text
 
 MOST_BYTES = 4_000_000  #: of one event; Trino's hold plans and statistics of every operator
-_MOST_TABLES, _MOST_NAME, _MOST_ID = 200, 256, 400
+_MOST_TABLES, _MOST_NAME, _MOST_ID, _MOST_ENGINE = 200, 256, 400, 32
+_MOST_SHOWN = 200  #: characters of a stranger's value in a message
 _LARGEST = 2**53
 _DURATION = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?\Z")
 _FINISHED = "FINISHED"
@@ -37,9 +39,12 @@ class Query:
     bytes: int | None = None
 
 
-def queries_of(lines: Iterable[str], what: str) -> Iterator[Query | None]:
+def queries_of(lines: Iterable[str], what: str, *, latest: int = _LARGEST) -> Iterator[Query | None]:
     """Yields the query of each event in ``lines``; None for an event of something else, such as a query that failed or reads
     no table. Each line is one event or an array of them; so may all lines be together.
+
+    Args:
+        latest: the time (epoch ms) after which no query can have ended.
 
     Raises:
         BadFile: ``what`` is no JSON, or an event lacks something or holds what cannot be.
@@ -55,7 +60,10 @@ def queries_of(lines: Iterable[str], what: str) -> Iterator[Query | None]:
         except (ValueError, RecursionError) as error:
             raise BadFile(f"{where}: no JSON ({error}); wanted: one event a line, or an array of events") from error
         for event in found if isinstance(found, list) else [found]:
-            yield _query(event, where)
+            query = _query(event, where)
+            if query is not None and query.at > latest:
+                raise BadFile(f"{where}: the query ended at {utc_text(query.at)}, which is yet to come")
+            yield query
 
 
 def _no_number(text: str) -> float:
@@ -140,9 +148,9 @@ _KINDS: tuple[tuple[frozenset[str], _Read], ...] = (
 
 def _made(
     *,
-    engine: str,
-    id: str,
-    sql: str,
+    engine: object,
+    id: object,
+    sql: object,
     tables: tuple[tuple[str, str], ...],
     at: int,
     seconds: float,
@@ -151,14 +159,14 @@ def _made(
 ) -> Query | None:
     if not tables:
         return None
-    if not (0 < len(id) <= _MOST_ID and 0 < len(engine) <= 32 and isinstance(sql, str)):
-        raise ValueError("the query's id, its engine or its text is none")
+    if not isinstance(sql, str):
+        raise ValueError(f"the query's text is {_short(sql)}; wanted: a text")
     if not 0 <= seconds < _LARGEST or not 0 <= at < _LARGEST:
         raise ValueError(f"{seconds} s at {at}")
     like = likeness(sql, tables, quotes_are_text=engine == "hive")
     return Query(
-        engine=engine,
-        id=id,
+        engine=_name(engine, "the engine", _MOST_ENGINE),
+        id=_name(id, "the query's id", _MOST_ID),
         tables=tables,
         like=like,
         at=at,
@@ -172,13 +180,25 @@ def _tables(names: Iterable[Any]) -> tuple[tuple[str, str], ...]:
     """Returns pairs of database and table, each once, in order."""
     found: dict[tuple[str, str], None] = {}
     for database, table in names:
-        pair = database.lower(), table.lower()
-        if not all(0 < len(name) <= _MOST_NAME for name in pair):
-            raise ValueError("a name of a table is empty or too long")
+        pair = (
+            _name(database, "a database's name", _MOST_NAME).lower(),
+            _name(table, "a table's name", _MOST_NAME).lower(),
+        )
         found[pair] = None
     if len(found) > _MOST_TABLES:
         raise ValueError(f"{len(found)} tables; wanted: {_MOST_TABLES} at most")
     return tuple(sorted(found))
+
+
+def _name(value: object, what: str, most: int) -> str:
+    """Returns ``value`` if it is a text that every database can hold and that a person can read.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= most or not value.isprintable():
+        raise ValueError(f"{what} is {ascii(value)[:60]}; wanted: 1 to {most} printable characters")
+    return value
 
 
 def _counted(value: Any) -> Any:
@@ -219,4 +239,4 @@ def _seconds(value: Any) -> float:
 
 
 def _short(value: object) -> str:
-    return str(value)[:200]
+    return str(value)[:_MOST_SHOWN]

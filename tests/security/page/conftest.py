@@ -60,7 +60,12 @@ class Server:
         return self.ask("POST", path, role, json.dumps({} if body is None else body), {**OURS, **JSON})
 
     def ask(
-        self, method: str, path: str, role: str | None, body: str | None = None, headers: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        role: str | None,
+        body: str | bytes | None = None,
+        headers: dict[str, str] | None = None,
     ) -> Answer:
         """Returns the answer to any request."""
         login = {} if role is None else {"Authorization": f"Bearer {self.token(role)}"}

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import HTTPException, Request
 
+from compactor.airflow.page import told_reads
+from compactor.airflow.page.readers import Limits
 from compactor.airflow.page.told_reads import MOST_BODY
 from compactor.demo.demo_folder import DemoPaths
 from compactor.service.site import Site, own_state
@@ -78,5 +82,64 @@ def test_a_token_of_no_use_lets_nobody_in_and_only_the_log_says_where_it_is(
 def test_what_is_too_much_or_nonsense_is_refused(client: Caller, token: Path) -> None:
     assert tell(client, "x" * (MOST_BODY + 1)).status_code == 413
     answer = tell(client, "nonsense")
-    assert answer.status_code == 400
+    assert answer.status_code == 422
     assert answer.json()["detail"].startswith("the request, line 1: no JSON")
+
+
+def test_one_bad_event_keeps_all_from_being_stored(client: Caller, site: Site, place: DemoPaths, token: Path) -> None:
+    """More than are stored in one transaction come before it."""
+    make_table(site, place.warehouse)
+    at = site.metastore.now_ms() / 1000
+    good = [plain(number, at=at, seconds=1) for number in range(1500)]
+    answer = tell(client, json.dumps([*good, {**good[0], "engine": ["own"]}]))
+    assert answer.status_code == 422
+    assert own_state(site).reads.sums(site.name, 0) == []
+
+
+def test_what_is_yet_to_come_is_refused(client: Caller, site: Site, place: DemoPaths, token: Path) -> None:
+    make_table(site, place.warehouse)
+    now = site.metastore.now_ms() / 1000
+    assert tell(client, json.dumps(plain(1, at=now + 80_000, seconds=1))).json()["stored"] == 1
+    answer = tell(client, json.dumps(plain(2, at=now + 90_000, seconds=1)))
+    assert (answer.status_code, "yet to come" in answer.json()["detail"]) == (422, True)
+
+
+def test_events_are_bounded_in_number(
+    client: Caller, site: Site, place: DemoPaths, token: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_table(site, place.warehouse)
+    monkeypatch.setattr(told_reads, "MOST_EVENTS", 2)
+    at = site.metastore.now_ms() / 1000
+    events = [json.dumps(plain(number, at=at, seconds=1)) for number in range(3)]
+    for body in ("\n".join(events), f"[{','.join(events)}]"):
+        answer = tell(client, body)
+        assert (answer.status_code, "more than 2 events" in answer.json()["detail"]) == (413, True)
+    assert tell(client, "\n".join(events[:2])).json()["stored"] == 2
+
+
+def test_a_text_may_have_any_character_of_json(client: Caller, site: Site, place: DemoPaths, token: Path) -> None:
+    """Python ends a line at more characters than JSON does."""
+    make_table(site, place.warehouse)
+    event = plain(1, at=site.metastore.now_ms() / 1000, seconds=1, sql="select\u2028\x85 a")
+    assert tell(client, json.dumps(event, ensure_ascii=False)).json()["stored"] == 1
+    answer = client(None).post(PATH, content=b'"\xff"', headers={"Authorization": f"Bearer {TOKEN}"})
+    assert (answer.status_code, "no UTF-8 at byte 1" in answer.json()["detail"]) == (422, True)
+
+
+def test_bodies_are_received_a_few_at_a_time(client: Caller, token: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told_reads, "MOST_BODIES", 0)
+    answer = tell(client, "{")
+    assert (answer.status_code, "nothing was stored" in answer.json()["detail"]) == (503, True)
+
+
+def test_a_body_that_trickles_has_a_deadline() -> None:
+    never = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await never.wait()
+        raise AssertionError
+
+    request = Request({"type": "http", "headers": []}, receive)
+    with pytest.raises(HTTPException, match=r"compactor\.page\.timeout") as refused:
+        asyncio.run(told_reads._body(request, Limits(readers=1, seconds=0.01)))
+    assert refused.value.status_code == 408
