@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,7 +64,8 @@ class DemoPaths:
             Refused: another demo is using it.
         """
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with (self.folder.parent / f"{self.folder.name}.lock").open("w") as lock:
+        path = self.folder.parent / f"{self.folder.name}.lock"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -7,6 +7,7 @@ range of keys reads that range. The memory needed is that of one run, whatever t
 from __future__ import annotations
 
 import os
+import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -189,7 +190,6 @@ class EventSorter:
         self._held: list[Events] = []
         self._count = 0
         self._runs: list[int] = []
-        self._made = 0
 
     def add(self, events: Events) -> None:
         for start in range(0, len(events), RUN):
@@ -232,11 +232,9 @@ class EventSorter:
         return target
 
     def _new(self) -> int:
-        path = os.path.join(self._scratch, f"events.{self._made}")
-        self._made += 1
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.unlink(path)
-        return descriptor
+        """Returns a file without a name: the scratch folder may be one where others make names."""
+        with tempfile.TemporaryFile(dir=self._scratch, buffering=0) as file:
+            return os.dup(file.fileno())
 
     def __del__(self) -> None:
         for run in self._runs:

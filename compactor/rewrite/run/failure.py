@@ -27,7 +27,7 @@ def error_of(failure: Failure) -> errors.CompactorError:
     """Returns the error that the executor raised."""
     if failure.kind == errors.WriteConflict.__name__:
         return errors.WriteConflict(failure.message, failure.winner)
-    kind = getattr(errors, failure.kind, errors.CompactorError)
-    error = kind(failure.message)
-    assert isinstance(error, errors.CompactorError)
-    return error
+    kind = getattr(errors, failure.kind, None)
+    if not isinstance(kind, type) or not issubclass(kind, errors.CompactorError):
+        kind = errors.CompactorError
+    return kind(failure.message)

@@ -60,3 +60,11 @@ def test_two_demos_do_not_share_a_folder(tmp_path: Path) -> None:
     assert "another demo that runs now" in str(seen[0])
     with place.taken():
         pass
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work", "utf-8")
+    (tmp_path / "demo.lock").symlink_to("thesis.txt")
+    with pytest.raises(OSError), DemoPaths(folder=tmp_path / "demo").taken():
+        pass
+    assert (tmp_path / "thesis.txt").read_text("utf-8") == "years of work"

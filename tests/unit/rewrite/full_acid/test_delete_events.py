@@ -52,6 +52,13 @@ def everything(found: SortedEvents) -> list[tuple[Key, int]]:
     return list(zip((k.item() for k in part.keys), part.current.tolist(), strict=True))
 
 
+@pytest.mark.usefixtures("tiny")
+def test_a_name_that_somebody_has_taken_in_the_scratch_folder_does_not_matter(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"events.{number}").touch()
+    assert len(loaded(tmp_path, [[(1, 1 << 29, row) for row in range(20)]])) == 20
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(files=FILES, rows=st.lists(KEYS, max_size=20), a=KEYS, b=KEYS, first=st.integers(0, 5))
 @pytest.mark.usefixtures("tiny")

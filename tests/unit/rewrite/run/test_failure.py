@@ -21,3 +21,8 @@ def test_a_conflict_keeps_its_winner() -> None:
 def test_a_kind_of_another_release_is_still_an_error_of_ours() -> None:
     with pytest.raises(errors.CompactorError, match=r"^it is broken$"):
         raise error_of(Failure(kind="NoSuchError", message="it is broken"))
+
+
+@pytest.mark.parametrize("kind", ["log", "contextmanager", "annotations", "failing_alone", "Iterator", "__name__"])
+def test_a_kind_that_is_no_error_is_not_called(kind: str) -> None:
+    assert type(error_of(Failure(kind=kind, message="it is broken"))) is errors.CompactorError
