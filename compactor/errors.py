@@ -141,6 +141,14 @@ class UnsafeDirectory(StorageError, Refused):
     more entries or levels than a listing may have; nothing is done there."""
 
 
+class ForeignProcess(Refused):
+    """A process of another user is at the other end of a local socket; nothing was sent to it or read from it."""
+
+
+class BadMessage(Refused):
+    """A message between processes is not one of the list, or is damaged, too long or too deep; nothing was done."""
+
+
 class UnnamedPlace(StorageError, Refused):
     """A location leads to a host, account or bucket that the configuration does not name; nothing was sent there."""
 

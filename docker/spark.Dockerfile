@@ -4,6 +4,6 @@ FROM ${SPARK_IMAGE}
 
 USER 0
 COPY . /opt/compactor
-RUN pip install --no-cache-dir /opt/compactor "pandas>=2.2,<3"
+RUN pip install --no-cache-dir /opt/compactor "pandas>=2.2,<3" "msgspec>=0.19"
 # spark, by number: Kubernetes then sees that it is not root.
 USER 185

@@ -6,14 +6,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from multiprocessing.connection import Connection
 from typing import Any
 
-from compactor.errors import CommitUnknown, CompactorError, SnapshotExpired, StorageError, TransactionAborted
+from compactor.errors import (
+    BadMessage,
+    CommitUnknown,
+    CompactorError,
+    SnapshotExpired,
+    StorageError,
+    TransactionAborted,
+)
 from compactor.rewrite.run.failure import Failure, error_of
 from compactor.spark_tables.application import Process, driver
 from compactor.spark_tables.folder import Folder
+from compactor.spark_tables.message_format import decode, encode
 from compactor.spark_tables.messages import (
+    ANSWERS,
     AbortChange,
     AbortStream,
     AbortWrite,
@@ -28,7 +36,7 @@ from compactor.spark_tables.messages import (
     Taken,
     WriteChange,
 )
-from compactor.spark_tables.wire import connect
+from compactor.spark_tables.wire import KeeperConnection, connect
 
 _ENTRY = "compactor.spark_tables.keeper"
 _STARTED: list[subprocess.Popen[bytes]] = []  #: keepers outlive whoever started them, so nobody waits for their end
@@ -59,42 +67,54 @@ class Keeper:
             SnapshotExpired: a snapshot is asked for that it does not hold, since it was killed.
             TransactionAborted, CommitUnknown: the same for a commit; of the latter nobody knows what became.
             StorageError: it cannot be started; its log says why.
+            UnsafeDirectory: another user could put something in the place of its folder.
+            ForeignProcess: another user's process listens in its place.
+            BadMessage: the request or the answer is too long, or the answer is none that the request has.
         """
-        if isinstance(request, _LATER) or (isinstance(request, PlanScan) and request.change is not None):
-            return self._ask_running(request)
+        data = encode(request)
+        is_later = isinstance(request, _LATER) or (isinstance(request, PlanScan) and request.change is not None)
+        answer = self._ask_running(request, data) if is_later else self._ask_any(request, data)
+        if isinstance(answer, Failure):
+            raise error_of(answer)
+        return answer
+
+    def _ask_any(self, request: Request, data: bytes) -> Any:
         for _ in range(_ATTEMPTS):
             try:
-                return _answer(self._connected(), request)
+                return _answer(self._connected(), request, data)
             except (EOFError, OSError):  # what it planned or began is lost with it
                 continue
         raise StorageError(f"the keeper ends whenever it is asked; see {self._folder.log}")
 
-    def _ask_running(self, request: Request) -> Any:
+    def _ask_running(self, request: Request, data: bytes) -> Any:
         """Asks a keeper that has to run already: another one knows nothing of the transaction."""
         try:
-            return _answer(self._running(), request)
+            return _answer(self._running(), request, data)
         except _NotTaken as error:
             if isinstance(request, Release | AbortWrite | AbortStream | AbortChange):
                 return 0
             raise _lost(request) from error
-        except (EOFError, OSError) as error:
+        except (EOFError, OSError, BadMessage) as error:
             if isinstance(request, CommitWrite | CommitInserts | CommitChange):
                 raise CommitUnknown(
-                    f"{_subject(request)}: its keeper ended while it committed; look whether the rows are there before they "
-                    "are written again"
+                    f"{_subject(request)}: its keeper did not say whether it committed ({error}); look whether the rows are "
+                    "there before they are written again"
                 ) from error
+            if isinstance(error, BadMessage):
+                raise
             raise _lost(request) from error
 
-    def _running(self) -> Connection:
+    def _running(self) -> KeeperConnection:
         try:
+            self._folder.check()
             return connect(self._folder.socket)
         except OSError as error:
             raise _NotTaken from error
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> KeeperConnection:
         try:
-            return connect(self._folder.socket)
-        except OSError:
+            return self._running()
+        except _NotTaken:
             self._folder.make()
         with self._folder.locked():
             try:
@@ -108,7 +128,7 @@ class Keeper:
         listens."""
         reading, writing = os.pipe()
         arguments = [str(self._application.pid), str(self._folder.path.parent), str(writing)]
-        with open(self._folder.log, "ab") as log:
+        with self._folder.open_log() as log:
             started = subprocess.Popen(
                 [sys.executable, "-m", _ENTRY, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -125,18 +145,18 @@ class Keeper:
                 raise StorageError(f"the keeper of this Spark application could not be started; see {self._folder.log}")
 
 
-def _answer(connection: Connection, request: Request) -> Any:
+def _answer(connection: KeeperConnection, request: Request, data: bytes) -> Any:
+    """Returns the keeper's answer, which may be a ``Failure``."""
     with connection:
         try:
-            connection.send(request)
-            taken = connection.recv()
+            connection.send(data)
+            taken = connection.receive()
         except (EOFError, OSError) as error:
             raise _NotTaken from error
-        assert isinstance(taken, Taken)
-        answer = connection.recv()
-    if isinstance(answer, Failure):
-        raise error_of(answer)
-    return answer
+        answer = decode(taken, (Taken, Failure))
+        if isinstance(answer, Taken):
+            answer = decode(connection.receive(), (ANSWERS[type(request)], Failure))
+        return answer
 
 
 def _environment() -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""The private folder of an application's keeper: its socket, its lock and its log."""
+"""The private folder of an application's keeper: its socket, its lock and its log. Nobody else can make a name in it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from compactor.errors import UnsafeDirectory
 from compactor.spark_tables.application import Process
 
+RUNTIME = "XDG_RUNTIME_DIR"
+_SHARED = Path("/tmp")  #: wherever TMPDIR leads: all processes of an application have to find the same folder
+_NAME = "compactor-keeper"
+_OTHER_NAMES = 15  #: that are tried where other users have taken the first one
 _LOGS_KEPT_S = 7 * 86_400  #: of applications that have ended
+_LONGEST_ROOT = 107 - len("/4194304-999999999999/socket")  #: bytes: a socket's name has 107 at most (unix(7))
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Folder:
     """The folder of one application."""
 
     def __init__(self, application: Process, root: Path | None = None) -> None:
-        # /tmp itself, wherever TMPDIR leads: the name of a socket has 107 bytes at most (unix(7))
-        self._root = Path(f"/tmp/compactor-keeper-{os.getuid()}") if root is None else root
+        self._root = find_root() if root is None else root
         self.path = self._root / f"{application.pid}-{application.started}"
 
     @property
@@ -37,34 +43,98 @@ class Folder:
         """Makes the folder unless it is there.
 
         Raises:
-            UnsafeDirectory: somebody else has made one of its name, or may enter it.
+            UnsafeDirectory: as ``check``.
         """
-        for folder in (self._root, self.path):
-            with suppress(FileExistsError):
-                folder.mkdir(mode=0o700)
-            _must_be_ours(folder)
+        with suppress(FileExistsError):
+            self._root.mkdir(mode=0o700)
+        check_private(self._root)
+        with suppress(FileExistsError):
+            self.path.mkdir(mode=0o700)
+        _check_level(self.path, is_private=True)
+
+    def check(self) -> None:
+        """Checks the folder and every directory above it; comes before any name in it is used.
+
+        Raises:
+            FileNotFoundError: it is not there.
+            UnsafeDirectory: another user could make or exchange a name in it, or on the way to it.
+        """
+        check_private(self._root)
+        _check_level(self.path, is_private=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keeps every other process from starting or ending a keeper until the block ends."""
-        with open(self.path / "lock", "w") as file:
+        with _opened(self.path / "lock", os.O_WRONLY) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+    def open_log(self) -> BinaryIO:
+        """Returns the log, to be written at its end."""
+        return _opened(self.log, os.O_WRONLY | os.O_APPEND)
 
     def remove_old(self) -> None:
         """Removes the folders of applications that ended long ago."""
         for folder in self._root.iterdir():
             with suppress(ValueError, OSError):
                 pid, _, started = folder.name.partition("-")
-                is_old = time.time() - folder.stat().st_mtime > _LOGS_KEPT_S
+                is_old = time.time() - folder.lstat().st_mtime > _LOGS_KEPT_S
                 if is_old and not Process(pid=int(pid), started=int(started)).is_alive:
                     shutil.rmtree(folder)
 
 
-def _must_be_ours(folder: Path) -> None:
+def find_root() -> Path:
+    """Returns the directory for the folders of this user's keepers, which need not be there yet.
+
+    It is below ``XDG_RUNTIME_DIR`` if that is this user's alone, and else in ``/tmp``, where another user may have taken the
+    first name: then it is the next one that is this user's, or free.
+    """
+    runtime = Path(os.environ.get(RUNTIME, ""))
+    if runtime.is_absolute() and len(os.fsencode(runtime / _NAME)) <= _LONGEST_ROOT and _is_private(runtime):
+        return runtime / _NAME
+    first = _SHARED.resolve() / f"{_NAME}-{os.geteuid()}"
+    names = [first, *(first.with_name(f"{first.name}.{number}") for number in range(1, _OTHER_NAMES + 1))]
+    free = (name for name in names if not os.path.lexists(name))
+    return next((name for name in names if _is_private(name)), None) or next(free, first)
+
+
+def check_private(folder: Path) -> None:
+    """Checks that only this user can make names in ``folder``, and that no other user can exchange it or a directory above.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        UnsafeDirectory: somebody else can; or there is a link on the way.
+    """
+    for level in (*reversed(folder.parents), folder):
+        _check_level(level, is_private=level == folder)
+
+
+def _is_private(folder: Path) -> bool:
+    try:
+        check_private(folder)
+    except (OSError, UnsafeDirectory):
+        return False
+    return True
+
+
+def _check_level(folder: Path, *, is_private: bool) -> None:
+    """Checks one directory, whose parent is checked already: in a sticky one, each name belongs to its owner."""
     found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise UnsafeDirectory(
-            f"{folder}: wanted a directory of user {os.getuid()} that nobody else may enter; found mode "
-            f"{stat.filemode(found.st_mode)} of user {found.st_uid}; remove it, or ask its owner to"
+    mode, user, own = found.st_mode, found.st_uid, os.geteuid()
+    if is_private:
+        expected = f"a directory of user {own} with mode 0700"
+        is_safe = stat.S_ISDIR(mode) and user == own and not mode & 0o077
+    else:
+        expected = f"a directory of root or user {own} in which other users can exchange no name"
+        is_safe = (
+            stat.S_ISDIR(mode) and user in (0, own) and (not mode & _OTHERS_MAY_WRITE or bool(mode & stat.S_ISVTX))
         )
+    if not is_safe:
+        raise UnsafeDirectory(
+            f"{folder}: expected {expected}; found {stat.filemode(mode)} of user {user}. Have it removed or put right, "
+            f"or set {RUNTIME} to a directory of your own with mode 0700"
+        )
+
+
+def _opened(path: Path, flags: int) -> BinaryIO:
+    return os.fdopen(os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "ab")

@@ -1,8 +1,11 @@
-"""The requests to a keeper, and its answers: plain values between processes of one user on one host."""
+"""The requests to a keeper, and its answers: plain values between processes of one user on one host. They travel as
+``message_format`` says."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import NoneType
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -10,6 +13,7 @@ import pyarrow as pa
 from compactor.spark_tables.application import Process
 from compactor.storage.options import StoreOptions
 from compactor.tables.reading.tasks import ScanPlan
+from compactor.tables.writing.row_change import Changed
 from compactor.tables.writing.shared_statement import SharedChange, SharedStatement
 from compactor.tables.writing.written_part import ChangedPart, WrittenPart
 
@@ -289,3 +293,23 @@ Request: TypeAlias = (
     | AbortChange
     | CountChange
 )
+
+#: The type of the answer to each request, if it is not an error.
+ANSWERS: Mapping[type, type] = {
+    PlanScan: PlannedScan,
+    LatestCommits: Commits,
+    CheckSnapshot: NoneType,
+    OpenSnapshot: str,
+    Release: int,
+    BeginWrite: BegunWrite,
+    CommitWrite: int,
+    BeginInserts: BegunInserts,
+    CommitInserts: int,
+    AbortWrite: bool,
+    AbortStream: bool,
+    BeginChange: BegunChange,
+    WriteChange: ChangeWork,
+    CommitChange: NoneType,
+    AbortChange: bool,
+    CountChange: Changed,
+}

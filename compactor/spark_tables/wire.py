@@ -1,25 +1,91 @@
-"""Values over a local socket, between processes of one user."""
+"""Bytes over a local socket, between two processes of one user: the kernel says who is at the other end."""
 
 from __future__ import annotations
 
 import os
 import socket
 import struct
-from multiprocessing.connection import Connection
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
+from compactor.errors import BadMessage, ForeignProcess
+
+LONGEST = 256 << 20  #: bytes of one message: a plan of a million files has fewer
+SEND_WITHIN_S = 60.0  #: that a process which has connected may be silent before its request is there
+_LENGTH = struct.Struct("!Q")
+_PIECE = 1 << 20
 _CREDENTIALS = struct.Struct("3i")  #: of ``struct ucred`` (unix(7)): process, user and group
 
 
-def connect(path: Path) -> Connection:
-    """Returns a connection to whoever listens at ``path``.
+class KeeperConnection:
+    """One end of a connection between a keeper and a process of its user. A message is its length and its bytes."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def wait_at_most(self, seconds: float | None) -> None:
+        """Sets how long ``receive`` waits for the next bytes; None is for ever."""
+        self._socket.settimeout(seconds)
+
+    def send(self, data: bytes) -> None:
+        """Sends one message.
+
+        Raises:
+            OSError: the other process has gone.
+        """
+        self._socket.sendall(_LENGTH.pack(len(data)))
+        self._socket.sendall(data)
+
+    def receive(self) -> bytes:
+        """Returns the next message. No more memory is taken than bytes have come.
+
+        Raises:
+            EOFError, OSError: the other process has gone, or is silent.
+            BadMessage: it is too long.
+        """
+        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
+        if length > LONGEST:
+            raise BadMessage(f"a message of {length} bytes; at most {LONGEST} are read")
+        return self._read(length)
+
+    def _read(self, length: int) -> bytes:
+        data = bytearray()
+        while len(data) < length:
+            piece = self._socket.recv(min(length - len(data), _PIECE))
+            if not piece:
+                raise EOFError(f"the connection ended after {len(data)} of {length} bytes")
+            data += piece
+        return bytes(data)
+
+
+def connect(path: Path) -> KeeperConnection:
+    """Returns a connection to the process of this user that listens at ``path``.
 
     Raises:
-        OSError: nobody does.
+        OSError: nobody listens there.
+        ForeignProcess: another user's process does; nothing was sent to it.
     """
-    with socket.socket(socket.AF_UNIX) as made:
-        made.connect(str(path))
-        return Connection(made.detach())
+    connected = socket.socket(socket.AF_UNIX)
+    try:
+        connected.connect(str(path))
+        if (user := _user_of(connected)) != os.geteuid():
+            raise ForeignProcess(
+                f"{path}: a process of user {user} listens here; wanted one of user {os.geteuid()}. Nothing was sent to it; "
+                "find out who made the socket"
+            )
+    except BaseException:
+        connected.close()
+        raise
+    return KeeperConnection(connected)
 
 
 def listen(path: Path) -> socket.socket:
@@ -31,11 +97,15 @@ def listen(path: Path) -> socket.socket:
     return listening
 
 
-def accept(listening: socket.socket) -> Connection | None:
-    """Returns the connection that waits; None if it is not this user's: what comes over it is unpickled."""
-    made, _ = listening.accept()
-    with made:
-        credentials = made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        if _CREDENTIALS.unpack(credentials)[1] != os.getuid():
-            return None
-        return Connection(made.detach())
+def accept(listening: socket.socket) -> KeeperConnection | None:
+    """Returns the connection that waits; None if it is another user's, of whom nothing is read."""
+    connected, _ = listening.accept()
+    if _user_of(connected) != os.geteuid():
+        connected.close()
+        return None
+    return KeeperConnection(connected)
+
+
+def _user_of(connected: socket.socket) -> int:
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(credentials)[1])

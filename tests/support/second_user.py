@@ -6,6 +6,7 @@ import functools
 import os
 import shutil
 import subprocess
+from typing import Any
 
 NAME = "nobody"
 
@@ -20,10 +21,18 @@ def may_act() -> bool:
 
 def act(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs a shell script as the second user."""
+    command, more = _command(script, arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **more)
+
+
+def start(script: str, *arguments: str) -> subprocess.Popen[str]:
+    """Starts a shell script as the second user; what it prints can be read."""
+    command, more = _command(script, arguments)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd="/", **more)
+
+
+def _command(script: str, arguments: tuple[str, ...]) -> tuple[list[str], dict[str, Any]]:
     command = ["sh", "-c", script, "sh", *arguments]
     if os.geteuid() == 0:
-        return subprocess.run(command, user=NAME, group="nogroup", extra_groups=[], **_RUN)
-    return subprocess.run(["sudo", "-n", "-u", NAME, *command], **_RUN)
-
-
-_RUN = {"capture_output": True, "text": True, "check": False, "cwd": "/"}
+        return command, {"user": NAME, "group": "nogroup", "extra_groups": []}
+    return ["sudo", "-n", "-u", NAME, *command], {}

@@ -20,6 +20,7 @@ def main(pid: int, root: Path, descriptor: int) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     application = process(pid)
     folder = Folder(application, root)
+    folder.check()
     folder.remove_old()
     with Desk() as desk, listen(folder.socket) as listening:
         os.write(descriptor, b"1")

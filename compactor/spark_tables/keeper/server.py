@@ -10,17 +10,17 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from types import FrameType
-from typing import Any
+from typing import Any, get_args
 
-from compactor.errors import CompactorError, Unforeseen
+from compactor.errors import BadMessage, CompactorError, Unforeseen
 from compactor.rewrite.run.failure import Failure
 from compactor.spark_tables.application import Process
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.keeper.desk import Desk
-from compactor.spark_tables.messages import Taken
-from compactor.spark_tables.wire import accept
+from compactor.spark_tables.message_format import decode, encode
+from compactor.spark_tables.messages import Request, Taken
+from compactor.spark_tables.wire import SEND_WITHIN_S, KeeperConnection, accept
 
 log = logging.getLogger(__name__)
 IDLE_S = 60.0  #: that a keeper without a transaction waits for the next one
@@ -60,6 +60,8 @@ class Server:
                     return "it was told to"
                 if descriptor in ready or not self._application.is_alive:
                     return "the application has ended"
+                if not self._folder.socket.exists():
+                    return "its folder is gone, where it was to be found"
                 if self._listening in ready:
                     self._begin()
                 elif self._ends_idle():
@@ -79,11 +81,18 @@ class Server:
             self._under_way += 1
         threading.Thread(target=self._converse, args=[connection], name="request", daemon=True).start()
 
-    def _converse(self, connection: Connection) -> None:
+    def _converse(self, connection: KeeperConnection) -> None:
         try:
             with connection:
-                request = connection.recv()
-                connection.send(Taken())
+                connection.wait_at_most(SEND_WITHIN_S)
+                try:
+                    request: Request = decode(connection.receive(), get_args(Request))
+                except BadMessage as error:
+                    log.warning("a request was refused: %s", error)
+                    connection.send(encode(Failure.of(error)))
+                    return
+                connection.wait_at_most(None)
+                connection.send(encode(Taken()))
                 connection.send(self._answered(request))
         except (EOFError, OSError) as error:
             log.warning("a process went away before it had its answer: %s", error)
@@ -92,14 +101,14 @@ class Server:
                 self._under_way -= 1
                 self._used = self._clock()
 
-    def _answered(self, request: object) -> object:
+    def _answered(self, request: Request) -> bytes:
         try:
-            return self._desk.answer(request)  # type: ignore[arg-type]  # whatever it is, the desk says so
+            return encode(self._desk.answer(request))
         except CompactorError as error:
-            return Failure.of(error)
+            return encode(Failure.of(error))
         except Exception as error:  # one request fails, and not the transactions of others
             log.exception("a request failed")
-            return Failure.of(Unforeseen(f"{type(error).__name__}: {error}; see {self._folder.log}"))
+            return encode(Failure.of(Unforeseen(f"{type(error).__name__}: {error}; see {self._folder.log}")))
 
     def _ends_idle(self) -> bool:
         """Lets go of what is lost; returns true once there is nothing to hold, and nobody can find the socket then."""

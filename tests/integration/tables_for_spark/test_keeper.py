@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import socket
+import struct
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from compactor.errors import NotFound, SnapshotExpired, StorageError
+from compactor.rewrite.run.failure import Failure
 from compactor.service.site import Site
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.messages import CheckSnapshot, OpenSnapshot, Place, PlannedScan, PlanScan, Release
+from compactor.spark_tables.message_format import decode, encode
+from compactor.spark_tables.messages import CheckSnapshot, OpenSnapshot, Place, PlannedScan, PlanScan, Release, Taken
+from compactor.spark_tables.wire import LONGEST, connect
 from compactor.tables import Store
 from compactor.tables.reading.task_reader import read_task
 from tests.integration.tables_for_spark.conftest import keeper_of
 from tests.support.patience import until
+from tests.support.sizes import sized
 
 
 def rows_of(scan: PlannedScan, site: Site) -> list[int]:
@@ -86,6 +94,36 @@ def test_a_keeper_ends_with_its_application_and_lets_go_of_everything(
     until("the end of the keeper", lambda: keeper_of(folder) is None)
     assert open_agents() == []
     assert "the application has ended" in folder.log.read_text()
+
+
+@pytest.mark.usefixtures("store")
+def test_whatever_bytes_come_a_keeper_goes_on_and_takes_no_memory_for_them(
+    keeper: Keeper, place: Place, folder: Folder
+) -> None:
+    scan = keeper.ask(PlanScan(place=place, table="db.t"))
+    pid = keeper_of(folder)
+    before = peak_memory(pid)
+    rng = random.Random(7)
+    whole = encode(PlanScan(place=place, table="db.t"))
+    for number in range(sized(short=100, whole=3000)):
+        noise = rng.randbytes(rng.randrange(60))
+        damaged = bytearray(whole)
+        damaged[rng.randrange(2, len(damaged))] ^= 1 << rng.randrange(8)
+        with connect(folder.socket) as connection:
+            connection.send((noise, whole[: len(noise)], bytes(damaged))[number % 3])
+            with suppress(EOFError, ConnectionResetError):
+                decode(connection.receive(), [Failure, Taken])
+        with socket.socket(socket.AF_UNIX) as raw:
+            raw.connect(str(folder.socket))
+            raw.sendall(struct.pack("!Q", (LONGEST, LONGEST + 1, 2**64 - 1)[number % 3]) + noise)
+    keeper.ask(CheckSnapshot(hold=scan.hold))
+    assert keeper_of(folder) == pid
+    assert peak_memory(pid) - before < 64 << 20
+
+
+def peak_memory(pid: int | None) -> int:
+    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) << 10
 
 
 @pytest.mark.usefixtures("store")

@@ -17,17 +17,24 @@ from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.keeper.desk import Desk
 from compactor.spark_tables.keeper.server import Server
-from compactor.spark_tables.messages import Taken
+from compactor.spark_tables.message_format import decode, encode
+from compactor.spark_tables.messages import CheckSnapshot, Hold, OpenSnapshot, Place, Release, Taken
 from compactor.spark_tables.wire import connect, listen
+
+ERRORS: dict[str, Exception] = {"missing": NotFound("no table"), "odd": ValueError("odd")}
 
 
 class OddDesk(Desk):
-    """Fails when it is asked to."""
+    """Fails when the name of a snapshot is that of an error."""
 
     def answer(self, request: Any) -> Any:
-        if isinstance(request, Exception):
-            raise request
-        return request
+        match request:
+            case Release(snapshot=str(name)):
+                raise ERRORS[name]
+            case OpenSnapshot():
+                return "a"
+            case CheckSnapshot():
+                return object()
 
 
 @pytest.fixture(autouse=True)
@@ -43,11 +50,16 @@ def test_requests_are_answered_until_there_is_nothing_to_hold(tmp_path: Path) ->
     answers: list[Any] = []
 
     def ask() -> None:
-        for request in ("a", NotFound("no table"), ValueError("odd")):
+        check = CheckSnapshot(hold=Hold(name="h", txn=1))
+        for request in (OpenSnapshot(place=Place()), Release(snapshot="missing"), Release(snapshot="odd"), check):
             with connect(folder.socket) as connection:
-                connection.send(request)
-                assert connection.recv() == Taken()
-                answers.append(connection.recv())
+                connection.send(encode(request))
+                assert decode(connection.receive(), [Taken]) == Taken()
+                answers.append(decode(connection.receive(), [str, Failure]))
+        for garbage in (b"", b"\x80", encode(Taken()), encode("a text")):
+            with connect(folder.socket) as connection:
+                connection.send(garbage)
+                answers.append(decode(connection.receive(), [Failure]))
 
     with OddDesk() as desk, listen(folder.socket) as listening:
         asking = threading.Thread(target=ask)
@@ -59,6 +71,7 @@ def test_requests_are_answered_until_there_is_nothing_to_hold(tmp_path: Path) ->
     assert answers[1] == Failure(kind="NotFound", message="no table")
     assert answers[2].kind == "Unforeseen"
     assert "ValueError: odd" in answers[2].message
+    assert [answer.kind for answer in answers[3:]] == ["BadMessage"] * 5
     assert not folder.socket.exists()
 
 
@@ -69,3 +82,11 @@ def test_a_signal_ends_it(tmp_path: Path) -> None:
         server = Server(listening, desk, folder, process(os.getpid()))
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
         assert server.serve() == "it was told to"
+
+
+def test_it_ends_when_nobody_can_find_it(tmp_path: Path) -> None:
+    folder = Folder(process(os.getpid()), tmp_path / "k")
+    folder.make()
+    with OddDesk() as desk, listen(folder.socket) as listening:
+        folder.socket.unlink()
+        assert "its folder is gone" in Server(listening, desk, folder, process(os.getpid())).serve()
