@@ -13,7 +13,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from compactor.acid.listing import Listing
+from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
 from compactor.errors import BadFile, StorageError, UnsafeDirectory
@@ -22,7 +22,6 @@ from compactor.storage.build_listing import listing_of
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities
 from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
 from compactor.storage.deferred_uploads import Deferring
-from compactor.storage.file_status import FileStatus
 from compactor.storage.hdfs_client import HdfsClient, RemoteError, saying_plainly, split_location
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import StoreOptions
@@ -49,10 +48,13 @@ class HdfsStorage:
         return f"{scheme}:{rest.rstrip('/')}"
 
     def listing(self, path: str) -> Listing:
-        return consistent_listing(path, lambda: self._listed(path))
+        return consistent_listing(path, lambda: self._listed(path, tags=False))
 
-    def _listed(self, path: str) -> Listing:
-        files: list[tuple[str, int]] = []
+    def tagged_listing(self, path: str) -> Listing:
+        return consistent_listing(path, lambda: self._listed(path, tags=True))
+
+    def _listed(self, path: str, *, tags: bool) -> Listing:
+        files: list[FileStatus] = []
         directories: list[str] = []
         with saying_plainly("list", path):
             for status in self._top(path):
@@ -65,8 +67,8 @@ class HdfsStorage:
                         files.append(found)
                         self.limits.check_entries(path, len(files))
                 else:
-                    files.append((name, _length(f"{path}/{name}", status)))
-        return listing_of(path, files, directories, self.read, self.limits)
+                    files.append(_file(path, name, status))
+        return listing_of(path, files, directories, self.read, self.limits, tags=tags)
 
     def tree(self, path: str) -> Tree:
         return consistent_listing(path, lambda: self._whole(path))
@@ -107,12 +109,12 @@ class HdfsStorage:
                 raise ListedButAbsent(path) from None
             raise
 
-    def _walk(self, root: str, relative: str, depth: int) -> Iterator[tuple[str, int]]:
+    def _walk(self, root: str, relative: str, depth: int) -> Iterator[FileStatus]:
         self.limits.check_depth(f"{root}/{relative}", depth)
         for status in self._below(f"{root}/{relative}"):
             path = f"{relative}/{status['pathSuffix']}"
             if status["type"] != "DIRECTORY":
-                yield path, _length(f"{root}/{path}", status)
+                yield _file(root, path, status)
             elif not is_skipped(str(status["pathSuffix"])):
                 yield from self._walk(root, path, depth + 1)
 
@@ -142,17 +144,18 @@ class HdfsStorage:
         return None
 
     def status(self, path: str) -> FileStatus:
-        return FileStatus(length=self.length(path))
+        with saying_plainly("measure", path):
+            found = self._json("GETFILESTATUS", path)["FileStatus"]
+            return FileStatus(path, int(found["length"]), _tag(found))
 
     def length(self, path: str) -> int:
-        with saying_plainly("measure", path):
-            return int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])
+        return self.status(path).length
 
     def read(self, path: str) -> bytes:
         with saying_plainly("read", path):
             return bytes(self._ask("OPEN", "GET", path).content)
 
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
+    def read_range(self, path: str, offset: int, length: int, tag: str | None = None) -> bytes:
         with saying_plainly("read", path):
             try:
                 return bytes(self._ask("OPEN", "GET", path, offset=offset, length=length).content)
@@ -337,18 +340,23 @@ class HdfsStorage:
         return clients[key]
 
 
-def _length(path: str, status: Mapping[str, Any]) -> int:
-    """Returns the length of a file that was listed.
+def _tag(status: Mapping[str, Any]) -> str:
+    """Returns the tag of a file: an older HttpFS knows no ids of files."""
+    return f"{status.get('fileId', '')}:{status['modificationTime']}"
+
+
+def _file(root: str, relative: str, status: Mapping[str, Any]) -> FileStatus:
+    """Returns a file that was listed below ``root``.
 
     Raises:
         UnsafeDirectory: it is a link (of clusters that have switched links on).
     """
     if status["type"] != "FILE":
         raise UnsafeDirectory(
-            f"{path}: is a {str(status['type']).lower()}; only files and directories are read below a location, and nothing "
-            "is done beside anything else; find out who put it there and remove it"
+            f"{root}/{relative}: is a {str(status['type']).lower()}; only files and directories are read below a location, "
+            "and nothing is done beside anything else; find out who put it there and remove it"
         )
-    return int(status["length"])
+    return FileStatus(relative, int(status["length"]), _tag(status))
 
 
 class _Permissions:
