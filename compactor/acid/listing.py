@@ -13,6 +13,7 @@ from compactor.acid.names import (
     Base,
     BucketFile,
     Delta,
+    OriginalFile,
     is_skipped,
     is_skipped_below,
     parse_directory,
@@ -25,12 +26,10 @@ _PATH = attrgetter("path")
 
 
 class FileStatus(NamedTuple):
-    """A file: ``path`` relative to the table's or partition's directory where it was listed, ``length`` in bytes. ``tag`` is
-    another one once the file is replaced or rewritten; None where the store has none, or nobody asked for it."""
+    """A file below the table's or partition's directory: ``path`` relative to it, ``length`` in bytes."""
 
     path: str
     length: int
-    tag: str | None = None
 
     @property
     def name(self) -> str:
@@ -69,7 +68,6 @@ class DataFile:
     number: int
     raw: bool = False
     has_flush_length: bool = False
-    tag: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,11 +224,10 @@ def _nested(path: str) -> str | None:
 
 def _data_file(file: FileStatus, *, has_flush_length: bool = False) -> DataFile:
     parsed = parse_file(file.name)
-    return DataFile(
-        path=file.path,
-        length=file.length,
-        number=-1 if parsed is None else parsed.number,
-        raw=not isinstance(parsed, BucketFile),
-        has_flush_length=has_flush_length and isinstance(parsed, BucketFile),
-        tag=file.tag,
-    )
+    match parsed:
+        case BucketFile(number=number):
+            return DataFile(path=file.path, length=file.length, number=number, has_flush_length=has_flush_length)
+        case OriginalFile(number=number):
+            return DataFile(path=file.path, length=file.length, number=number, raw=True)
+        case None:
+            return DataFile(path=file.path, length=file.length, number=-1, raw=True)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from compactor.errors import NotLossless
 from compactor.orc.format import messages
-from compactor.orc.format.compression import Compression
+from compactor.orc.format.compression import Compression, compress
+from compactor.orc.format.filter_streams import filter_streams, open_filters, set_encoding
 from compactor.orc.format.hive_types import schema_text
-from compactor.orc.format.stripe_footer import check_key_index, read_stripe_footer
-from compactor.orc.format.tail import MAGIC, Stripe, Tail, empty_tail
+from compactor.orc.format.stripe_footer import INDEX_STREAMS, ROW_INDEX, check_key_index, read_stripe_footer
+from compactor.orc.format.tail import MAGIC, FilterStream, Stripe, Tail, empty_tail
 from compactor.orc.format.tail_writer import tail_bytes
 from compactor.orc.format.types import Types, same_shape
 from compactor.orc.io.running_checksum import RunningChecksum
@@ -82,6 +83,7 @@ class Assembler:
         self._writers: set[tuple[int, int]] = set()
         self._software: set[str] = set()
         self._block_size = like.compression_block_size
+        self._filters = None if like.filters is None else like.filters.streams
         self._run: _Run | None = None
         self._position = self._taken_over = 0
         self._write(MAGIC)
@@ -105,7 +107,7 @@ class Assembler:
             self.copy(source, tail, number)
 
     def copy(self, source: Source, tail: Tail, stripe_index: int) -> None:
-        """Appends one stripe of ``source``, a file with the tail ``tail``.
+        """Appends one stripe of ``source``, a file with the tail ``tail``; it gets the bloom filters that all stripes have.
 
         Raises:
             NotLossless: the stripe is not of the target's class, or its file cannot be copied from.
@@ -121,16 +123,69 @@ class Assembler:
                 f"complete statistics: {tail.complete_statistics}, encrypted: {tail.encrypted}; "
                 "its stripes cannot be copied, re-encode them"
             )
-        check_key_index(source, tail, stripe_index, read_stripe_footer(source, tail, stripe_index))
+        footer = read_stripe_footer(source, tail, stripe_index)
+        check_key_index(source, tail, stripe_index, footer)
         stripe = tail.stripes[stripe_index]
         self._statistics.append(tail.stripe_statistics[stripe_index])
         self._writers.add((tail.writer, tail.writer_version))
         self._software.add(tail.software)
         self._block_size = max(self._block_size, tail.compression_block_size)
+        own = filter_streams(footer)
+        if self._filters is None:
+            self._filters = own
+        if own != self._filters:
+            self._copy_with_filters(source, tail, stripe, footer, self._filters)
+            return
         if self._run is None or self._run.source is not source or self._run.end != stripe.offset:
             self._flush()
             self._run = _Run(source=source, offset=stripe.offset)
         self._run.add(stripe, len(tail.stripes) if tail.length == source.length else None)
+
+    def _copy_with_filters(
+        self, source: Source, tail: Tail, stripe: Stripe, footer: messages.Message, filters: frozenset[FilterStream]
+    ) -> None:
+        """Appends a stripe without the filters that others here do not have, and with open ones for those that it lacks."""
+        self._flush()
+        start, own = self._position, filter_streams(footer)
+        kept = {(stream.column, stream.kind) for stream in own & filters}
+        streams: tuple[list[messages.Message], list[messages.Message]] = ([], [])  # of indexes, of data
+        ranges: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
+        place = stripe.offset
+        for stream in footer.streams:
+            is_data = stream.kind not in INDEX_STREAMS
+            if is_data or stream.kind == ROW_INDEX or (stream.column, stream.kind) in kept:
+                streams[is_data].append(stream)
+                ranges[is_data].append((place, stream.length))
+            place += stream.length
+        self._copy_ranges(source, ranges[False])
+        groups = -(-stripe.rows // tail.row_index_stride)
+        for lacking in sorted(filters - own):
+            data = compress(open_filters(lacking.kind, groups), tail.compression, tail.compression_block_size)
+            streams[False].append(messages.Stream(kind=lacking.kind, column=lacking.column, length=len(data)))
+            self._write(data)
+        index_length = self._position - start
+        self._copy_ranges(source, ranges[True])
+        data_length = self._position - start - index_length
+        new = messages.StripeFooter()
+        new.CopyFrom(footer)
+        del new.streams[:]
+        new.streams.extend([*streams[False], *streams[True]])
+        for stream in filters:
+            set_encoding(new, stream)
+        end = compress(new.SerializeToString(), tail.compression, tail.compression_block_size)
+        self._write(end)
+        self._stripes.append(Stripe(start, index_length, data_length, len(end), stripe.rows))
+
+    def _copy_ranges(self, source: Source, ranges: Sequence[tuple[int, int]]) -> None:
+        """Copies ranges of ``source``, given by offset and length; those that touch go together."""
+        joined: list[tuple[int, int]] = []
+        for offset, length in ranges:
+            if joined and sum(joined[-1]) == offset:
+                joined[-1] = (joined[-1][0], joined[-1][1] + length)
+            else:
+                joined.append((offset, length))
+        for offset, length in joined:
+            self._copy(source, offset, length)
 
     def _flush(self) -> None:
         run, self._run = self._run, None

@@ -10,7 +10,9 @@ from pyorc.predicates import PredicateColumn
 from compactor.acid.row_id import RowId
 from compactor.errors import VerificationFailed
 from compactor.orc.codecs.codec import decoding_failed
-from compactor.orc.format.tail import Tail
+from compactor.orc.format.filter_streams import filter_streams
+from compactor.orc.format.stripe_footer import read_stripe_footer
+from compactor.orc.format.tail import FilterStream, Tail
 from compactor.orc.io.readable import SourceFile
 from compactor.orc.io.source import Source
 
@@ -35,6 +37,27 @@ def check_points(source: Source, tail: Tail, last_keys: Sequence[RowId]) -> None
             raise VerificationFailed(
                 f"file {tail.name}: row {tuple(key)} of stripe {number} is not found by its key; its row index or its "
                 "statistics are wrong, nothing was published"
+            )
+
+
+def check_filters(source: Source, tail: Tail) -> None:
+    """Checks that every stripe has bloom filters of the same columns, kinds and encodings: ORC 1.5 looks the rows of a
+    stripe that lacks one up in the filter of the stripe before, and loses them.
+
+    Raises:
+        VerificationFailed: two stripes differ.
+        BadFile: the footer of a stripe cannot be read.
+    """
+    first: frozenset[FilterStream] | None = None
+    for number in range(len(tail.stripes)):
+        own = filter_streams(read_stripe_footer(source, tail, number))
+        if first is None:
+            first = own
+        if own != first:
+            columns = sorted({stream.column for stream in own ^ first})
+            raise VerificationFailed(
+                f"file {tail.name}: the bloom filters of columns {columns} in stripe {number} are not those of the first "
+                "stripe; nothing was published, please report this"
             )
 
 

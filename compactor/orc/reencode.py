@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from compactor.errors import BadFile, NotLossless
 from compactor.orc.codecs import arrow_codec
-from compactor.orc.codecs.bloom_filters import MISREAD, Ambiguous, asked_columns, check_hashes, filtered_columns
+from compactor.orc.codecs.bloom_filters import Ambiguous, check_hashes
 from compactor.orc.codecs.choice import ARROW, with_codec
 from compactor.orc.codecs.codec import Codec, Unfit
 from compactor.orc.codecs.stripe_view import batch_rows, can_decode_together
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.tail_writer import Metadata, no_metadata, replace_tail
-from compactor.orc.format.types import Types, same_shape
+from compactor.orc.format.types import Types
 from compactor.orc.last_keys import last_of
 from compactor.orc.pieces import Piece, piece_batches
 from compactor.orc.stripe_compatibility import calendars_agree
@@ -61,45 +61,19 @@ def reencode(
             ),
         )
 
-    filtered = asked_filters(like, types)
-    return with_filters(path, _filtered(pieces, types) if filtered is None else filtered, encode)
+    return with_filters(path, like, encode)
 
 
-def asked_filters(like: Tail, types: Types) -> frozenset[int] | None:
-    """Returns the columns that get bloom filters in a file like this one because a request asks for them, None if it says
-    nothing about them."""
-    asked = None if like.asked is None else like.asked.bloom_filters
-    return None if asked is None else asked_columns(types, asked)
-
-
-def with_filters(
-    path: str | os.PathLike[str], filtered: frozenset[int], encode: Callable[[frozenset[int]], Done]
-) -> Done:
-    """Returns what ``encode`` does with the columns ``filtered``, and again with fewer of them where values of some cannot
-    have bloom filters."""
+def with_filters(path: str | os.PathLike[str], like: Tail, encode: Callable[[frozenset[int]], Done]) -> Done:
+    """Returns what ``encode`` does with the columns that have bloom filters in files like ``like``, and again with fewer of
+    them where values of some cannot have any."""
+    filtered = frozenset() if like.filters is None else like.filters.encoded
     while True:
         try:
             return encode(filtered)
         except Ambiguous as reason:
             log.info("%s gets fewer bloom filters: %s", path, reason)
             filtered -= reason.columns
-
-
-def _filtered(pieces: Sequence[Piece], types: Types) -> frozenset[int]:
-    """Returns the columns with bloom filters in the longest stripe of files of ``types``; columns with filters that some
-    readers misread must have them in all stripes. In a single row group filters would be of no use."""
-    alike = [piece for piece in pieces if same_shape(piece.tail.types, types) and not piece.tail.encrypted]
-    stripes = [piece.tail.stripes[piece.stripe_index] for piece in alike]
-    if sum(stripe.rows for stripe in stripes) <= max((piece.tail.row_index_stride for piece in alike), default=0):
-        return frozenset()
-    longest = alike[max(range(len(alike)), key=lambda place: stripes[place].length)]
-    found = filtered_columns(longest.source, longest.tail, longest.stripe_index)
-    misread = frozenset(column for column in found if types[column].kind in MISREAD)
-    if len(alike) < len(pieces):
-        return found - misread
-    for piece in pieces if misread else ():
-        found -= misread - filtered_columns(piece.source, piece.tail, piece.stripe_index)
-    return found
 
 
 def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:

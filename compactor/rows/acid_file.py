@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.acid import bucket as bucket_codec
-from compactor.acid.listing import FileStatus
 from compactor.acid.names import ACID_VERSION, BASE_PREFIX, FLUSH_LENGTH_SUFFIX
 from compactor.errors import BadFile, NotLossless, StorageError, UnsafeDirectory
 from compactor.ids import WriteId
@@ -129,8 +128,7 @@ def open_files(
 def _opened(pool: FilePool, place: str, storage: Storage, source: Input) -> tuple[Input, Source, Tail | None]:
     """Opens a file and reads its tail: None if a streaming writer has flushed nothing yet."""
     path = place + source.path
-    listed = None if source.tag is None else FileStatus(path, source.length, source.tag)
-    opened = pool.open(partial(open_source, storage, path, listed))
+    opened = pool.open(partial(open_source, storage, path))
     length = flush_length(storage, path) if source.has_flush_length else None
     return source, opened, None if length == 0 else read_tail(opened, length)
 

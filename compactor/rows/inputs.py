@@ -25,13 +25,12 @@ class Input(NamedTuple):  # a tuple, since units with many of them go to other p
     statement_id: int | None = None
     group: str = ""
     has_flush_length: bool = False
-    tag: str | None = None  #: as it was listed with; None where the file may be another by now
 
 
 def inputs_of_originals(directory: AcidDirectory) -> Iterator[tuple[int, Input]]:
     """Yields the file number and input of each original file, in path order."""
     for file in directory.originals:
-        yield file.number, Input(path=file.path, length=file.length, raw=True, group="originals", tag=file.tag)
+        yield file.number, Input(path=file.path, length=file.length, raw=True, group="originals")
 
 
 def inputs_of_directory(directory: AcidDir) -> Iterator[tuple[int, Input]]:
@@ -49,7 +48,6 @@ def inputs_of_directory(directory: AcidDir) -> Iterator[tuple[int, Input]]:
                 statement_id=statement_id,
                 group=directory.directory,
                 has_flush_length=file.has_flush_length,
-                tag=None if file.has_flush_length else file.tag,  # its writer may still extend it
             ),
         )
 

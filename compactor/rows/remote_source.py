@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import TracebackType
 
-from compactor.acid.listing import FileStatus
 from compactor.errors import BadFile, FileGone, StorageError
 from compactor.orc.io.source import CHUNK, LocalSource
-from compactor.storage.file_identity import content_tag
 from compactor.storage.local import LocalStorage
 from compactor.storage.protocol import Storage
 
@@ -25,35 +20,28 @@ _GROWTH = 8
 
 
 class RemoteSource:
-    """A file that is read by ranges, in blocks that are kept for a while.
-
-    Args:
-        listed: the file with its tag as it was listed, if it must still be that one. Where the store compares tags, its
-            length is not requested again.
+    """A file that is read by ranges, in blocks that are kept for a while. Its length and tag are requested once.
 
     Raises:
-        FileGone: the file is gone, or is another one than was listed.
-        BadFile: it is shorter than it was.
+        BadFile: the file is gone, or shorter than it was.
         StorageError: the store doesn't answer.
     """
 
     is_local = False
 
-    def __init__(self, storage: Storage, path: str, listed: FileStatus | None = None) -> None:
+    def __init__(self, storage: Storage, path: str) -> None:
         self.name = path
         self.limits = storage.options.files
         self._storage = storage
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
-        self._expected = None if listed is None else listed.tag
-        if listed is not None and storage.capabilities(path).compares_tags:
-            status = listed
-        else:
-            with self._noticing_its_end():
-                status = storage.status(path)
-            must_be_as_listed(path, listed, status)
+        try:
+            status = storage.status(path)
+        except StorageError as error:
+            if storage.exists(path):
+                raise
+            raise FileGone(f"file {path}: it is gone; list the directory again") from error
         self.length, self.tag = status.length, status.tag
-        takes_over = storage.taking_over(os.path.dirname(path)) is not None
-        self._first = _FIRST if takes_over and self.tag is not None and self.length > CHUNK else CHUNK
+        self._first = CHUNK if self.tag is None or self.length <= CHUNK else _FIRST
 
     def read(self, offset: int, length: int) -> bytes:
         if offset + length > self.length:
@@ -89,23 +77,12 @@ class RemoteSource:
         return start, block
 
     def _fetched(self, offset: int, length: int) -> bytes:
-        with self._noticing_its_end():
-            data = self._storage.read_range(self.name, offset, length, self._expected)
+        data = self._storage.read_range(self.name, offset, length)
         if len(data) != length:
             raise BadFile(
                 f"file {self.name}: {len(data)} bytes at offset {offset}, {length} wanted; it changed while it was read"
             )
         return data
-
-    @contextmanager
-    def _noticing_its_end(self) -> Iterator[None]:
-        """Raises FileGone where a request fails since the file is not there."""
-        try:
-            yield
-        except StorageError as error:
-            if self._storage.exists(self.name):
-                raise
-            raise FileGone(f"file {self.name}: it is gone; list the directory again") from error
 
     def descriptor(self) -> int | None:
         return None
@@ -122,37 +99,12 @@ class RemoteSource:
         self.close()
 
 
-def open_source(storage: Storage, path: str, listed: FileStatus | None = None) -> LocalSource | RemoteSource:
+def open_source(storage: Storage, path: str) -> LocalSource | RemoteSource:
     """Opens the file at ``path``, within the limits of the store's options; the caller closes it.
 
-    Args:
-        listed: see ``RemoteSource``.
-
     Raises:
-        FileGone: the file is gone, or is another one than was listed.
+        BadFile: the file is gone.
         UnsafeDirectory: it is no regular file, or a link is in its path.
     """
     descriptor = storage.descriptor(path)
-    if descriptor is None:
-        return RemoteSource(storage, path, listed)
-    source = LocalSource(path, descriptor, storage.options.files)
-    try:
-        found = os.fstat(descriptor)
-        must_be_as_listed(path, listed, FileStatus(path, found.st_size, content_tag(found)))
-    except BaseException:
-        source.close()
-        raise
-    return source
-
-
-def must_be_as_listed(path: str, listed: FileStatus | None, found: FileStatus) -> None:
-    """Refuses a file that took the place of one that was listed, whatever its length.
-
-    Raises:
-        FileGone: it did.
-    """
-    if listed is not None and (found.length, found.tag) != (listed.length, listed.tag):
-        raise FileGone(
-            f"file {path}: it is another one than was listed ({found.length} bytes, tag {found.tag}; listed: "
-            f"{listed.length} bytes, tag {listed.tag}); list the directory again"
-        )
+    return RemoteSource(storage, path) if descriptor is None else LocalSource(path, descriptor, storage.options.files)

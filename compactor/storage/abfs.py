@@ -20,10 +20,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby, zip_longest
 from typing import Any, TypeVar
 
-from compactor.acid.listing import FileStatus
 from compactor.errors import StorageError
 from compactor.steps import StoreStep, reach
 from compactor.storage.capabilities import ABFS, Capabilities
+from compactor.storage.file_status import FileStatus
 from compactor.storage.object_store import (
     REFUSED,
     ObjectStorage,
@@ -60,25 +60,20 @@ class AbfsStorage(ObjectStorage):
         account = place.partition("@")[2].partition(".")[0]
         return {"account_name": account, **options} if account else options
 
-    def _below(self, path: str) -> list[FileStatus]:
+    def _below(self, path: str) -> list[tuple[str, int]]:
         """Lists keys; those of directories that have an object end with a slash, like directory markers elsewhere."""
-        return [
-            file._replace(path=f"{file.path.rstrip('/')}/") if is_directory else file
-            for file, is_directory in self._items(path)
-        ]
+        items = self._items(path)
+        return [(f"{name.rstrip('/')}/" if is_directory else name, length) for name, length, is_directory in items]
 
-    def _items(self, path: str) -> list[tuple[FileStatus, bool]]:
-        """Lists the items below ``path`` in one listing, each with true for a directory."""
+    def _items(self, path: str) -> list[tuple[str, int, bool]]:
+        """Lists the items below ``path`` in one listing: name relative to it, length, true for a directory."""
         prefix = f"{_split(path)[1]}/"
 
-        async def listed() -> list[tuple[FileStatus, bool]]:
+        async def listed() -> list[tuple[str, int, bool]]:
             found = self._container(path).list_blobs(name_starts_with=prefix, include=["metadata"])
-            return [
-                (FileStatus(one.name[len(prefix) :], int(one.size or 0), one.etag), _is_directory(one))
-                async for one in found
-            ]
+            return [(one.name[len(prefix) :], int(one.size or 0), _is_directory(one)) async for one in found]
 
-        return [item for item in self._run(path, listed) if item[0].path]
+        return [item for item in self._run(path, listed) if item[0]]
 
     def children(self, path: str) -> tuple[str, ...]:
         prefix = f"{_split(path)[1]}/"
@@ -109,7 +104,7 @@ class AbfsStorage(ObjectStorage):
     def status(self, path: str) -> FileStatus:
         with errors("measure", path):
             found = self._run(path, self._blob(path).get_blob_properties)
-            return FileStatus(path, int(found.size), found.etag)
+            return FileStatus(length=int(found.size), tag=found.etag)
 
     def taking_over(self, path: str) -> TakingOver | None:
         """Returns terms only for a client with the account's key, by which a permission for each source is made here."""
@@ -120,19 +115,11 @@ class AbfsStorage(ObjectStorage):
         with errors("read", path):
             return self._download(path)
 
-    def _ranged(self, path: str, offset: int, length: int, tag: str | None) -> bytes:
-        from azure.core import MatchConditions
-        from azure.core.exceptions import ResourceModifiedError
-
-        if tag is None:
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        with errors("read", path):
             return self._download(path, offset=offset, length=length)
-        unchanged = MatchConditions.IfNotModified
-        try:
-            return self._download(path, offset=offset, length=length, etag=tag, match_condition=unchanged)
-        except ResourceModifiedError as error:
-            raise replaced(path) from error
 
-    def _download(self, path: str, **span: Any) -> bytes:
+    def _download(self, path: str, **span: int) -> bytes:
         async def downloaded() -> bytes:
             stream = await self._blob(path).download_blob(max_concurrency=TRANSFERS, **span)
             return bytes(await stream.readall())
@@ -263,10 +250,8 @@ class AbfsStorage(ObjectStorage):
     def _runs(self, path: str) -> Sequence[Sequence[str]]:
         """Puts a directory with an object of its own after everything in it: the store would refuse it before."""
         items = self._items(path)
-        side, rows = side_files_and_data(
-            [f"{path}/{file.path}" for file, is_directory in items if not is_directory], str
-        )
-        directories = sorted((file.path for file, is_directory in items if is_directory), key=_depth, reverse=True)
+        side, rows = side_files_and_data([f"{path}/{name}" for name, _, is_directory in items if not is_directory], str)
+        directories = sorted((name for name, _, is_directory in items if is_directory), key=_depth, reverse=True)
         runs = [[f"{path}/{name}" for name in level] for _, level in groupby(directories, key=_depth)]
         return [side, rows, *runs, [path] if self._is_object(path) else []]
 

@@ -18,17 +18,14 @@ SMALL = 64 * 1024  #: bytes that a side file such as ``_metadata_acid`` may have
 
 def listing_of(
     path: str,
-    files: Iterable[FileStatus],
+    files: Iterable[tuple[str, int]],
     directories: Iterable[str],
     read: Callable[[str], bytes],
     limits: ListingLimits = ListingLimits(),
-    *,
-    tags: bool = False,
 ) -> Listing:
-    """Returns the listing of ``path``: the paths of ``files`` are relative to it, ``directories`` are its direct children.
+    """Returns the listing of ``path``: ``files`` are relative to it, with lengths, ``directories`` are its direct children.
 
-    Leaves out everything in a skipped directory, and the tags of files unless ``tags`` are asked for; reads
-    ``_metadata_acid`` files.
+    Leaves out everything in a skipped directory; reads ``_metadata_acid`` files.
 
     Raises:
         UnsafeDirectory: there are more files or levels than ``limits`` admit.
@@ -37,18 +34,17 @@ def listing_of(
     kept: list[FileStatus] = []
     tops = {name for name in directories if not is_skipped(name)}
     formats: dict[str, str] = {}
-    for file in files:
-        relative = file.path
+    for relative, length in files:
         parents = relative.split("/")[:-1]
         if any(is_skipped(part) for part in parents) or (not parents and is_skipped(relative)):
             continue
-        kept.append(file if tags else FileStatus(relative, file.length))
+        kept.append(FileStatus(path=relative, length=length))
         limits.check_entries(path, len(kept))
         limits.check_depth(f"{path}/{relative}", len(parents))
         if parents:
             tops.add(parents[0])
             if relative == f"{parents[0]}/{METADATA_FILE}":
-                must_be_small(f"{path}/{relative}", file.length)
+                must_be_small(f"{path}/{relative}", length)
                 formats[parents[0]] = data_format(f"{path}/{relative}", read(f"{path}/{relative}"))
     return Listing(
         files=tuple(sorted(kept, key=lambda f: f.path)),

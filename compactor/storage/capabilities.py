@@ -24,9 +24,6 @@ class Capabilities:
     knows_free_bytes: bool
     tried: str
     defers: bool = False  #: naming completes an upload, without a copy
-    compares_tags: bool = (
-        False  #: a read of a file that was replaced since it was listed is refused in the store itself
-    )
 
     def needs_exclusive(self, files: int, directories: int) -> bool:
         """Returns true if readers without visibility could see a part of the output while it is named (PROTOCOL 5)."""
@@ -96,11 +93,8 @@ S3 = Capabilities(
     knows_free_bytes=False,
     tried="moto's server, not Amazon's",
     defers=True,
-    compares_tags=True,
 )
-GCS = replace(S3, store="Google Cloud Storage", defers=False, compares_tags=False, tried="an emulator, not Google's")
+GCS = replace(S3, store="Google Cloud Storage", defers=False, tried="an emulator, not Google's")
 #: A hierarchical namespace could rename directories; it is used as a flat one.
-ABFS = replace(
-    GCS, store="Azure Data Lake", compares_tags=True, tried="Azurite, which has no hierarchical namespace, not Azure's"
-)
+ABFS = replace(GCS, store="Azure Data Lake", tried="Azurite, which has no hierarchical namespace, not Azure's")
 EVERY = (LOCAL, HDFS, HTTPFS, S3, GCS, ABFS)

@@ -42,14 +42,6 @@ def identity(name: str, directory: int) -> str:
     return f"{status.st_dev}:{status.st_ino}"
 
 
-def content_tag(status: os.stat_result) -> str:
-    """Returns what tells the content of a regular file from what takes its place, or is written into it, later.
-
-    An inode number alone may be given out again at once. Nobody can set the time of its last change to one that is over.
-    """
-    return f"{status.st_ino}:{status.st_ctime_ns}"
-
-
 @functools.cache
 def _system_call() -> Callable[..., int] | None:
     try:

@@ -13,9 +13,9 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from compactor.acid.listing import FileStatus
 from compactor.steps import StoreStep, reach
 from compactor.storage.capabilities import GCS, Capabilities
+from compactor.storage.file_status import FileStatus
 from compactor.storage.object_store import REFUSED, ObjectStorage, RefusedKey, errors, replaced, warn_once
 from compactor.storage.taking_over import TakenRange, TakingOver, ends_of, pieces
 
@@ -42,22 +42,7 @@ class GcsStorage(ObjectStorage):
     def status(self, path: str) -> FileStatus:
         with errors("measure", path):
             found = self._system(path).info(path)
-            return FileStatus(path, int(found["size"]), found.get("generation"))
-
-    def _ranged(self, path: str, offset: int, length: int, tag: str | None) -> bytes:
-        """Reads the generation ``tag``, which is gone once the file was replaced, unless the bucket keeps old ones. The
-        emulator takes no notice of it, so a file is also looked at before it is read (``compares_tags``)."""
-        system = self._system(path)
-        if tag is None:
-            return bytes(system.cat_file(path, start=offset, end=offset + length))
-        if not length:
-            return b""
-        span = {"Range": f"bytes={offset}-{offset + length - 1}"}
-        try:
-            _, content = system.call("GET", f"{system.url(path)}&generation={tag}", headers=span)
-        except FileNotFoundError as error:
-            raise replaced(path) from error
-        return bytes(content)
+            return FileStatus(length=int(found["size"]), tag=found.get("generation"))
 
     def taking_over(self, path: str) -> TakingOver | None:
         return TakingOver(smallest=SMALLEST, whole=True)

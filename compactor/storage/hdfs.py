@@ -13,7 +13,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from compactor.acid.listing import FileStatus, Listing
+from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
 from compactor.errors import BadFile, StorageError, UnsafeDirectory
@@ -22,6 +22,7 @@ from compactor.storage.build_listing import listing_of
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities
 from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
 from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.file_status import FileStatus
 from compactor.storage.hdfs_client import HdfsClient, RemoteError, saying_plainly, split_location
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import StoreOptions
@@ -48,13 +49,10 @@ class HdfsStorage:
         return f"{scheme}:{rest.rstrip('/')}"
 
     def listing(self, path: str) -> Listing:
-        return consistent_listing(path, lambda: self._listed(path, tags=False))
+        return consistent_listing(path, lambda: self._listed(path))
 
-    def tagged_listing(self, path: str) -> Listing:
-        return consistent_listing(path, lambda: self._listed(path, tags=True))
-
-    def _listed(self, path: str, *, tags: bool) -> Listing:
-        files: list[FileStatus] = []
+    def _listed(self, path: str) -> Listing:
+        files: list[tuple[str, int]] = []
         directories: list[str] = []
         with saying_plainly("list", path):
             for status in self._top(path):
@@ -67,8 +65,8 @@ class HdfsStorage:
                         files.append(found)
                         self.limits.check_entries(path, len(files))
                 else:
-                    files.append(_file(path, name, status))
-        return listing_of(path, files, directories, self.read, self.limits, tags=tags)
+                    files.append((name, _length(f"{path}/{name}", status)))
+        return listing_of(path, files, directories, self.read, self.limits)
 
     def tree(self, path: str) -> Tree:
         return consistent_listing(path, lambda: self._whole(path))
@@ -109,12 +107,12 @@ class HdfsStorage:
                 raise ListedButAbsent(path) from None
             raise
 
-    def _walk(self, root: str, relative: str, depth: int) -> Iterator[FileStatus]:
+    def _walk(self, root: str, relative: str, depth: int) -> Iterator[tuple[str, int]]:
         self.limits.check_depth(f"{root}/{relative}", depth)
         for status in self._below(f"{root}/{relative}"):
             path = f"{relative}/{status['pathSuffix']}"
             if status["type"] != "DIRECTORY":
-                yield _file(root, path, status)
+                yield path, _length(f"{root}/{path}", status)
             elif not is_skipped(str(status["pathSuffix"])):
                 yield from self._walk(root, path, depth + 1)
 
@@ -144,18 +142,17 @@ class HdfsStorage:
         return None
 
     def status(self, path: str) -> FileStatus:
-        with saying_plainly("measure", path):
-            found = self._json("GETFILESTATUS", path)["FileStatus"]
-            return FileStatus(path, int(found["length"]), _tag(found))
+        return FileStatus(length=self.length(path))
 
     def length(self, path: str) -> int:
-        return self.status(path).length
+        with saying_plainly("measure", path):
+            return int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])
 
     def read(self, path: str) -> bytes:
         with saying_plainly("read", path):
             return bytes(self._ask("OPEN", "GET", path).content)
 
-    def read_range(self, path: str, offset: int, length: int, tag: str | None = None) -> bytes:
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
         with saying_plainly("read", path):
             try:
                 return bytes(self._ask("OPEN", "GET", path, offset=offset, length=length).content)
@@ -340,23 +337,18 @@ class HdfsStorage:
         return clients[key]
 
 
-def _tag(status: Mapping[str, Any]) -> str:
-    """Returns the tag of a file: an older HttpFS knows no ids of files."""
-    return f"{status.get('fileId', '')}:{status['modificationTime']}"
-
-
-def _file(root: str, relative: str, status: Mapping[str, Any]) -> FileStatus:
-    """Returns a file that was listed below ``root``.
+def _length(path: str, status: Mapping[str, Any]) -> int:
+    """Returns the length of a file that was listed.
 
     Raises:
         UnsafeDirectory: it is a link (of clusters that have switched links on).
     """
     if status["type"] != "FILE":
         raise UnsafeDirectory(
-            f"{root}/{relative}: is a {str(status['type']).lower()}; only files and directories are read below a location, "
-            "and nothing is done beside anything else; find out who put it there and remove it"
+            f"{path}: is a {str(status['type']).lower()}; only files and directories are read below a location, and nothing "
+            "is done beside anything else; find out who put it there and remove it"
         )
-    return FileStatus(relative, int(status["length"]), _tag(status))
+    return int(status["length"])
 
 
 class _Permissions:

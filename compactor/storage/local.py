@@ -12,13 +12,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
-from compactor.acid.listing import FileStatus, Listing
+from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
 from compactor.errors import FileGone, NotSupported, StorageError, UnsafeDirectory
 from compactor.storage import exclusive_rename, file_identity, local_listing, local_tree
 from compactor.storage.capabilities import LOCAL, Capabilities
 from compactor.storage.consistent_listing import consistent_listing
 from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.file_status import FileStatus
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.local_permissions import LocalPermissions, must_be_private
 from compactor.storage.no_links import (
@@ -70,10 +71,6 @@ class LocalStorage:
     def listing(self, path: str) -> Listing:
         with _errors("list", path):
             return consistent_listing(path, lambda: local_listing.listed(path, self.limits))
-
-    def tagged_listing(self, path: str) -> Listing:
-        with _errors("list", path):
-            return consistent_listing(path, lambda: local_listing.listed(path, self.limits, tags=True))
 
     def tree(self, path: str) -> Tree:
         with _errors("list", path):
@@ -130,9 +127,7 @@ class LocalStorage:
         return TakingOver(smallest=SHARED_BYTES)  # if its file system can: the first range shows
 
     def status(self, path: str) -> FileStatus:
-        with _errors("measure", path):
-            found = _status(path)
-            return FileStatus(path, found.st_size, file_identity.content_tag(found))
+        return FileStatus(length=self.length(path))
 
     def length(self, path: str) -> int:
         with _errors("measure", path):
@@ -142,7 +137,7 @@ class LocalStorage:
         with _errors("read", path), reading(path) as descriptor, open(descriptor, "rb", closefd=False) as file:
             return file.read()
 
-    def read_range(self, path: str, offset: int, length: int, tag: str | None = None) -> bytes:
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
         with _errors("read", path), reading(path) as descriptor:
             return os.pread(descriptor, length, offset)
 

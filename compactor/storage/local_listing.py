@@ -17,15 +17,14 @@ from compactor.acid.names import METADATA_FILE, is_skipped
 from compactor.errors import BadFile, StorageError, UnsafeDirectory
 from compactor.storage.build_listing import data_format, must_be_small
 from compactor.storage.consistent_listing import ListedButAbsent
-from compactor.storage.file_identity import content_tag
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.no_links import LISTED, NOT_TOUCHED, below, directory, must_be_regular
 
 _path = attrgetter("path")
 
 
-def listed(root: str, limits: ListingLimits, *, tags: bool = False) -> Listing:
-    """Lists everything below ``root`` once, files with their tags if these are asked for.
+def listed(root: str, limits: ListingLimits) -> Listing:
+    """Lists everything below ``root`` once.
 
     Raises:
         ListedButAbsent: an entry vanished meanwhile.
@@ -33,7 +32,7 @@ def listed(root: str, limits: ListingLimits, *, tags: bool = False) -> Listing:
         UnsafeDirectory: there is something else than regular files and directories, or too much of them.
         StorageError: a directory cannot be listed.
     """
-    walk = _Walk(root=root, limits=limits, tags=tags)
+    walk = _Walk(root=root, limits=limits)
     try:
         with directory(root) as top:
             names = walk.top(top)
@@ -58,7 +57,6 @@ class _Walk:
 
     root: str
     limits: ListingLimits
-    tags: bool
     files: list[FileStatus] = field(default_factory=list)
     formats: dict[str, str] = field(default_factory=dict)
     seen: int = 0
@@ -76,13 +74,13 @@ class _Walk:
                 names.append(name)
                 self._go_below(descriptor, name, name, 1)
             else:
-                self._add(entry, name)
+                self.files.append(FileStatus(path=name, length=self._length(entry, name)))
         return names
 
     def _go_below(self, above: int, name: str, relative: str, depth: int) -> None:
         if depth > self.limits.depth:
             self.limits.check_depth(f"{self.root}/{relative}", depth)
-        descriptor = self._opened(above, name, relative)
+        descriptor, files = self._opened(above, name, relative), self.files
         try:
             for entry in self._entries(descriptor, relative):
                 name = entry.name
@@ -93,7 +91,8 @@ class _Walk:
                     if not is_skipped(name):
                         self._go_below(descriptor, name, path, depth + 1)
                     continue
-                length = self._add(entry, path)
+                length = self._length(entry, path)
+                files.append(FileStatus(path, length))
                 if name == METADATA_FILE and depth == 1:
                     self.formats[relative] = self._data_format(descriptor, path, length)
         finally:
@@ -121,8 +120,7 @@ class _Walk:
             self.limits.check_entries(self.root, self.seen)
         return entries
 
-    def _add(self, entry: os.DirEntry[str], path: str) -> int:
-        """Adds a file and returns its length."""
+    def _length(self, entry: os.DirEntry[str], path: str) -> int:
         try:
             found = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
@@ -131,7 +129,6 @@ class _Walk:
             raise StorageError(f"cannot measure {self.root}/{path}: {error.strerror or error}") from error
         if not stat.S_ISREG(found.st_mode):
             must_be_regular(f"{self.root}/{path}", found.st_mode)
-        self.files.append(FileStatus(path, found.st_size, content_tag(found) if self.tags else None))
         return found.st_size
 
     def _data_format(self, descriptor: int, path: str, length: int) -> str:

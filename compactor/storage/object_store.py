@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
-from compactor.acid.listing import FileStatus, Listing
+from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
-from compactor.errors import CompactorError, FileGone, NotSupported, StorageError, VerificationFailed
+from compactor.errors import BadFile, CompactorError, NotSupported, StorageError, VerificationFailed
 from compactor.storage.build_listing import listing_of, tree_of
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.file_status import FileStatus
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import SCHEMES, StoreOptions, scrub
 from compactor.storage.taking_over import KnownBytes, TakenRange, TakingOver, pieces
@@ -62,22 +63,16 @@ class ObjectStorage:
         return location.rstrip("/")
 
     def listing(self, path: str) -> Listing:
-        return self._listed(path, tags=False)
-
-    def tagged_listing(self, path: str) -> Listing:
-        return self._listed(path, tags=True)
-
-    def _listed(self, path: str, *, tags: bool) -> Listing:
         with errors("list", path):
             below = self._below(path)
         # clients make an object "x/" to show an empty directory x; readers see it too
-        markers = [file.path.partition("/")[0] for file in below if file.path.endswith("/")]
-        files = [file for file in below if not file.path.endswith("/")]
-        return listing_of(path, files, markers, self.read, self.limits, tags=tags)
+        markers = [name.partition("/")[0] for name, _ in below if name.endswith("/")]
+        files = [(name, length) for name, length in below if not name.endswith("/")]
+        return listing_of(path, files, markers, self.read, self.limits)
 
     def tree(self, path: str) -> Tree:
         with errors("list", path):
-            return tree_of(self._anchor(path), (file.path for file in self._below(path)))
+            return tree_of(self._anchor(path), (name for name, _ in self._below(path)))
 
     def anchor(self, path: str) -> Anchor | None:
         return self._anchor(path) if self.children(path) else None
@@ -86,13 +81,13 @@ class ObjectStorage:
         scheme, _, rest = path.partition("://")
         return Anchor(volume=f"{SCHEMES[scheme]}://{rest.partition('/')[0]}")
 
-    def _below(self, path: str) -> list[FileStatus]:
-        """Returns the keys below ``path``, relative to it, with their lengths and tags, by one listing however deep."""
+    def _below(self, path: str) -> list[tuple[str, int]]:
+        """Returns the keys below ``path``, relative to it, with their lengths, by one listing however deep."""
         system = self._system(path)
         prefix = system._strip_protocol(path)
         found: Mapping[str, Mapping[str, Any]] = system.find(path, detail=True, withdirs=False)
         return [
-            FileStatus(name[len(prefix) + 1 :], int(info["size"] or 0), info.get("generation"))
+            (name[len(prefix) + 1 :], int(info["size"] or 0))
             for name, info in found.items()
             if name.startswith(f"{prefix}/") and info["type"] == "file"
         ]
@@ -128,7 +123,7 @@ class ObjectStorage:
         return None
 
     def status(self, path: str) -> FileStatus:
-        return FileStatus(path, self.length(path))
+        return FileStatus(length=self.length(path))
 
     def length(self, path: str) -> int:
         with errors("measure", path):
@@ -138,12 +133,9 @@ class ObjectStorage:
         with errors("read", path):
             return bytes(self._system(path).cat_file(path))
 
-    def read_range(self, path: str, offset: int, length: int, tag: str | None = None) -> bytes:
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
         with errors("read", path):
-            return self._ranged(path, offset, length, tag)
-
-    def _ranged(self, path: str, offset: int, length: int, tag: str | None) -> bytes:
-        raise NotImplementedError
+            return bytes(self._system(path).cat_file(path, start=offset, end=offset + length))
 
     def write(self, path: str, content: bytes) -> None:
         with errors("write", path):
@@ -247,7 +239,7 @@ class ObjectStorage:
         with errors("list", source):
             below = self._below(source)
             if below:
-                return [(f"{source}/{file.path}", f"{target}/{file.path}", file.length) for file in sorted(below)]
+                return [(f"{source}/{name}", f"{target}/{name}", length) for name, length in sorted(below)]
             return [(source, target, self.length(source))] if self._system(source).exists(source) else []
 
     def _copy(self, source: str, target: str, length: int) -> None:
@@ -269,11 +261,11 @@ class ObjectStorage:
             for error in self._removed([dict.fromkeys(run, path) for run in runs]).values():
                 raise error
             if any(runs) and (left := self._below(path)):
-                raise _still_there(path, f"{path}/{left[0].path}")
+                raise _still_there(path, f"{path}/{left[0][0]}")
 
     def _runs(self, path: str) -> Sequence[Sequence[str]]:
         """Returns the keys to remove, in runs; a run is removed only when the run before it is gone."""
-        below = [f"{path}/{file.path}" for file in self._below(path)]
+        below = [f"{path}/{name}" for name, _ in self._below(path)]
         if not below and self.exists(path):
             below = [path]
         # in the reverse order of naming: side files must not be left in a directory alone
@@ -314,12 +306,12 @@ class ObjectStorage:
     def _owners(self, above: str, paths: Collection[str]) -> dict[str, str]:
         """Returns the keys in the directory ``above`` that are, or are below, one of ``paths``, each with that path."""
         found: dict[str, str] = {}
-        for file in self._below(above):
-            parts = file.path.split("/")
+        for name, _ in self._below(above):
+            parts = name.split("/")
             ways = (f"{above}/{'/'.join(parts[:depth])}" for depth in range(1, len(parts) + 1))
             owner = next((way for way in ways if way in paths), None)
             if owner is not None:
-                found[f"{above}/{file.path}"] = owner
+                found[f"{above}/{name}"] = owner
         return found
 
     def _remove_keys(self, keys: Sequence[str]) -> list[RefusedKey]:
@@ -403,9 +395,9 @@ def warn_once(path: str, error: Exception) -> None:
     _warn("/".join(path.split("/", 3)[:3]), scrub(error))
 
 
-def replaced(path: str) -> FileGone:
+def replaced(path: str) -> BadFile:
     """Returns the error for a file that is no longer the one that was read."""
-    return FileGone(f"file {path}: it was replaced while it was read; list the directory again")
+    return BadFile(f"file {path}: it was replaced while it was read; list the directory again")
 
 
 def _still_there(path: str, key: str) -> StorageError:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from compactor.acid.listing import FileStatus, Listing
+from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
 from compactor.errors import StorageError
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.file_status import FileStatus
 from compactor.storage.options import StoreOptions
 from compactor.storage.taking_over import TakenRange, TakingOver
 
@@ -42,9 +43,6 @@ class Storage(Protocol):
         a name that is listed and does not answer (PROTOCOL 11.10), ``UnsafeDirectory`` for anything but regular files and
         directories and for too many of them, and ``BadFile`` if ``path`` does not exist (in an object store, which has no
         empty directories, the listing is then empty)."""
-
-    def tagged_listing(self, path: str) -> Listing:
-        """Lists as ``listing`` does, each file with its tag, without a further request for it."""
 
     def tree(self, path: str) -> Tree:
         """Returns all directories below ``path``, those included that readers skip. Raises as ``listing`` does."""
@@ -79,16 +77,12 @@ class Storage(Protocol):
         """Returns the length of the file at ``path`` in bytes."""
 
     def status(self, path: str) -> FileStatus:
-        """Returns the length of the file at ``path``, and its tag where the store has one."""
+        """Returns the length of the file at ``path``, and its tag where ``taking_over`` needs one."""
 
     def read(self, path: str) -> bytes: ...
 
-    def read_range(self, path: str, offset: int, length: int, tag: str | None = None) -> bytes:
-        """Returns ``length`` bytes from ``offset`` on, fewer only at the end of the file.
-
-        Raises:
-            FileGone: the file has another tag than ``tag``, and the store compares them.
-        """
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Returns ``length`` bytes from ``offset`` on, fewer only at the end of the file."""
 
     def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
         """Creates ``path`` with the content of the local file ``local``, durably; where that has ``ranges``, with theirs. A

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from compactor.acid.listing import FileStatus
 from compactor.acid.names import known_directory
 from compactor.errors import StorageError
 from compactor.ids import TxnId
 from compactor.steps import StoreStep, reach
 from compactor.storage.capabilities import S3, Capabilities
 from compactor.storage.deferred_uploads import Deferring, Upload
+from compactor.storage.file_status import FileStatus
 from compactor.storage.object_store import REFUSED, ObjectStorage, RefusedKey, errors, replaced, warn_once
 from compactor.storage.part_plan import Part, PartLimits, plan_parts
 from compactor.storage.taking_over import TakenRange, TakingOver, ends_of
@@ -42,10 +42,10 @@ class S3Storage(ObjectStorage):
     def capabilities(self, path: str) -> Capabilities:
         return S3
 
-    def _below(self, path: str) -> list[FileStatus]:
+    def _below(self, path: str) -> list[tuple[str, int]]:
         prefix = f"{_split(path)[1]}/"
         return [
-            FileStatus(item["Key"][len(prefix) :], int(item["Size"]), item.get("ETag"))
+            (item["Key"][len(prefix) :], int(item["Size"]))
             for item in self._items(path, prefix)
             if item["Key"] != prefix
         ]
@@ -91,36 +91,7 @@ class S3Storage(ObjectStorage):
     def status(self, path: str) -> FileStatus:
         with errors("measure", path):
             found = self._call(path, "head_object", Key=_split(path)[1])
-            return FileStatus(path, int(found["ContentLength"]), found.get("ETag"))
-
-    def _ranged(self, path: str, offset: int, length: int, tag: str | None) -> bytes:
-        if tag is None:
-            return bytes(self._system(path).cat_file(path, start=offset, end=offset + length))
-        if not length:
-            return b""
-
-        from fsspec.asyn import sync
-        from s3fs.core import _error_wrapper
-
-        system, (bucket, key) = self._system(path), _split(path)
-        span = f"bytes={offset}-{offset + length - 1}"
-
-        async def read() -> tuple[str, bytes]:
-            answer = await system._call_s3("get_object", Bucket=bucket, Key=key, IfMatch=tag, Range=span)
-            try:
-                return str(answer["ETag"]), bytes(await answer["Body"].read())
-            finally:
-                answer["Body"].close()
-
-        try:
-            now, content = sync(system.loop, _error_wrapper, read, retries=system.retries)
-        except OSError as error:
-            if _answer(error)[0] == 412:
-                raise replaced(path) from error
-            raise
-        if now.strip('"') != tag.strip('"'):  # not every store compares them
-            raise replaced(path)
-        return bytes(content)
+            return FileStatus(length=int(found["ContentLength"]), tag=found.get("ETag"))
 
     def taking_over(self, path: str) -> TakingOver | None:
         return TakingOver(smallest=PARTS.smallest)

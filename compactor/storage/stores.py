@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
-from compactor.acid.listing import FileStatus, Listing
+from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
 from compactor.errors import StorageError
 from compactor.storage.abfs import AbfsStorage
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.file_status import FileStatus
 from compactor.storage.gcs import GcsStorage
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.listing_limits import ListingLimits
@@ -60,9 +61,6 @@ class Stores:
     def listing(self, path: str) -> Listing:
         return self.of(path).listing(path)
 
-    def tagged_listing(self, path: str) -> Listing:
-        return self.of(path).tagged_listing(path)
-
     def tree(self, path: str) -> Tree:
         return self.of(path).tree(path)
 
@@ -99,8 +97,8 @@ class Stores:
     def read(self, path: str) -> bytes:
         return self.of(path).read(path)
 
-    def read_range(self, path: str, offset: int, length: int, tag: str | None = None) -> bytes:
-        return self.of(path).read_range(path, offset, length, tag)
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        return self.of(path).read_range(path, offset, length)
 
     def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
         self.of(path).upload(local, path, ranges)

@@ -9,7 +9,7 @@ import pytest
 
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.codecs.arrow_encoder import ZlibEncoder
-from compactor.orc.codecs.bloom_filters import filtered_columns
+from compactor.orc.codecs.bloom_filters import stripe_filters
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from tests.support.beside import TRANSACTIONAL, Beside
@@ -104,4 +104,4 @@ def _filtered(location: Path) -> frozenset[int]:
     """The columns of the new base that have bloom filters."""
     [path] = location.glob("base_*/bucket_*")
     with LocalSource(path) as source:
-        return filtered_columns(source, read_tail(source), 0)
+        return frozenset(stream.column for stream in stripe_filters(source, read_tail(source), 0)[1])

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction.marks import Marks, MarkToken, Remembered
-from compactor.errors import BadFile, FileGone, StorageError
+from compactor.errors import BadFile, StorageError
 from compactor.ids import TxnId
-from compactor.rows.remote_source import open_source
 from compactor.service.mark_files import MarkFiles
 from compactor.storage.capabilities import EVERY
 from compactor.storage.stores import Stores
@@ -34,35 +33,6 @@ def test_what_was_written_is_read_whole_and_by_ranges(place: Place) -> None:
     assert place.stores.read_range(path, 500_001, 7) == content[500_001:500_008]
     assert place.stores.read_range(path, len(content) - 3, 10) == content[-3:]
     assert place.stores.sync([root(place)]) == place.stores.sync_names([path]) == {}
-
-
-def test_a_file_that_was_listed_is_told_from_one_that_took_its_place(place: Place) -> None:
-    """Both have the same name and length, and the second may come within the same second."""
-    top, stores = root(place), place.stores
-    stores.make_directories(f"{top}/base_1", like=top)
-    path = f"{top}/base_1/bucket_00000"
-    stores.write(path, b"1234567890")
-    [listed] = stores.tagged_listing(top).files
-    assert (listed.path, listed.length) == ("base_1/bucket_00000", 10)
-    assert listed.tag
-    assert stores.listing(top).files == (listed._replace(tag=None),)
-    planned = listed._replace(path=path)
-    with open_source(stores, path, planned) as source:
-        assert (source.length, source.read(2, 3)) == (10, b"345")
-    early = open_source(stores, path, planned)
-    stores.remove(path)
-    stores.write(path, b"abcdefghij")
-    with pytest.raises(FileGone, match=r"bucket_00000: it (is another one than was listed|was replaced)"):
-        open_source(stores, path, planned).read(0, 1)
-    if stores.capabilities(top).compares_tags:
-        with pytest.raises(FileGone, match="was replaced"):
-            early.read(2, 3)
-    early.close()
-    with open_source(stores, path, stores.tagged_listing(top).files[0]) as source:
-        assert source.read(2, 3) == b"cde"
-    stores.remove(path)
-    with pytest.raises(FileGone):
-        open_source(stores, path, planned).read(0, 1)
 
 
 def test_an_uploaded_file_is_the_local_one(place: Place, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from compactor.errors import BadSetting, StorageError, UnsafeDirectory
 from compactor.storage.capabilities import HDFS, HTTPFS
-from compactor.storage.hdfs import HdfsStorage, _file
+from compactor.storage.hdfs import HdfsStorage, _length
 from compactor.storage.hdfs_client import RemoteError
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import StoreOptions
@@ -100,7 +100,7 @@ def test_a_listing_ends_at_a_number_and_a_depth(cluster: Hdfs, top: str) -> None
 def test_a_link_is_refused() -> None:
     """Clusters that have links switched on list them."""
     with pytest.raises(UnsafeDirectory, match=r"hdfs://nn/t/delta_1/f: is a symlink; only files and directories"):
-        _file("hdfs://nn/t", "delta_1/f", {"type": "SYMLINK", "length": 0})
+        _length("hdfs://nn/t/delta_1/f", {"type": "SYMLINK", "length": 0})
 
 
 def test_an_acl_goes_with_it(store: HdfsStorage, top: str) -> None:

@@ -108,6 +108,7 @@ ELSEWHERE: dict[str, str] = {
     "statements/writes.py": "unit/statements/test_golden.py",
     "storage/abfs.py": "storage/test_contract.py",
     "storage/deferred_uploads.py": "storage/test_tables.py",
+    "storage/file_status.py": "storage/test_contract.py",
     "storage/gcs.py": "storage/test_contract.py",
     "storage/hdfs.py": "storage/test_contract.py",
     "storage/negotiate.py": "cluster/kerberos/test_webhdfs.py",

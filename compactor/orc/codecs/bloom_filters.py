@@ -1,21 +1,24 @@
-"""The columns of a stripe with bloom filters that an encoder can write again."""
+"""The bloom filters that every stripe of an output has, and the columns of which an encoder can write them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from compactor.orc.codecs.arrow_types import Array
-from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, read_stripe_footer
-from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import TypeKind, Types, subtree
+from compactor.orc.format.filter_streams import UTC_ENCODING, filter_streams, with_one_encoding
+from compactor.orc.format.stripe_footer import BLOOM_UTF8, read_stripe_footer
+from compactor.orc.format.tail import Filters, FilterStream, Tail
+from compactor.orc.format.types import TypeKind, Types, cached_with_types, subtree
 from compactor.orc.io.source import Source
 
 FALSE_POSITIVES = (
     0.05  #: share of false positives for values that a row group does not have; the default of ORC's writers
 )
+StripeFilters: TypeAlias = tuple[Types, frozenset[FilterStream]]  #: the types of a stripe's file, and its filters
 #: Kinds of values that the C++ library hashes like Java's, which looks them up by its own hashes: rows are lost if a
 #: filter misses their value. Excluded are tinyint, as the library corrupts the values before it hashes them, and
 #: boolean, as Java leaves its filters empty.
@@ -42,33 +45,69 @@ class Ambiguous(Exception):
         self.columns = columns
 
 
-def filtered_columns(source: Source, tail: Tail, stripe_index: int) -> frozenset[int]:
-    """Returns the columns with a bloom filter of either kind that can be written again.
+def stripe_filters(source: Source, tail: Tail, stripe_index: int) -> StripeFilters:
+    """Returns the filters of one stripe.
 
     Raises:
         BadFile: the stripe's footer cannot be read.
     """
-    footer = read_stripe_footer(source, tail, stripe_index)
-    return frozenset(
-        stream.column
-        for stream in footer.streams
-        if stream.kind in (BLOOM, BLOOM_UTF8) and tail.types[stream.column].kind in KINDS
+    return tail.types, filter_streams(read_stripe_footer(source, tail, stripe_index))
+
+
+def common_filters(copied: Collection[StripeFilters], encoded: Collection[StripeFilters], types: Types) -> Filters:
+    """Returns the filters of every stripe in a file of ``types`` that gets these stripes: all that any of them has.
+
+    Stripes that lack one when they are copied, and encoded rows of which it cannot be written, get one that lets every
+    value pass (``Assembler``). Filters that some readers misread are written only if all these stripes have them.
+    """
+    streams = {stream for _, own in copied for stream in own}
+    filtered = [frozenset(stream.column for stream in own) for _, own in copied]
+    for old, own in encoded:
+        places = _same_columns(old, types) if own else {}
+        filtered.append(frozenset(places[stream.column] for stream in own if stream.column in places))
+    columns = frozenset().union(*filtered)
+    if not encoded or not columns:
+        return Filters(streams=with_one_encoding(streams))
+    everywhere = columns.intersection(*filtered)
+    written = frozenset(
+        column
+        for column in columns
+        if types[column].kind in KINDS
+        and not (types.is_acid and column in types.keys)
+        and (types[column].kind not in MISREAD or column in everywhere)
     )
+    return Filters(streams=with_one_encoding(streams | stored_filters(written)), encoded=written)
 
 
-def asked_columns(types: Types, names: Collection[str]) -> frozenset[int]:
-    """Returns the columns of the row, in a file of ``types``, that get a bloom filter when one is asked for by these names:
-    those of columns in lower case, with what they hold, or ``*`` for all. Names of no column are left out, and so are
-    kinds that some reader would look up wrongly."""
+def stored_filters(columns: Collection[int]) -> frozenset[FilterStream]:
+    """Returns the streams in which an encoder stores the filters of ``columns``."""
+    return frozenset(FilterStream(column, BLOOM_UTF8, UTC_ENCODING) for column in columns)
+
+
+@cached_with_types
+def _same_columns(old: Types, new: Types) -> dict[int, int]:
+    """Returns the number in ``new`` of each column of the row in ``old``: columns go by position."""
+    roots = [types[0].children[-1] if types.is_acid else 0 for types in (old, new)]
+    pairs = [(roots[0], roots[1])]
+    for i, j in pairs:  # which grows meanwhile
+        pairs += zip(old[i].children, new[j].children, strict=False)
+    return dict(pairs)
+
+
+def asked_filters(types: Types, names: Collection[str]) -> Filters:
+    """Returns the filters of a file of ``types`` that are asked for by these names: those of columns of the row in lower
+    case, with what they hold, or ``*`` for all. Names of no column are left out, and so are kinds that some reader would
+    look up wrongly."""
     root = types[0].children[-1] if types.is_acid else 0
     named = zip(types[root].field_names, types[root].children, strict=True)
-    return frozenset(
+    columns = frozenset(
         column
         for name, child in named
         if "*" in names or name.lower() in names
         for column in range(child, child + len(subtree(types, child)))
         if types[column].kind in KINDS - MISREAD
     )
+    return Filters(streams=stored_filters(columns), encoded=columns)
 
 
 def false_positives(like: Tail) -> float:

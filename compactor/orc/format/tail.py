@@ -61,6 +61,22 @@ class StripeClass(NamedTuple):
     calendar: int | None
 
 
+class FilterStream(NamedTuple):
+    """The bloom filters of one column: their stream's kind (``BLOOM`` or ``BLOOM_UTF8``), the column's encoding of them."""
+
+    column: int
+    kind: int
+    encoding: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """The bloom filters that every stripe of a file has, and the columns of which an encoder writes them."""
+
+    streams: frozenset[FilterStream] = frozenset()
+    encoded: frozenset[int] = frozenset()
+
+
 @dataclass(kw_only=True)
 class Tail:
     """PostScript, footer and stripe statistics of one file.
@@ -92,6 +108,7 @@ class Tail:
     content_length: Final[int]
     encrypted: Final[bool]
     asked: Final[OutputClass | None] = None  #: for files written like this one; never in a file
+    filters: Final[Filters | None] = None  #: likewise; None: those of the first stripe
 
     @property
     def is_acid(self) -> bool:
@@ -133,6 +150,7 @@ def empty_tail(
     calendar: int = 0,
     name: str = "<new>",
     asked: OutputClass | None = None,
+    filters: Filters | None = None,
 ) -> Tail:
     """Returns the tail of a new file without rows: the target if no input can be the target."""
     return Tail(
@@ -156,6 +174,7 @@ def empty_tail(
         content_length=len(MAGIC),
         encrypted=False,
         asked=asked,
+        filters=filters,
     )
 
 

@@ -11,7 +11,7 @@ from compactor.acid.row_id import RowId
 from compactor.errors import NotLossless
 from compactor.orc.assembler import Assembler, WrittenFile
 from compactor.orc.format.acid_metadata import KEY_INDEX, last_keys_of, user_metadata
-from compactor.orc.format.tail import Stripe, Tail, read_tail
+from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import Types
 from compactor.orc.io.file_pool import Closable, FilePool
 from compactor.orc.io.source import Source
@@ -76,7 +76,7 @@ def concatenate(
     """
     last_keys: list[RowId] = []
     copied: list[Choice] = []
-    stripes: list[tuple[Source, Tail, Stripe]] = []
+    stripes: list[tuple[Source, Tail, int]] = []
     with FilePool() as few:
         with target.sink() as sink, Assembler(sink, like=like, types=types, checksum=True) as assembler:
             for part in parts:
@@ -86,13 +86,13 @@ def concatenate(
                     assert part.last is not None
                     last_keys.append(part.last)
                     copied.append(part)
-                    stripes.append((file.source, file.tail, file.tail.stripes[part.stripe]))
+                    stripes.append((file.source, file.tail, part.stripe))
                 else:
                     source = few.open(part.opener)
                     tail = read_tail(source)
                     assembler.append_file(source, tail)
                     last_keys += last_keys_of(tail.name, tail.user_metadata.get(KEY_INDEX, b""))
-                    stripes += [(source, tail, stripe) for stripe in tail.stripes]
+                    stripes += [(source, tail, number) for number in range(len(tail.stripes))]
             written = assembler.close(user_metadata(last_keys, inserts=assembler.rows, version=version))
         if full:
             check_same_bytes(stripes, target.path)

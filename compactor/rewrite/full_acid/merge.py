@@ -17,7 +17,7 @@ from compactor.orc.format.tail import Tail
 from compactor.orc.format.tail_writer import Metadata, no_metadata
 from compactor.orc.format.types import Types
 from compactor.orc.pieces import Piece, piece_batches
-from compactor.orc.reencode import asked_filters, encode_acid, with_filters
+from compactor.orc.reencode import encode_acid, with_filters
 from compactor.rewrite.full_acid.row_sorter import RUN_BYTES, RowSorter, SortKey
 from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, keys_of_events, sort_order
 
@@ -53,7 +53,7 @@ def merge_runs(
             ),
         )
 
-    return with_filters(path, asked_filters(like, types) or frozenset(), encode)
+    return with_filters(path, like, encode)
 
 
 def _batches(run: MergeRun, codec: Codec, types: Types, folder: str) -> Iterator[pa.RecordBatch]:

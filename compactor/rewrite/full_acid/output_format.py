@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from compactor.acid.names import DeltaKind
 from compactor.orc.assembler import WrittenFile
+from compactor.orc.codecs.bloom_filters import StripeFilters, asked_filters, common_filters, stripe_filters
 from compactor.orc.format.common_types import common_types
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type
@@ -61,7 +63,23 @@ def new_tail(best: Tail, types: Types, wanted: OutputClass | None = None) -> Tai
         row_index_stride=asked.row_index_stride or target.row_index_stride,
         calendar=target.calendar,
         asked=wanted,
+        filters=None if asked.bloom_filters is None else asked_filters(types, asked.bloom_filters),
     )
+
+
+def with_common_filters(like: Tail, choices: Sequence[Choice], types: Types) -> Tail:
+    """Returns ``like`` with the bloom filters that every stripe of the output gets, unless a request asks for others.
+
+    Raises:
+        BadFile: the footer of a stripe cannot be read.
+    """
+    if like.filters is not None:
+        return like
+    filters: dict[Action, list[StripeFilters]] = {Action.COPY: [], Action.ENCODE: [], Action.DROP: []}
+    for choice in choices:
+        if choice.action is not Action.DROP:
+            filters[choice.action].append(stripe_filters(choice.file.source, choice.file.tail, choice.stripe))
+    return replace(like, filters=common_filters(filters[Action.COPY], filters[Action.ENCODE], types))
 
 
 def piece_of(choice: Choice) -> Piece:

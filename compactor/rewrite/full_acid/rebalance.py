@@ -22,6 +22,7 @@ from compactor.compaction.order_by import OrderBy
 from compactor.errors import NotSupported, VerificationFailed
 from compactor.ids import WriteId
 from compactor.orc.assembler import WrittenFile
+from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, stripe_filters
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.common_types import common_types
@@ -31,7 +32,6 @@ from compactor.orc.format.types import Types, acid_types
 from compactor.orc.io.source import LocalSource
 from compactor.orc.pieces import Piece, piece_batches
 from compactor.orc.reencode import (
-    asked_filters,
     check_calendar,
     concatenate_small_batches,
     encode_acid,
@@ -90,12 +90,17 @@ def rewrite_rebalanced(unit: Unit, asked: Rebalance, storage: Storage, folder: s
         NotLossless: something would be lost.
         VerificationFailed: the outputs do not hold the rows of the inputs.
     """
-    tails = _tails(unit, asked, storage)
-    if not tails:
+    inputs = _inputs(unit, asked, storage)
+    if not inputs:
         return UnitResult(number=0, outputs=(), figures=_files(unit))
+    tails = {name: tail for name, (tail, _) in inputs.items()}
     table = parse_hive_type(unit.row_type)
     types = acid_types(common_types({name: tail.types.row for name, tail in tails.items()}, table))
     like = template_of_files(list(tails.values()), types, unit.output_class)
+    if like.filters is None:
+        like = replace(
+            like, filters=common_filters([], [own for _, filters in inputs.values() for own in filters], types)
+        )
     for tail in tails.values():
         check_calendar(tail, like)
     work = _Work(unit=unit, asked=asked, storage=storage, folder=folder, types=types, like=like)
@@ -104,15 +109,18 @@ def rewrite_rebalanced(unit: Unit, asked: Rebalance, storage: Storage, folder: s
         work.filtered = filtered
         return with_codec([types, *(tail.types for tail in tails.values())], work.write)
 
-    return with_filters(folder, asked_filters(like, types) or frozenset(), encode)
+    return with_filters(folder, like, encode)
 
 
-def _tails(unit: Unit, asked: Rebalance, storage: Storage) -> dict[str, Tail]:
-    """Returns the tails of the files that hold rows, by path."""
-    found: dict[str, Tail] = {}
+def _inputs(unit: Unit, asked: Rebalance, storage: Storage) -> dict[str, tuple[Tail, list[StripeFilters]]]:
+    """Returns the tails of the files that hold rows, by path, and the bloom filters of their stripes."""
+    found: dict[str, tuple[Tail, list[StripeFilters]]] = {}
     for part in asked.parts:
         with open_files(unit.location, part.inserts, part.number, storage) as files:
-            found |= {file.path: file.tail for file in files if file.tail.rows}
+            for file in files:
+                if file.tail.rows:
+                    stripes = range(len(file.tail.stripes))
+                    found[file.path] = file.tail, [stripe_filters(file.source, file.tail, n) for n in stripes]
     return found
 
 

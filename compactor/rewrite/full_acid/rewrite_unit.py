@@ -27,7 +27,14 @@ from compactor.rewrite.full_acid.concatenate import (
 from compactor.rewrite.full_acid.delete_events import LoadedEvents, SortedEvents, load_delete_events
 from compactor.rewrite.full_acid.hive2_events import load_changes, superseded_by
 from compactor.rewrite.full_acid.merge import MergeRun, merge_runs
-from compactor.rewrite.full_acid.output_format import new_tail, output_of, output_types, piece_of, template_of
+from compactor.rewrite.full_acid.output_format import (
+    new_tail,
+    output_of,
+    output_types,
+    piece_of,
+    template_of,
+    with_common_filters,
+)
 from compactor.rewrite.full_acid.split import SplitUnit, needs_split, split_unit
 from compactor.rewrite.full_acid.split_tasks import HandOver, rows_target
 from compactor.rewrite.full_acid.stripe_choice import (
@@ -124,12 +131,14 @@ def _write_rows(
     if in_order(choices):
         like = target_tail(choices, types, unit.output_class)
         final = fit_to_class(choices, like, unit.small_stripe_bytes, unit.output_class)
-        like = like or template_of(choices, types, unit.output_class)
+        like = with_common_filters(like or template_of(choices, types, unit.output_class), final, types)
         if needs_split(unit, final):
             return split_unit(unit, final, like, types, figures)
         made = _concatenated(unit, final, like, types, target)
     else:
-        made = _merged(unit, choices, template_of(choices, types, unit.output_class), types, target.path)
+        like = template_of(choices, types, unit.output_class)
+        like = with_common_filters(like, [c._replace(action=Action.ENCODE) for c in choices if c.kept], types)
+        made = _merged(unit, choices, like, types, target.path)
     with closing(made.reading()) as source:
         tail = verify_source(
             source,

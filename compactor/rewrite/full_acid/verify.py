@@ -15,7 +15,7 @@ from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.source import LocalSource, Source
 from compactor.orc.last_keys import read_keys
-from compactor.orc.point_check import check_points
+from compactor.orc.point_check import check_filters, check_points
 from compactor.rewrite.full_acid.delete_events import Deletes
 from compactor.rows.keys import KeyBlock, is_sorted, keys_of_events
 
@@ -52,6 +52,7 @@ def verify_source(
     if tail.user_metadata.get(KEY_INDEX) != key_index(last_keys):
         raise VerificationFailed(f"{source.name}: its key index is not that of its stripes; nothing was changed")
     _check_indexes(source, tail)
+    check_filters(source, tail)
     check_points(source, tail, last_keys)
     if full:
         _check_keys(source, tail, deletes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,10 @@ from compactor.errors import VerificationFailed
 from compactor.ids import WriteId
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
-from compactor.orc.format.tail import Stripe, Tail, read_tail
+from compactor.orc.format import messages
+from compactor.orc.format.filter_streams import filter_streams
+from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, read_stripe_footer
+from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import Types
 from compactor.orc.io.source import LocalSource, Source, crc32
 from compactor.orc.last_keys import read_keys
@@ -105,17 +108,38 @@ def _events_in(path: str) -> Iterator[Block]:
                 before = keys[-1:]
 
 
-def check_same_bytes(stripes: Iterable[tuple[Source, Tail, Stripe]], path: str) -> None:
-    """Checks that the stripes of the file at ``path`` are copies of ``stripes``.
+def check_same_bytes(stripes: Iterable[tuple[Source, Tail, int]], path: str) -> None:
+    """Checks that the stripes of the file at ``path`` are copies of ``stripes``, each given by its file and number there;
+    bloom filters are compared that both have.
 
     Raises:
         VerificationFailed: a stripe differs.
     """
     with LocalSource(path) as source:
-        for number, ((given, tail, old), new) in enumerate(zip(stripes, read_tail(source).stripes, strict=True)):
-            read = crc32(given, old.offset, old.length)
-            if read != crc32(source, new.offset, new.length):
+        tail = read_tail(source)
+        for number, (given, given_tail, given_number) in enumerate(stripes):
+            read = read_stripe_footer(given, given_tail, given_number)
+            written = read_stripe_footer(source, tail, number)
+            filters = {stream[:2] for stream in filter_streams(read) & filter_streams(written)}
+            if _content(given, given_tail, given_number, read, filters) != _content(
+                source, tail, number, written, filters
+            ):
                 raise VerificationFailed(
-                    f"{path}, stripe {number}: holds other bytes than were read from {tail.name}; nothing was changed, "
-                    "please report this"
+                    f"{path}, stripe {number}: holds other bytes than were read from {given_tail.name}; nothing was "
+                    "changed, please report this"
                 )
+
+
+def _content(
+    source: Source, tail: Tail, stripe_index: int, footer: messages.Message, filters: Collection[tuple[int, int]]
+) -> list[object]:
+    """Returns the checksum of each stream but of bloom filters that are not in ``filters``, and what the footer says of
+    their columns."""
+    stripe = tail.stripes[stripe_index]
+    streams, place = [], stripe.offset
+    for stream in footer.streams:
+        if stream.kind not in (BLOOM, BLOOM_UTF8) or (stream.column, stream.kind) in filters:
+            streams.append((stream.kind, stream.column, crc32(source, place, stream.length)))
+        place += stream.length
+    columns = [(column.kind, column.dictionary_size) for column in footer.columns]
+    return [streams, columns, footer.writer_timezone, stripe.rows]

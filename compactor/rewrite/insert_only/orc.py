@@ -15,10 +15,12 @@ from typing import Any
 
 from compactor.errors import NotLossless, VerificationFailed
 from compactor.orc.assembler import Assembler, WrittenFile
-from compactor.orc.format.tail import Stripe, Tail, read_tail
+from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, stripe_filters
+from compactor.orc.format.tail import Filters, Tail, read_tail
 from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.source import LocalSource, Source
 from compactor.orc.pieces import Piece
+from compactor.orc.point_check import check_filters
 from compactor.orc.reencode import reencode
 from compactor.orc.row_figures import row_figures
 from compactor.orc.stripe_compatibility import encodable_target, is_copyable, is_writable
@@ -131,7 +133,7 @@ class _Growing:
     few: FilePool
     full: bool
     parts: list[str] = field(default_factory=list)
-    stripes: list[tuple[Source, Tail, Stripe]] = field(default_factory=list)
+    stripes: list[tuple[Source, Tail, int]] = field(default_factory=list)
     copied: list[OutputStripe] = field(default_factory=list)
     encoded: int = 0
 
@@ -139,7 +141,7 @@ class _Growing:
         file = stripe.file
         self.assembler.copy(file.source, file.tail, stripe.number)
         self.copied.append(stripe)
-        self.stripes.append((file.source, file.tail, file.tail.stripes[stripe.number]))
+        self.stripes.append((file.source, file.tail, stripe.number))
 
     def encode(self, stripes: Sequence[OutputStripe]) -> None:
         part = f"{self.path}.part{len(self.parts)}"
@@ -162,16 +164,17 @@ class _Growing:
         self.encoded += len(stripes)
         source = self.few.open(partial(LocalSource, part))
         self.assembler.append_file(source, tail)
-        self.stripes += [(source, tail, stripe) for stripe in tail.stripes]
+        self.stripes += [(source, tail, number) for number in range(len(tail.stripes))]
 
 
 def _write(group: JoinedFiles, target: Target, small_stripe_bytes: int, full: bool) -> FinishedFile:
     path, stripes = target.path, group.stripes(small_stripe_bytes)
+    like = replace(group.like, filters=_common_filters(stripes, group.like))
     parts: list[str] = []
     with FilePool() as few:
         try:
-            with target.sink() as sink, Assembler(sink, like=group.like, checksum=True) as assembler:
-                growing = _Growing(assembler=assembler, like=group.like, path=path, few=few, full=full, parts=parts)
+            with target.sink() as sink, Assembler(sink, like=like, checksum=True) as assembler:
+                growing = _Growing(assembler=assembler, like=like, path=path, few=few, full=full, parts=parts)
                 for copies, run in groupby(stripes, key=lambda stripe: stripe.copied):
                     if copies:
                         for stripe in run:
@@ -200,6 +203,13 @@ def _write(group: JoinedFiles, target: Target, small_stripe_bytes: int, full: bo
     )
 
 
+def _common_filters(stripes: Sequence[OutputStripe], like: Tail) -> Filters:
+    filters: tuple[list[StripeFilters], list[StripeFilters]] = ([], [])
+    for stripe in stripes:
+        filters[stripe.copied].append(stripe_filters(stripe.file.source, stripe.file.tail, stripe.number))
+    return common_filters(filters[True], filters[False], like.types)
+
+
 def _verify(group: JoinedFiles, source: Source, written: WrittenFile) -> Tail:
     """Checks that the file has the rows of its inputs, and as many values in each column; returns its tail."""
     tail = read_tail(source)
@@ -207,6 +217,7 @@ def _verify(group: JoinedFiles, source: Source, written: WrittenFile) -> Tail:
         raise VerificationFailed(
             f"{source.name}: holds {tail.rows} rows, expected {group.rows}; nothing was changed, please report this"
         )
+    check_filters(source, tail)
     tails = [file.tail for file in group.files]
     if all(one.complete_statistics for one in (tail, *tails)) and _values([tail]) != _values(tails):
         raise VerificationFailed(

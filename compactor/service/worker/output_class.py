@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compactor.errors import Refused
 from compactor.metastore.catalog.values import Table
-from compactor.orc.codecs.bloom_filters import asked_columns
+from compactor.orc.codecs.bloom_filters import asked_filters
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.service.where import nearest
 from compactor.settings.output_class import OutputClass
@@ -21,6 +21,6 @@ def must_suit(table: Table, asked: OutputClass | None) -> None:
     for name in asked.bloom_filters or ():
         if name != "*" and name not in types:
             raise Refused(f"{table}: {asked}: it has no column {name!r}{nearest(name, types)}")
-        if not asked_columns(row, [name]):
+        if not asked_filters(row, [name]).encoded:
             of = "no column has" if name == "*" else f"column {name} is {types[name]}, which cannot have"
             raise Refused(f"{table}: {asked}: {of} a bloom filter by which all readers find its rows")

@@ -148,7 +148,7 @@ def _tasks(txn: Transaction, table: Table, part: _Part) -> Iterator[ScanTask]:
 
 def _directory(txn: Transaction, table: Table, location: str) -> AcidDirectory:
     try:
-        found = acid_directory(txn.site.storage.tagged_listing(location), txn.write_ids(table), txn.txns)
+        found = acid_directory(txn.site.storage.listing(location), txn.write_ids(table), txn.txns)
     except NotEnoughHistory as error:
         raise SnapshotExpired(f"{table}, {location}: {error}; begin another transaction") from error
     if found.unparsable:

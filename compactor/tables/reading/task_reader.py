@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -47,12 +48,20 @@ def read_task(plan: ScanPlan, task: ScanTask, storage: Storage, *, threads: int 
                 task.location, task.deletes, task.number, plan.write_ids, scratch, storage
             ).events
             with open_files(task.location, task.inserts, task.number, storage) as files:
+                _must_be_as_planned(task, files)
                 readers = [FileReader(plan=plan, task=task, file=file) for file in files]
                 yield from in_order((job for reader in readers for job in reader.jobs(events)), threads)
     except FileGone as error:
         raise SnapshotExpired(
             f"{plan.table}: {error}; the snapshot of transaction {plan.txn} is lost, begin another"
         ) from error
+
+
+def _must_be_as_planned(task: ScanTask, files: Sequence[AcidFile]) -> None:
+    lengths = {os.path.join(task.location, f.path): f.length for f in task.inserts if not f.has_flush_length}
+    for file in files:
+        if lengths.get(file.path, file.source.length) != file.source.length:
+            raise FileGone(f"file {file.path}: {file.source.length} bytes, {lengths[file.path]} when it was listed")
 
 
 @dataclass(frozen=True, kw_only=True)

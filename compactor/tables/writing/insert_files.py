@@ -23,7 +23,7 @@ from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail
 from compactor.orc.format.types import Types, acid_types
-from compactor.orc.reencode import asked_filters, encode_acid, with_filters
+from compactor.orc.reencode import encode_acid, with_filters
 from compactor.rewrite.full_acid.output_format import new_tail, output_of
 from compactor.rewrite.plan.unit import Output
 from compactor.rows.keys import INSERT
@@ -151,7 +151,7 @@ def encode_inserts(
             ),
         )
 
-    return written_file(path, with_filters(path, asked_filters(like, types) or frozenset(), encode))
+    return written_file(path, with_filters(path, like, encode))
 
 
 def _numbered(

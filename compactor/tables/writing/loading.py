@@ -20,7 +20,6 @@ from compactor.orc.format.types import Types
 from compactor.rows.inputs import Input
 from compactor.rows.remote_source import open_source
 from compactor.service.site import Site
-from compactor.storage.file_identity import content_tag
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.reading.tasks import ScanPlan, ScanTask
 from compactor.tables.schema import IN_PARTS, arrow_schema, select
@@ -61,11 +60,8 @@ def _files(site: Site, path: str, place: Path) -> tuple[str, list[Input]]:
         raise Refused(f"LOAD DATA: {path} holds {odd.name}, which is no regular file; wanted files of ORC alone")
     if not found:
         raise Refused(f"LOAD DATA: {path} holds no file; wanted files of ORC")
-    return str(folder), [_input(file.name, file.stat()) for file in found]
-
-
-def _input(name: str, status: os.stat_result) -> Input:
-    return Input(path=name, length=status.st_size, raw=True, group="loaded", tag=content_tag(status))
+    inputs = [Input(path=one.name, length=one.stat().st_size, raw=True, group="loaded") for one in found]
+    return str(folder), inputs
 
 
 def must_have_its_columns(site: Site, table: Table, folder: str, files: Sequence[Input]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
 from compactor.acid.names import Base, BucketFile, Delta, DeltaKind
 from compactor.errors import VerificationFailed
 from compactor.metastore.catalog.values import Table
+from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, stripe_filters
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import JULIAN, read_tail
 from compactor.orc.format.types import acid_types
@@ -127,9 +129,13 @@ def _together(storage: Storage, table: Table, outputs: Sequence[Output], folder:
     number = outputs[0].number
     path = os.path.join(folder, BucketFile(number=number).name)
     types = acid_types(parse_hive_type(table.row_type))
-    with open_source(storage, outputs[0].path) as first:
-        tail = read_tail(first)
-        like = replace(tail, stripes=(), stripe_statistics=(), statistics=(), user_metadata={}, rows=0)
+    filters: list[StripeFilters] = []
+    for output in reversed(outputs):
+        with closing(_opened(storage, output)) as source:
+            tail = read_tail(source)
+            filters += [stripe_filters(source, tail, number) for number in range(len(tail.stripes))]
+    like = replace(tail, stripes=(), stripe_statistics=(), statistics=(), user_metadata={}, rows=0)
+    like = replace(like, filters=common_filters(filters, [], types))
     made = concatenate(
         [EncodedFile(opener=partial(_opened, storage, output)) for output in outputs],
         Target(storage=storage, home=folder, path=path, sees_all=True),

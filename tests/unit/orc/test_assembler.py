@@ -17,10 +17,13 @@ from pyorc.predicates import PredicateColumn
 from compactor.errors import NotLossless
 from compactor.orc.assembler import Assembler, write_empty
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.filter_streams import NO_ENCODING, filter_streams
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
-from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, ROW_INDEX, read_indexes, read_stripe_footer
+from compactor.orc.format.tail import Filters, FilterStream, Tail, read_tail
 from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import CHUNK, BytesSource, LocalSink, LocalSource, Source
+from compactor.orc.point_check import check_filters
 from compactor.orc.stripe_compatibility import is_copyable
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
@@ -114,6 +117,54 @@ def test_a_file_is_not_taken_whole_if_more_follows_that_does_not_count(
             assembler.append_file(source, tail)
             assembler.close({})
     assert sink.whole == [False]
+
+
+#: Of one column in both kinds, and of one without an encoding, as Trino writes them.
+FILTERS = frozenset(
+    {FilterStream(7, BLOOM_UTF8, 1), FilterStream(7, BLOOM, 1), FilterStream(8, BLOOM_UTF8, NO_ENCODING)}
+)
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "zlib"])
+@pytest.mark.parametrize("filters", [None, Filters(), Filters(streams=FILTERS)], ids=["the first's", "none", "others"])
+def test_every_stripe_has_the_same_bloom_filters(
+    tmp_path: Path, write_acid: WriteAcid, opened: Opened, filters: Filters | None, compression: str
+) -> None:
+    """PROTOCOL 2.2: those that a stripe lacks let every value pass; what it has more, or in another encoding, goes."""
+    columns = [[7], [], [6, 7, 8]]
+    paths = [
+        write_acid(
+            n, 3000, compression=compression, stripe_size=1 << 24, row_index_stride=1000, bloom_filter_columns=of
+        )
+        for n, of in enumerate(columns)
+    ]
+    inputs = [opened(path) for path in paths]
+    sink = _Taking(tmp_path / "out")
+    with sink, Assembler(sink, like=replace(inputs[0][1], filters=filters), checksum=True) as assembler:
+        for source, tail in inputs:
+            assembler.append_file(source, tail)
+        written = assembler.close({})
+    source, tail = opened(tmp_path / "out")
+    wanted = frozenset({FilterStream(7, BLOOM_UTF8, 1)}) if filters is None else filters.streams
+    footers = [read_stripe_footer(source, tail, number) for number in range(3)]
+    assert [filter_streams(footer) for footer in footers] == [wanted] * 3
+    check_filters(source, tail)
+    own = set()
+    for number, footer in enumerate(footers):
+        for kind, column, index in read_indexes(source, tail, number, footer, {6, 7, 8}):
+            if kind != ROW_INDEX:
+                assert len(index.bloom_filter) == 3
+                own |= {(number, column) for one in index.bloom_filter if len(one.utf8bitset) > 8}
+    assert own == ({(0, 7), (2, 7)} if wanted else set())
+    as_they_were = [0] if filters is None else [] if wanted else [1]
+    assert written.taken_over == sum(inputs[number][1].stripes[0].length for number in as_they_were)
+    rows = pa.concat_tables([po.ORCFile(str(path)).read() for path in paths])
+    assert po.ORCFile(str(tmp_path / "out")).read().equals(rows)
+    value = rows.column("row").combine_chunks().field(0)[8500].as_py()
+    with open(tmp_path / "out", "rb") as file:
+        predicate = PredicateColumn(pyorc.TypeKind.LONG, index=7) == value
+        found = [row for row in pyorc.Reader(file, predicate=predicate) if row[5][0] == value]
+    assert len(found) == rows.column("row").combine_chunks().field(0).to_pylist().count(value)
 
 
 @pytest.mark.parametrize("checksum", [False, True])

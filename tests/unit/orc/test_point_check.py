@@ -15,7 +15,7 @@ from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.tail_writer import tail_bytes
 from compactor.orc.io.source import BytesSource, LocalSink, LocalSource, Source
 from compactor.orc.last_keys import last_key
-from compactor.orc.point_check import check_points
+from compactor.orc.point_check import check_filters, check_points
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 WriteAcid = Callable[..., Path]
@@ -46,6 +46,27 @@ def test_copied_files_answer_correctly(tmp_path: Path, write_acid: WriteAcid, op
         wrong = [*keys[:stripe], key._replace(row_id=key.row_id + 1_000_000), *keys[stripe + 1 :]]
         with pytest.raises(VerificationFailed, match=f"of stripe {stripe} is not found by its key"):
             check_points(source, tail, wrong)
+
+
+def test_stripes_with_other_bloom_filters_are_caught(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    """PROTOCOL 4: such a file answers all point predicates on keys."""
+    (first, tail), (second, other) = [opened(write_acid(n, 10, bloom_filter_columns=[7] * n)) for n in (0, 1)]
+    end, length = tail.stripes[-1].end, other.stripes[0].length
+    moved = other.stripes[0]._replace(offset=end)
+    assert tail.stripe_statistics is not None
+    assert other.stripe_statistics is not None
+    mixed = replace(
+        tail,
+        stripes=(*tail.stripes, moved),
+        stripe_statistics=(*tail.stripe_statistics, *other.stripe_statistics),
+        rows=20,
+        content_length=end + length,
+    )
+    data = first.read(0, end) + second.read(other.stripes[0].offset, length) + tail_bytes(mixed)
+    source = BytesSource(data, "mixed")
+    check_points(source, read_tail(source), [*_last_keys(first, tail), *_last_keys(second, other)])
+    with pytest.raises(VerificationFailed, match=r"file mixed: the bloom filters of columns \[7\] in stripe 1 are not"):
+        check_filters(source, read_tail(source))
 
 
 @pytest.mark.parametrize("damage", ["statistics", "stride"])

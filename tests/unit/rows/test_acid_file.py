@@ -32,7 +32,6 @@ class Named:
     statement_id: int | None = None
     group: str = ""
     has_flush_length: bool = False
-    tag: str | None = None
 
 
 def raw(path: Path, rows: int) -> None:

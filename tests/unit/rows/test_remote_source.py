@@ -5,14 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from compactor.acid.listing import FileStatus
-from compactor.errors import BadFile, FileGone, StorageError
+from compactor.errors import BadFile, StorageError
 from compactor.orc.io.source import CHUNK, LocalSource
 from compactor.rows.remote_source import LOCAL, RemoteSource, open_source
-from compactor.storage.capabilities import Capabilities
+from compactor.storage.file_status import FileStatus
 from compactor.storage.local import LocalStorage
-from compactor.storage.object_store import replaced
-from compactor.storage.taking_over import TakingOver
 
 
 class Far(LocalStorage):
@@ -27,10 +24,7 @@ class Far(LocalStorage):
     def descriptor(self, path: str) -> int | None:
         return None
 
-    def taking_over(self, path: str) -> TakingOver | None:
-        return None
-
-    def read_range(self, path: str, offset: int, length: int, tag: str | None = None) -> bytes:
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
         self.asked.append((offset, length))
         return super().read_range(path, offset, length)
 
@@ -59,11 +53,8 @@ def test_neighbouring_reads_are_one_request(tmp_path: Path) -> None:
 class Tagged(Far):
     """The same in a store whose files may be taken over."""
 
-    def taking_over(self, path: str) -> TakingOver | None:
-        return TakingOver(smallest=1)
-
     def status(self, path: str) -> FileStatus:
-        return super().status(path)._replace(tag="x")
+        return replace(super().status(path), tag="x")
 
 
 def test_where_stripes_may_be_taken_over_little_more_is_read_than_is_asked_for(tmp_path: Path) -> None:
@@ -101,54 +92,9 @@ def test_a_file_that_is_too_short_or_gone(tmp_path: Path) -> None:
         open_source(Far(), str(tmp_path / "gone"))
 
 
-class Comparing(Far):
-    """A store that compares tags as it reads; what is asked for beside ranges is recorded, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.statuses = 0
-
-    def capabilities(self, path: str) -> Capabilities:
-        return replace(super().capabilities(path), compares_tags=True)
-
-    def status(self, path: str) -> FileStatus:
-        self.statuses += 1
-        return super().status(path)
-
-    def read_range(self, path: str, offset: int, length: int, tag: str | None = None) -> bytes:
-        if tag is not None and tag != LOCAL.status(path).tag:
-            raise replaced(path)
-        return super().read_range(path, offset, length)
-
-
-def test_a_file_that_was_listed_is_asked_for_by_its_tag_alone(tmp_path: Path) -> None:
-    path, far = tmp_path / "f", Comparing()
-    path.write_bytes(b"12345")
-    (listed,) = LOCAL.tagged_listing(str(tmp_path)).files
-    with open_source(far, str(path), listed) as source:
-        assert (source.length, source.tag, source.read(1, 3)) == (5, listed.tag, b"234")
-    assert (far.statuses, far.asked) == (0, [(0, 5)])
-    again = open_source(far, str(path), listed)
-    path.unlink()
-    with pytest.raises(FileGone):
-        again.read(0, 5)
-
-
-@pytest.mark.parametrize("store", [LOCAL, Far(), Comparing()], ids=["local", "asked once", "compares"])
-def test_what_took_the_place_of_a_listed_file_is_not_read(tmp_path: Path, store: LocalStorage) -> None:
-    path = tmp_path / "f"
-    path.write_bytes(b"12345")
-    (listed,) = LOCAL.tagged_listing(str(tmp_path)).files
-    path.rename(tmp_path / "g")
-    path.write_bytes(b"abcde")
-    with pytest.raises(FileGone, match=r"f: it (is another one than was listed|was replaced)"):
-        open_source(store, str(path), listed).read(0, 5)
-    assert open_source(store, str(path)).read(0, 5) == b"abcde"
-
-
 def test_a_store_that_does_not_answer_is_not_a_missing_file(tmp_path: Path) -> None:
     class Away(Far):
-        def status(self, path: str) -> FileStatus:
+        def length(self, path: str) -> int:
             raise StorageError("away")
 
     with pytest.raises(StorageError, match="away"):

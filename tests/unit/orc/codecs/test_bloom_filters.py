@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import zlib
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
@@ -16,16 +18,17 @@ import pytest
 from pyorc.predicates import PredicateColumn
 
 from compactor.orc.codecs import arrow_codec, pyorc_codec
-from compactor.orc.codecs.bloom_filters import Ambiguous, asked_columns, check_hashes, filtered_columns
+from compactor.orc.codecs.bloom_filters import Ambiguous, asked_filters, check_hashes, common_filters, stripe_filters
 from compactor.orc.format import messages
 from compactor.orc.format.compression import decompress
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, read_stripe_footer
-from compactor.orc.format.tail import Tail, empty_tail, read_tail
-from compactor.orc.format.types import acid_types
+from compactor.orc.format.tail import Filters, FilterStream, Tail, empty_tail, read_tail
+from compactor.orc.format.types import Types, acid_types
 from compactor.orc.io.source import LocalSource
 from compactor.orc.pieces import Piece
 from compactor.orc.reencode import reencode
+from compactor.rewrite.full_acid.output_format import new_tail
 from compactor.settings.output_class import OutputClass
 
 ROW = (
@@ -68,11 +71,25 @@ def _filters(source: LocalSource, tail: Tail, stripe: int) -> dict[int, list[byt
     return found
 
 
+def _like(pieces: Sequence[Piece], types: Types | None = None) -> Tail:
+    """Returns the target of these pieces, of which all are encoded."""
+    own = [stripe_filters(piece.source, piece.tail, piece.stripe_index) for piece in pieces]
+    return replace(pieces[0].tail, filters=common_filters([], own, types or pieces[0].tail.types))
+
+
 def test_columns_with_filters_that_can_be_written_again(tmp_path: Path) -> None:
-    with LocalSource(_file(tmp_path / "f", 10, bloom_filter_columns=list(range(7, 18)))) as source:
-        assert filtered_columns(source, read_tail(source), 0) == set(range(7, 16))  # no tinyint, no boolean
+    with LocalSource(_file(tmp_path / "f", 10, bloom_filter_columns=list(range(18)))) as source:
+        own = stripe_filters(source, tail := read_tail(source), 0)
+        assert common_filters([], [own], tail.types).encoded == set(range(7, 16))  # no key, no tinyint, no boolean
+        streams = own[1]
+    assert {stream.column for stream in streams} > set(range(7, 18))
+    assert common_filters([own], [], tail.types).streams == streams  # all that a copied stripe has
     with LocalSource(_file(tmp_path / "g", 10)) as source:
-        assert filtered_columns(source, read_tail(source), 0) == set()
+        none = stripe_filters(source, read_tail(source), 0)
+    assert common_filters([], [none], tail.types) == common_filters([none], [none], tail.types) == Filters()
+    both = common_filters([none], [own], tail.types)
+    assert both.encoded == set(range(7, 15))  # no timestamp, which the other stripe's rows have none of
+    assert {stream.column for stream in both.streams} == both.encoded
 
 
 #: Made by Java's writer (ORC 2.1.2 of Hive 4.1 and 2.3 of Spark) for the columns of ``_hashed``: the checksum of all
@@ -205,7 +222,7 @@ def test_ambiguous_values_cost_only_their_column_its_filters(
     with LocalSource(path) as source:
         tail = read_tail(source)
         pieces = [Piece(source=source, tail=tail, stripe_index=0)]
-        made = reencode(pieces, tmp_path / "re", like=tail, types=tail.types)
+        made = reencode(pieces, tmp_path / "re", like=_like(pieces), types=tail.types)
     with LocalSource(tmp_path / "re") as source:
         assert set(_filters(source, made, 0)) == {7, 11}
 
@@ -227,7 +244,7 @@ def test_a_stripe_keeps_its_filters(
         tail = read_tail(source)
         assert len(tail.stripes) == 1
         pieces = [Piece(source=source, tail=tail, stripe_index=0, keep=keep)]
-        made = reencode(pieces, tmp_path / "re", like=tail, types=tail.types)
+        made = reencode(pieces, tmp_path / "re", like=_like(pieces), types=tail.types)
     with LocalSource(tmp_path / "re") as source:
         for stripe in range(len(made.stripes)):
             filters = _filters(source, made, stripe)
@@ -242,14 +259,19 @@ def test_a_stripe_keeps_its_filters(
                 assert len(found) <= 3 * STRIDE
 
 
-def test_filters_of_files_with_other_types_are_ignored(tmp_path: Path) -> None:
+def test_filters_of_files_with_other_types_stay_with_their_columns(tmp_path: Path) -> None:
     """The columns of such a file have other numbers."""
-    types = acid_types(parse_hive_type(ROW.replace("z:boolean", "z:boolean,q:int")))
-    with LocalSource(_file(tmp_path / "f", 3000, bloom_filter_columns=[7])) as source:
+    newer = acid_types(parse_hive_type("struct<n:struct<x:int,y:int>,m:int>"))
+    wide = acid_types(parse_hive_type(ROW.replace("z:boolean", "z:boolean,q:int").replace("i:int", "i:bigint")))
+    with LocalSource(_file(tmp_path / "f", 3000, bloom_filter_columns=[7, 8])) as source:
         tail = read_tail(source)
-        made = reencode([Piece(source=source, tail=tail, stripe_index=0)], tmp_path / "re", like=tail, types=types)
+        pieces = [Piece(source=source, tail=tail, stripe_index=0)]
+        made = reencode(pieces, tmp_path / "re", like=_like(pieces, wide), types=wide)
     with LocalSource(tmp_path / "re") as source:
-        assert _filters(source, made, 0) == {}
+        assert set(_filters(source, made, 0)) == {7, 8}
+    raw = parse_hive_type("struct<n:struct<x:int>,m:int>")
+    own = (raw, frozenset({FilterStream(2, BLOOM, 1), FilterStream(3, BLOOM_UTF8, 1)}))
+    assert common_filters([], [own], newer).encoded == {8, 10}
 
 
 @pytest.mark.parametrize(("second", "kept"), [([7, 15], {7, 15}), ([7], {7}), ([], {7})])
@@ -260,7 +282,7 @@ def test_rows_without_filters_of_timestamps_never_get_any(tmp_path: Path, second
         LocalSource(_file(tmp_path / "g", 1500, bloom_filter_columns=second)) as short,
     ):
         pieces = [Piece(source=source, tail=read_tail(source), stripe_index=0) for source in (long, short)]
-        made = reencode(pieces, tmp_path / "re", like=pieces[0].tail, types=pieces[0].tail.types)
+        made = reencode(pieces, tmp_path / "re", like=_like(pieces), types=pieces[0].tail.types)
     with LocalSource(tmp_path / "re") as source:
         assert set(_filters(source, made, 0)) == kept
 
@@ -272,12 +294,12 @@ def test_rows_without_filters_of_timestamps_never_get_any(tmp_path: Path, second
 )
 def test_columns_that_are_asked_for(names: list[str], columns: set[int]) -> None:
     """No timestamp, which Trino looks up wrongly."""
-    assert asked_columns(acid_types(parse_hive_type(ROW)), names) == columns
-    assert asked_columns(parse_hive_type(ROW), names) == {column - 6 for column in columns}
+    assert asked_filters(acid_types(parse_hive_type(ROW)), names).encoded == columns
+    assert asked_filters(parse_hive_type(ROW), names).encoded == {column - 6 for column in columns}
 
 
 def test_what_a_column_holds_is_filtered_with_it() -> None:
-    assert asked_columns(parse_hive_type("struct<a:int,L:array<struct<x:bigint,y:boolean>>>"), ["l"]) == {4}
+    assert asked_filters(parse_hive_type("struct<a:int,L:array<struct<x:bigint,y:boolean>>>"), ["l"]).encoded == {4}
 
 
 @pytest.mark.parametrize("share", [None, 0.001])
@@ -286,7 +308,7 @@ def test_filters_that_are_asked_for(tmp_path: Path, share: float | None) -> None
     asked = OutputClass(bloom_filters=("s",), false_positives=share)
     with LocalSource(_file(tmp_path / "f", 900, bloom_filter_columns=[7])) as source:
         tail = read_tail(source)
-        like = empty_tail(tail.types, row_index_stride=STRIDE, asked=asked)
+        like = new_tail(empty_tail(tail.types, row_index_stride=STRIDE), tail.types, asked)
         reencode([Piece(source=source, tail=tail, stripe_index=0)], tmp_path / "out", like=like, types=tail.types)
     with LocalSource(tmp_path / "out") as source:
         found = _filters(source, read_tail(source), 0)

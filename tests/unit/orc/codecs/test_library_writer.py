@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.orc.codecs.bloom_filters import filtered_columns
+from compactor.orc.codecs.bloom_filters import stripe_filters
 from compactor.orc.codecs.library_writer import COMPRESSIONS, library_writer
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type
@@ -35,7 +35,7 @@ def test_a_file_has_the_class_of_its_example_except_for_the_codec(tmp_path: Path
     source, tail = _written(tmp_path / "f", compression, stripe_size=1 << 20, filtered=[2])
     assert (tail.compression, tail.row_index_stride, tail.file_version) == (compression, 1000, LIKE.file_version)
     assert tail.rows == 5000
-    assert filtered_columns(source, tail, 0) == {2}
+    assert {stream.column for stream in stripe_filters(source, tail, 0)[1]} == {2}
 
 
 def test_a_stripe_ends_when_it_is_full(tmp_path: Path) -> None:

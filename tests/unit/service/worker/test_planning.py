@@ -13,7 +13,7 @@ from compactor.compaction.states import CompactionType
 from compactor.errors import Refused
 from compactor.ids import WriteId
 from compactor.metastore.catalog.read import Table
-from compactor.orc.codecs.bloom_filters import filtered_columns
+from compactor.orc.codecs.bloom_filters import stripe_filters
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
@@ -271,7 +271,7 @@ def test_a_request_chooses_the_class_of_files(deployment: Site, warehouse: Path,
             tail = read_tail(source)
             classes.add((tail.compression, tail.compression_block_size, tail.row_index_stride))
             if not path.parent.name.startswith("delete_delta"):
-                filtered |= filtered_columns(source, tail, 0)
+                filtered |= {stream.column for stream in stripe_filters(source, tail, 0)[1]}
     assert classes == {(Compression.ZSTD, 131072, 2000)}
     assert filtered == {7}
     after = rows_of(deployment, table)

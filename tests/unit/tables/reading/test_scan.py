@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import struct
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,6 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.tables.reading.planning import plan_scan
-from compactor.tables.reading.splits import split
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.reading.tasks import ScanPlan
 from compactor.tables.reading.wanted import Wanted
@@ -133,70 +129,8 @@ def test_a_file_of_another_length_ends_the_scan(store: Store) -> None:
     path = Path(plan.tasks[0].paths[0])
     insert(store, ROWS * 100)
     path.write_bytes(Path(planned(store).tasks[0].paths[1]).read_bytes())
-    with pytest.raises(
-        SnapshotExpired, match=rf"{path}: it is another one than was listed \(.* bytes, tag .*; listed: "
-    ):
+    with pytest.raises(SnapshotExpired, match="when it was listed"):
         list(read_task(plan, plan.tasks[0], store.site.storage))
-
-
-def replace_by_copy(path: Path) -> None:
-    copy, times = path.with_name("copy"), path.stat()
-    copy.write_bytes(path.read_bytes())
-    path.unlink()
-    copy.rename(path)
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-
-
-def write_over(path: Path) -> None:
-    content, times = path.read_bytes(), path.stat()
-    with path.open("r+b") as file:
-        file.write(content)
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-
-
-@pytest.mark.parametrize("replace", [replace_by_copy, write_over])
-@pytest.mark.parametrize("place", [0, 1], ids=["rows", "deleted rows"])
-def test_a_file_of_the_same_name_length_and_time_is_another_one(
-    store: Store, replace: Callable[[Path], None], place: int
-) -> None:
-    """PROTOCOL 13.3: by name and length alone the rows of another table were shown."""
-    insert(store, ROWS)
-    delete(store, [2])
-    plan = planned(store)
-    replace(Path(plan.tasks[0].paths[place]))
-    for task in (plan.tasks[0], *split(plan.tasks[0], 1)):
-        with pytest.raises(SnapshotExpired, match="is another one than was listed"):
-            list(read_task(plan, task, store.site.storage))
-
-
-def test_a_table_that_was_made_again_shows_no_rows_to_an_old_plan(store: Store) -> None:
-    insert(store, ROWS)
-    plan = planned(store)
-    location = store.site.metastore.catalog.table("default", "t").location
-    store.drop_table("default.t", purge=True)
-    store.create_table("default.t", {"a": "int", "b": "string"}, location=location)
-    insert(store, [{"a": 7, "b": "two"}, {"a": 8, "b": None}, {"a": 9, "b": "seven"}])
-    assert planned(store).tasks[0].paths == plan.tasks[0].paths
-    with pytest.raises(SnapshotExpired, match="is another one than was listed"):
-        list(read_task(plan, plan.tasks[0], store.site.storage))
-
-
-def test_a_directory_that_was_away_for_a_while_holds_the_same_files(store: Store) -> None:
-    insert(store, ROWS)
-    plan = planned(store)
-    directory = Path(plan.tasks[0].paths[0]).parent
-    directory.rename(directory.with_name("away")).rename(directory)
-    assert sum(batch.num_rows for batch in read_task(plan, plan.tasks[0], store.site.storage)) == len(ROWS)
-
-
-def test_a_file_that_its_writer_extends_is_read_up_to_where_it_was_flushed(store: Store) -> None:
-    insert(store, ROWS)
-    file = Path(planned(store).tasks[0].paths[0])
-    file.with_name(f"{file.name}_flush_length").write_bytes(struct.pack(">q", file.stat().st_size))
-    plan = planned(store)
-    with file.open("ab") as writer:
-        writer.write(b"more that is not flushed")
-    assert sum(batch.num_rows for batch in read_task(plan, plan.tasks[0], store.site.storage)) == len(ROWS)
 
 
 @pytest.mark.parametrize("name", ["t", "default.", ".t", ""])
