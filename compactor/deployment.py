@@ -165,7 +165,12 @@ def _store_options(
 ) -> StoreOptions:
     of_site = (warehouse, settings.text("compactor.memory"), *map(in_site_files.get, _NAMING_PLACES))
     options = StoreOptions.of(document.storage).naming(of_site)
-    return replace(options, files=FileLimits.of(settings), takes_over=settings.boolean("compactor.copy.within.store"))
+    return replace(
+        options,
+        files=FileLimits.of(settings),
+        takes_over=settings.boolean("compactor.copy.within.store"),
+        default_zone=settings.text("compactor.orc.default.timezone") or None,
+    )
 
 
 def _connection(given: dict[str, str], environment: Mapping[str, str]) -> dict[str, str | None]:

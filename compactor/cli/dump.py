@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -147,7 +148,7 @@ def _read(
             raise BadFile(
                 f"{file.shown}: its streaming writer has flushed nothing yet; wait until its transaction ends"
             )
-        yield from of_tail(source, read_tail(source, length))
+        yield from of_tail(source, replace(read_tail(source, length), default_zone=storage.options.default_zone))
 
 
 def _metadata(source: Source, tail: Tail) -> Iterator[dict[str, object]]:

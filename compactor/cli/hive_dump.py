@@ -73,6 +73,7 @@ class HiveDump:
             say(f"Processing data file {file.hive_name} [length: {source.length}]", err=True)
             tail = self._tail(source, file)
             if tail is not None:
+                tail = replace(tail, default_zone=self.storage.options.default_zone)
                 yield from lines(source, tail, file.hive_name)
             if tail is not None or always:
                 yield SEPARATOR

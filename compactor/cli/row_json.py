@@ -13,6 +13,8 @@ from compactor.errors import NotLossless
 from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Unfit, column_names
 from compactor.orc.codecs.json_values import value
+from compactor.orc.codecs.wall_clock import shown_zone, wall_clock_batch
+from compactor.orc.format.java_zones import JavaZone
 from compactor.orc.format.tail import Tail
 from compactor.orc.io.source import Source
 
@@ -43,11 +45,11 @@ def batches(source: Source, tail: Tail) -> Iterator[pa.RecordBatch]:
 
 
 def _stripe(source: Source, tail: Tail, stripe: int) -> Iterator[pa.RecordBatch]:
-    done = 0
+    done, zone = 0, shown_zone(source, tail, stripe)
     if tail.types.is_encodable:
         try:
             for batch in ARROW.read_batches(source, tail, stripes=[stripe]):
-                yield batch
+                yield _shown(batch, tail, zone)
                 done += batch.num_rows
             return
         except Unfit:
@@ -56,4 +58,8 @@ def _stripe(source: Source, tail: Tail, stripe: int) -> Iterator[pa.RecordBatch]
         left = max(0, done)
         done -= batch.num_rows
         if left < batch.num_rows:
-            yield batch.slice(left)
+            yield _shown(batch.slice(left), tail, zone)
+
+
+def _shown(batch: pa.RecordBatch, tail: Tail, zone: JavaZone | None) -> pa.RecordBatch:
+    return batch if zone is None else wall_clock_batch(batch, tail.types, tail.types[0].children, zone)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,9 @@ import pyarrow as pa
 from compactor.errors import NotLossless, UnforeseenKeys
 from compactor.ids import WriteId
 from compactor.orc.codecs.codec import Codec
+from compactor.orc.codecs.wall_clock import shown_zone, wall_clock_batch
+from compactor.orc.format.java_zones import UTC_NAME, is_utc
+from compactor.orc.format.stripe_footer import read_stripe_footer, writer_zone, zone_named
 from compactor.orc.format.tail import KeyStatistics, Tail
 from compactor.orc.format.types import ACID_FIELDS, Types, acid_types
 from compactor.orc.io.source import Source
@@ -19,6 +22,7 @@ from compactor.orc.widened_rows import widen_rows
 
 #: The rows to keep: one boolean per row, as a numpy or Arrow array.
 Mask: TypeAlias = Any
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,8 @@ class Piece(NamedTuple):
 
     ``keep`` has an entry for each of its rows, None keeps all; ``original`` turns the rows of an original file into ACID
     rows; ``as_inserts`` turns Hive 2's update events into insert events; ``dense`` are the statistics from which ``keep``
-    was made if the keys were not read: constants, and row numbers that rise one by one.
+    was made if the keys were not read: constants, and row numbers that rise one by one. ``as_shown`` gives the times that
+    clocks of the writer's zone showed; without it times count in that zone as if it were UTC.
     """
 
     source: Source
@@ -45,11 +50,51 @@ class Piece(NamedTuple):
     original: SyntheticKeys | None = None
     as_inserts: bool = False
     dense: KeyStatistics | None = None
+    as_shown: bool = False
 
     @property
     def is_whole(self) -> bool:
         """True if all rows are kept unchanged."""
-        return self.keep is None and self.original is None and not self.as_inserts
+        return self.keep is None and self.original is None and not self.as_inserts and not self.as_shown
+
+
+def zone_of_stripe(source: Source, tail: Tail, stripe_index: int) -> str | None:
+    """Returns the zone in which a stripe's times count: None if it has no such times, the empty text if nobody says it, and
+    one name for all names of UTC."""
+    if not tail.types.has_zoned_times:
+        return None
+    name = zone_named(read_stripe_footer(source, tail, stripe_index)) or tail.default_zone or ""
+    return UTC_NAME if is_utc(name) else name
+
+
+def runs_of_one_zone(items: Iterable[Item], zone_of: Callable[[Item], str | None]) -> Iterator[list[Item]]:
+    """Groups neighbours that may become one stripe: those whose zone is the same, or that have none."""
+    run: list[Item] = []
+    zone: str | None = None
+    for item in items:
+        own = zone_of(item)
+        if run and None not in (own, zone) and own != zone:
+            yield run
+            run, zone = [], None
+        run.append(item)
+        zone = zone if own is None else own
+    if run:
+        yield run
+
+
+def common_zone(pieces: Iterable[Piece]) -> str | None:
+    """Returns the zone of all times of ``pieces``, None if their zones differ.
+
+    Raises:
+        NotLossless: the zone of one is not known.
+    """
+    zones = set()
+    for piece in pieces:
+        source, tail, stripe = piece.source, piece.tail, piece.stripe_index
+        zone = UTC_NAME if piece.as_shown else zone_of_stripe(source, tail, stripe)
+        zones.add(writer_zone(source, tail, stripe) if zone == "" else zone)
+    zones.discard(None)
+    return UTC_NAME if not zones else zones.pop() if len(zones) == 1 else None
 
 
 def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Iterator[pa.RecordBatch]:
@@ -66,8 +111,11 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
             f"file {tail.name}, stripe {piece.stripe_index}: a mask of {len(piece.keep)} rows, it has {stripe_rows}"
         )
     found = acid_types(tail.types) if piece.original else tail.types
+    zone = shown_zone(piece.source, tail, piece.stripe_index) if piece.as_shown else None
     for batch in codec.read_batches(piece.source, tail, stripes=[piece.stripe_index]):
         rows = batch.num_rows
+        if zone is not None:
+            batch = wall_clock_batch(batch, tail.types, tail.types[0].children, zone)
         if piece.dense is not None:
             _check_dense(batch, piece, piece.dense, start)
         if piece.original:

@@ -8,12 +8,13 @@ import pyorc
 from pyorc.predicates import PredicateColumn
 
 from compactor.acid.row_id import RowId
-from compactor.errors import VerificationFailed
+from compactor.errors import BadFile, VerificationFailed
 from compactor.orc.codecs.codec import decoding_failed
+from compactor.orc.codecs.stripe_view import UtcFile
 from compactor.orc.format.filter_streams import filter_streams
 from compactor.orc.format.stripe_footer import read_stripe_footer
 from compactor.orc.format.tail import FilterStream, Tail
-from compactor.orc.io.readable import SourceFile
+from compactor.orc.io.readable import Readable, SourceFile
 from compactor.orc.io.source import Source
 
 
@@ -33,7 +34,11 @@ def check_points(source: Source, tail: Tail, last_keys: Sequence[RowId]) -> None
             "nothing was published"
         )
     for number, key in enumerate(last_keys):
-        if not _found(source, tail, key):
+        try:
+            is_found = _is_found(SourceFile(source, tail.length), tail, key)
+        except BadFile:  # its writer's zone may be one that only Java knows
+            is_found = _is_found(UtcFile(source, tail, range(len(tail.stripes))), tail, key)
+        if not is_found:
             raise VerificationFailed(
                 f"file {tail.name}: row {tuple(key)} of stripe {number} is not found by its key; its row index or its "
                 "statistics are wrong, nothing was published"
@@ -61,12 +66,12 @@ def check_filters(source: Source, tail: Tail) -> None:
             )
 
 
-def _found(source: Source, tail: Tail, key: RowId) -> bool:
+def _is_found(file: Readable, tail: Tail, key: RowId) -> bool:
     names = tail.types[0].field_names
     predicate = PredicateColumn(pyorc.TypeKind.LONG, name=names[3]) == key.row_id
     predicate &= PredicateColumn(pyorc.TypeKind.LONG, name=names[1]) == key.write_id
     try:
-        reader = pyorc.Reader(SourceFile(source, tail.length), column_indices=[1, 2, 3], predicate=predicate)
+        reader = pyorc.Reader(file, column_indices=[1, 2, 3], predicate=predicate)
         return tuple(key) in reader
     except (pyorc.errors.ORCError, ValueError, OSError) as error:
         raise decoding_failed(tail, error) from error

@@ -20,11 +20,13 @@ from compactor.orc.codecs.bloom_filters import Ambiguous, check_hashes
 from compactor.orc.codecs.choice import ARROW, with_codec
 from compactor.orc.codecs.codec import Codec, Unfit
 from compactor.orc.codecs.stripe_view import batch_rows, can_decode_together
+from compactor.orc.codecs.writer_zone import name_writer_zone
+from compactor.orc.format.java_zones import UTC_NAME, is_utc
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.tail_writer import Metadata, no_metadata, replace_tail
 from compactor.orc.format.types import Types
 from compactor.orc.last_keys import last_of
-from compactor.orc.pieces import Piece, piece_batches
+from compactor.orc.pieces import Piece, common_zone, piece_batches
 from compactor.orc.stripe_compatibility import calendars_agree
 from compactor.orc.widened_rows import widen_rows
 
@@ -45,10 +47,12 @@ def reencode(
     """Writes the kept rows of ``pieces``, in their order, to a file of ``types`` at ``path``, and returns its tail.
 
     Raises:
-        NotLossless: the rows do not fit ``types`` or the calendar of ``like``, or cannot be decoded completely.
+        NotLossless: the rows do not fit ``types`` or the calendar of ``like``, cannot be decoded completely, or their times
+            count in different zones.
     """
     for piece in pieces:
         check_calendar(piece.tail, like)
+    zone = must_have_one_zone(path, pieces)
 
     def rows(codec: Codec) -> Iterator[pa.RecordBatch]:
         return concatenate_small_batches(batch for run in _runs(pieces) for batch in _run_batches(run, codec, types))
@@ -57,11 +61,23 @@ def reencode(
         return with_codec(
             [types, *(piece.tail.types for piece in pieces)],
             lambda codec: encode_acid(
-                rows(codec), path, like=like, types=types, metadata=metadata, codec=codec, filtered=filtered
+                rows(codec), path, like=like, types=types, metadata=metadata, codec=codec, filtered=filtered, zone=zone
             ),
         )
 
     return with_filters(path, like, encode)
+
+
+def must_have_one_zone(path: str | os.PathLike[str], pieces: Sequence[Piece]) -> str:
+    """Returns the zone of all times of ``pieces``, which are to be encoded together.
+
+    Raises:
+        NotLossless: there are several, or nobody says which one it is.
+    """
+    zone = common_zone(pieces)
+    if zone is None:
+        raise NotLossless(f"{path}: its rows come from stripes of several time zones, which one stripe cannot name")
+    return zone
 
 
 def with_filters(path: str | os.PathLike[str], like: Tail, encode: Callable[[frozenset[int]], Done]) -> Done:
@@ -123,10 +139,12 @@ def encode_acid(
     metadata: Metadata = no_metadata,
     codec: Codec = ARROW,
     filtered: Collection[int] = (),
+    zone: str = UTC_NAME,
 ) -> Tail:
     """Writes batches of ``codec.schema(types)`` to a file of the class of ``like`` and returns its tail.
 
-    The footer has exactly ``types``, and the columns ``filtered`` have bloom filters.
+    The footer has exactly ``types``, the columns ``filtered`` have bloom filters, and each stripe says that ``zone`` is its
+    writer's, in which the timestamps of ``batches`` count as if it were UTC.
 
     Raises:
         Unfit: ``codec`` is Arrow's and would lose something; start again with ``PYORC`` (as ``with_codec`` does).
@@ -139,6 +157,8 @@ def encode_acid(
                 check_hashes(batch, types, filtered)
                 writer.write(batch)
                 last = batch if batch.num_rows else last
+        if not is_utc(zone):
+            name_writer_zone(path, zone)
         return replace_tail(path, like, types, metadata, last_of(last) if last is not None and types.is_acid else None)
     except BaseException:
         Path(path).unlink(missing_ok=True)

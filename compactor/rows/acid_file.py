@@ -10,7 +10,7 @@ import struct
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -82,7 +82,13 @@ class Keys:
 
 @contextmanager
 def open_files(
-    location: str, sources: Sequence[Input], number: int, storage: Storage = LOCAL, *, plain_buckets: bool = False
+    location: str,
+    sources: Sequence[Input],
+    number: int,
+    storage: Storage = LOCAL,
+    *,
+    plain_buckets: bool = False,
+    zone: str | None = None,
 ) -> Iterator[list[AcidFile]]:
     """Yields the files of one file number in reading order; they are open until the block ends.
 
@@ -91,6 +97,7 @@ def open_files(
 
     Args:
         plain_buckets: rows of raw files get ``number`` itself as their bucket, as in Hive 2.
+        zone: of the times in stripes that name no writer's zone.
 
     Raises:
         BadFile: a file is not ORC, truncated, or gone.
@@ -106,6 +113,8 @@ def open_files(
                 raise NotLossless(
                     f"{opened.name}: has encrypted columns, which a rewrite would lose; exclude the table"
                 )
+            if zone is not None:
+                tail = replace(tail, default_zone=zone)
             first = counters.get(found.group, 0)
             if not tail.is_acid:
                 counters[found.group] = first + tail.rows

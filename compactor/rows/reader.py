@@ -64,7 +64,9 @@ def _rows(file: AcidFile, events: DeleteEvents, write_ids: ValidWriteIdList, row
         if file.is_raw:
             first = file.first_row_id + file.first_row_of(stripe)
             original = SyntheticKeys(write_id=file.write_id, bucket=file.bucket, first_row_id=first)
-        piece = Piece(source=file.source, tail=file.tail, stripe_index=stripe, keep=mask, original=original)
+        piece = Piece(
+            source=file.source, tail=file.tail, stripe_index=stripe, keep=mask, original=original, as_shown=True
+        )
         yield from _decoded(piece, types)
 
 

@@ -260,6 +260,14 @@ _OWN = (
         "store without owners as the table's owner in the metastore, unless hive.compactor.run.as.user names a user. "
         "Without a known owner nothing is started.",
     ),
+    _table(
+        "compactor.orc.default.timezone",
+        "",
+        _T,
+        "Time zone of the timestamps in ORC stripes that name none, as Hive before 1.2 wrote them: that of the machine that "
+        "wrote them, such as Europe/Berlin. Hive takes the zone of its own JVM. While it is empty, such timestamps are "
+        "copied and never decoded: a compaction or scan that has to decode them is refused.",
+    ),
     Setting(
         key="compactor.split.bytes",
         default="64MB",

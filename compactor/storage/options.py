@@ -48,6 +48,7 @@ class StoreOptions:
     named: tuple[str, ...] = ()  #: places that other settings of the site name, as ``kind://place``
     files: FileLimits = FileLimits()  #: of each file that is read there
     takes_over: bool = True  #: stores copy ranges of files by themselves, where they can
+    default_zone: str | None = None  #: of ORC stripes that name none, where no table says which
 
     @classmethod
     def of(cls, tables: Mapping[str, Mapping[str, Any]]) -> StoreOptions:

@@ -67,6 +67,7 @@ class File:
     by_arrow: Mapping[str, Any] | None = None  #: options of Arrow, which writes what pyorc cannot
     raw_timestamps: bool = False
     deleted: tuple[int, ...] = ()
+    names_zone: bool = True  #: otherwise its stripes, which are not compressed, name no writer's time zone
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -77,7 +78,7 @@ class File:
         data = self._arrow(write_id) if self.by_arrow is not None else self._pyorc(write_id)
         if self.tail or self.footer or self.script:
             data = _changed(data, self.tail, self.footer, self.script)
-        return data
+        return data if self.names_zone else without_zone(data, self.options["timezone"])
 
     def _events(self, write_id: int) -> list[tuple[Any, ...]]:
         return [(0, write_id, FIRST_FILE, place, write_id, row) for place, row in enumerate(self.rows)]
@@ -105,6 +106,14 @@ class File:
             writer.write(table)
             writer.close()
             return file.getvalue()
+
+
+def without_zone(data: bytes, zone: str) -> bytes:
+    """Returns an uncompressed file whose stripes name no zone: the field gets a number that no reader knows."""
+    name = bytes([len(zone)]) + zone.encode()
+    changed = data.replace(b"\x1a" + name, b"\x7a" + name)
+    assert changed != data
+    return changed
 
 
 def _changed(

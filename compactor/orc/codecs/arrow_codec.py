@@ -33,7 +33,7 @@ from compactor.orc.format.types import Types, cached_with_types
 from compactor.orc.io.source import Source
 
 name = "arrow"
-SECOND, DAY = 10**9, 86_400 * 10**9  #: in nanoseconds
+SECOND = 10**9  #: in nanoseconds
 HELD = 4 * 1024 * 1024  #: decoded bytes up to which compressing a file in a second pass is not worthwhile
 SMALL_FILE = 1024 * 1024  #: bytes up to which a file is read as a whole, if its rows fit into one batch
 
@@ -68,7 +68,7 @@ def read_batches(
     these columns (ids) within the row of an ACID file.
 
     Raises:
-        Unfit: a timestamp does not fit into 64 bits of nanoseconds, or is so near to 1970 that Arrow may misread it.
+        Unfit: a timestamp does not fit into 64 bits of nanoseconds.
         NotLossless: Arrow has no type equal to a column's.
         BadFile: the stripes cannot be decoded.
     """
@@ -85,8 +85,6 @@ def read_batches(
     try:
         for batch in _at_once(view, len(chosen), names) if is_small else _in_batches(view, size, names):
             if batch.num_rows:
-                for column in batch.columns if tail.types.has_timestamps else ():
-                    _check_first_day(column)
                 yield relabelled_batch(batch, wanted)
     except pa.ArrowInvalid as error:
         if "timestamp" in str(error):
@@ -108,8 +106,6 @@ def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
         (batch,) = reader.read().combine_chunks().to_batches()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise decoding_failed(tail, error) from error
-    for column in batch.columns if tail.types.has_timestamps else ():
-        _check_first_day(column)
     return relabelled_batch(batch, schema(tail.types))
 
 
@@ -217,17 +213,6 @@ def _check_timestamps(array: Array) -> None:
     for values in _timestamps(array):
         if np.any((values < 0) & (values % SECOND != 0)):
             raise Unfit("a timestamp before 1970 with a fraction of a second")
-
-
-def _check_first_day(array: Array) -> None:
-    """Raises Unfit for fractions of a second within a day of 1970.
-
-    ORC stores a fraction before 1970 under the next whole second. Whether a value is before 1970 is decided in UTC, but
-    Arrow decides it by the clock of the writer's time zone, and is a second off where the two differ.
-    """
-    for values in _timestamps(array):
-        if np.any((np.abs(values) < DAY) & (values % SECOND != 0)):
-            raise Unfit("a timestamp with a fraction of a second within a day of 1970")
 
 
 def _timestamps(array: Array) -> Iterator[npt.NDArray[np.int64]]:

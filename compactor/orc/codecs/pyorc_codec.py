@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyorc
@@ -25,6 +26,7 @@ from compactor.orc.codecs.codec import column_names, decoding_failed, encoder_bl
 from compactor.orc.codecs.stripe_view import StripeView, batch_rows
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text
+from compactor.orc.format.java_zones import UTC_NAME
 from compactor.orc.format.length_checks import exact_lengths
 from compactor.orc.format.plain_streams import plain_streams
 from compactor.orc.format.stripe_footer import LENGTH, read_stripe_footer
@@ -245,6 +247,7 @@ class PyorcWriter:
             dict_key_size_threshold=0.8,
             bloom_filter_columns=sorted(filtered),
             bloom_filter_fpp=false_positives(like),
+            timezone=ZoneInfo(UTC_NAME),
             converters=CONVERTERS,
         )
 

@@ -10,7 +10,7 @@ import pyorc
 
 from compactor.orc.codecs.codec import Unfit, decoding_failed, naming_the_file
 from compactor.orc.codecs.pyorc_codec import CONVERTERS, Values, raw_type
-from compactor.orc.codecs.stripe_view import batch_rows
+from compactor.orc.codecs.stripe_view import UtcFile, batch_rows
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import UNQUOTED
 from compactor.orc.format.index_positions import can_seek
@@ -19,7 +19,6 @@ from compactor.orc.format.plain_streams import plain_streams
 from compactor.orc.format.stripe_footer import LENGTH, read_stripe_footer
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types, subtree
-from compactor.orc.io.readable import SourceFile
 from compactor.orc.io.source import Source
 
 
@@ -40,13 +39,12 @@ def read_ranges(
     schema = pa.schema([pa.field(f"f{place}", kind) for place, kind in enumerate(kinds)])
     size = max(16, batch_rows(tail, [stripe], None, inner) // 8)
     values = Values(tail, inner, kinds)
-    before = sum(one.rows for one in tail.stripes[:stripe])
     try:
         reader = pyorc.Reader(
-            SourceFile(source, tail.length), batch_size=min(size, 1024), column_names=names, converters=CONVERTERS
+            UtcFile(source, tail, [stripe]), batch_size=min(size, 1024), column_names=names, converters=CONVERTERS
         )
         for wanted in ranges:
-            reader.seek(before + wanted.start)
+            reader.seek(wanted.start)
             for start in range(wanted.start, wanted.stop, size):
                 rows = list(islice(reader, min(size, wanted.stop - start)))
                 if tail.is_acid:

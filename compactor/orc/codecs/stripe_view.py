@@ -12,11 +12,12 @@ from compactor.errors import BadFile, NotLossless
 from compactor.orc.codecs.codec import MOST_BUFFERS, Unfit
 from compactor.orc.codecs.row_widths import EXACT_BYTES, MOST_BYTES, MOST_ROW_BYTES, RowWidths, flat_bytes
 from compactor.orc.format import messages
-from compactor.orc.format.compression import Compression
+from compactor.orc.format.compression import Compression, compress
 from compactor.orc.format.hive_types import schema_text
+from compactor.orc.format.java_zones import UTC_NAME, is_utc
 from compactor.orc.format.length_checks import check_lengths
 from compactor.orc.format.plain_streams import KEPT_BYTES, SMALL_BYTES, PlainPart, PlainStream, plain_streams
-from compactor.orc.format.stripe_footer import DATA_STREAMS, LENGTH, read_stripe_footer
+from compactor.orc.format.stripe_footer import DATA_STREAMS, LENGTH, read_stripe_footer, zone_named
 from compactor.orc.format.tail import MAGIC, Stripe, Tail
 from compactor.orc.format.tail_writer import tail_bytes
 from compactor.orc.format.types import OrcType, TypeKind, Types, cached_with_types, subtree
@@ -29,7 +30,7 @@ BATCH_ROWS = 65_536
 
 class StripeView(Readable):
     """A file of some ``stripes`` of another one, uncompressed, without indexes and with only the streams of ``columns``
-    (positions in the root struct, None for all), which are decompressed as they are read.
+    (positions in the root struct, None for all), which are decompressed as they are read. Its times are those of UTC.
 
     Other columns get a kind that every decoder knows, since they will not be read. With ``inner``, ids of columns within the
     row of an ACID file, these are the columns of the root and there are no others. ``rows_at_once`` is the most rows, up
@@ -59,17 +60,22 @@ class StripeView(Readable):
         super().__init__(self._starts[-1])
 
     def part(self, start: int, end: int) -> bytes:
-        found = []
-        number = bisect_right(self._starts, start) - 1
-        while start < end:
-            part, begin = self._parts[number], self._starts[number]
-            stop = min(part.length, end - begin)
-            found.append(part.read(start - begin, stop))
-            if stop == part.length:
-                part.forget()
-            start = begin + stop
-            number += 1
-        return b"".join(found)
+        return _joined(self._parts, self._starts, start, end)
+
+
+def _joined(parts: Sequence[PlainPart], starts: Sequence[int], start: int, end: int) -> bytes:
+    """Returns the bytes from ``start`` to before ``end`` of a file of ``parts``, which begin at ``starts``."""
+    found = []
+    number = bisect_right(starts, start) - 1
+    while start < end:
+        part, begin = parts[number], starts[number]
+        stop = min(part.length, end - begin)
+        found.append(part.read(start - begin, stop))
+        if stop == part.length:
+            part.forget()
+        start = begin + stop
+        number += 1
+    return b"".join(found)
 
 
 def can_decode_together(a: Tail, b: Tail) -> bool:
@@ -115,10 +121,12 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
         taken += bound
         if taken > MOST_BYTES or len(footer.streams) * block > MOST_BUFFERS:
             raise Unfit(f"{tail.name}: its rows take {taken} bytes, its {len(footer.streams)} streams {block} each")
-        parts.append(source.read(stripe.offset, stripe.length))
-        listed.append(stripe._replace(offset=place))
-        place += stripe.length
-    end = replace(
+        data = stripe.length - stripe.footer_length
+        end = utc_footer(source, tail, stripe, footer)
+        parts += [source.read(stripe.offset, data), end]
+        listed.append(stripe._replace(offset=place, footer_length=len(end)))
+        place = listed[-1].end
+    whole = replace(
         tails[0],
         types=_view_types(tails[0].types, None),
         compression_block_size=block,
@@ -128,7 +136,48 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
         rows=sum(stripe.rows for stripe in listed),
         content_length=place,
     )
-    return b"".join((*parts, tail_bytes(end)))
+    return b"".join((*parts, tail_bytes(whole)))
+
+
+def utc_footer(source: Source, tail: Tail, stripe: Stripe, footer: messages.Message) -> bytes:
+    """Returns the footer of a stripe, compressed, with UTC as the writer's zone: decoders would convert times from the zone
+    that it names, and refuse zones that only Java knows."""
+    if is_utc(zone_named(footer)):
+        return source.read(stripe.end - stripe.footer_length, stripe.footer_length)
+    made = messages.StripeFooter()
+    made.CopyFrom(footer)
+    made.writer_timezone = UTC_NAME.encode()
+    return compress(made.SerializeToString(), tail.compression, tail.compression_block_size)
+
+
+class UtcFile(Readable):
+    """A file of some ``stripes`` of another one as they are, except that each names UTC as its writer's zone."""
+
+    def __init__(self, source: Source, tail: Tail, stripes: Sequence[int]) -> None:
+        self._parts, place = [_part(MAGIC)], len(MAGIC)
+        listed = []
+        for number in stripes:
+            stripe, footer = tail.stripes[number], read_stripe_footer(source, tail, number)
+            end = utc_footer(source, tail, stripe, footer)
+            data = PlainPart(stripe.length - stripe.footer_length, source=source, offset=stripe.offset)
+            self._parts += [data, _part(end)]
+            listed.append(stripe._replace(offset=place, footer_length=len(end)))
+            place = listed[-1].end
+        statistics = tail.stripe_statistics
+        whole = replace(
+            tail,
+            stripes=tuple(listed),
+            stripe_statistics=None if statistics is None else tuple(statistics[number] for number in stripes),
+            user_metadata={},
+            rows=sum(stripe.rows for stripe in listed),
+            content_length=place,
+        )
+        self._parts.append(_part(tail_bytes(whole)))
+        self._starts = [0, *accumulate(part.length for part in self._parts)]
+        super().__init__(self._starts[-1])
+
+    def part(self, start: int, end: int) -> bytes:
+        return _joined(self._parts, self._starts, start, end)
 
 
 class _Shown(NamedTuple):
@@ -217,8 +266,7 @@ def _footer(streams: Sequence[PlainStream], footer: messages.Message, order: tup
         if stream.column or places is None:
             column = stream.column if places is None else places[stream.column]
             made.streams.add(kind=stream.kind, column=column, length=stream.length)
-    if footer.HasField("writer_timezone"):
-        made.writer_timezone = footer.writer_timezone
+    made.writer_timezone = UTC_NAME.encode()  # with Arrow's own zone it need not compare zones
     return bytes(made.SerializeToString())
 
 

@@ -11,9 +11,10 @@ from typing import NoReturn
 
 from google.protobuf.message import DecodeError
 
-from compactor.errors import BadFile
+from compactor.errors import BadFile, NotLossless
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression, decompress
+from compactor.orc.format.java_zones import DEFAULT_ZONE
 from compactor.orc.format.part_counts import SHORT, Surplus, check_parts
 from compactor.orc.format.tail import Stripe, Tail
 from compactor.orc.format.types import TEXT_KINDS, TypeKind, Types, cached_with_types
@@ -57,6 +58,26 @@ def read_stripe_footer(source: Source, tail: Tail, stripe_index: int) -> message
     _check_streams(footer, stripe, columns, where)
     _check_encodings(footer, tail, where)
     return footer
+
+
+def zone_named(footer: messages.Message) -> str:
+    """Returns the writer's time zone that a stripe's footer names; the empty text if it names none."""
+    return str(footer.writer_timezone.decode("utf-8", "replace"))
+
+
+def writer_zone(source: Source, tail: Tail, stripe_index: int) -> str:
+    """Returns the zone in which a stripe's times count: its writer's, or the one that is set for stripes that name none.
+
+    Raises:
+        BadFile: the footer cannot be read.
+        NotLossless: the stripe names none, and none is set; readers of such stripes take that of their own machine.
+    """
+    if name := zone_named(read_stripe_footer(source, tail, stripe_index)) or tail.default_zone:
+        return name
+    raise NotLossless(
+        f"file {tail.name}, stripe {stripe_index}: has timestamps without their writer's time zone, as of Hive before 1.2; "
+        f"set {DEFAULT_ZONE} of the table or site to the zone of that writer, such as Europe/Berlin"
+    )
 
 
 def _check_streams(footer: messages.Message, stripe: Stripe, columns: int, where: str) -> None:

@@ -109,6 +109,7 @@ class Tail:
     encrypted: Final[bool]
     asked: Final[OutputClass | None] = None  #: for files written like this one; never in a file
     filters: Final[Filters | None] = None  #: likewise; None: those of the first stripe
+    default_zone: Final[str | None] = None  #: of stripes that name no writer's zone; never in a file
 
     @property
     def is_acid(self) -> bool:

@@ -109,6 +109,12 @@ class Types(tuple[OrcType, ...]):
         return any(item.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT) for item in self)
 
     @cached_property
+    def has_zoned_times(self) -> bool:
+        """True if some column holds timestamps that count from a time in the writer's zone; those with a local time zone
+        count in UTC."""
+        return any(item.kind is TypeKind.TIMESTAMP for item in self)
+
+    @cached_property
     def text_columns(self) -> tuple[int, ...]:
         """The columns of text."""
         return tuple(number for number, item in enumerate(self) if item.kind in TEXT_KINDS)

@@ -25,12 +25,14 @@ from compactor.orc.assembler import WrittenFile
 from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, stripe_filters
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
+from compactor.orc.codecs.wall_clock import wall_clock
 from compactor.orc.format.common_types import common_types
 from compactor.orc.format.hive_types import parse_hive_type
+from compactor.orc.format.java_zones import UTC_NAME, is_utc, java_zone
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types, acid_types
 from compactor.orc.io.source import LocalSource
-from compactor.orc.pieces import Piece, piece_batches
+from compactor.orc.pieces import Piece, common_zone, piece_batches
 from compactor.orc.reencode import (
     check_calendar,
     concatenate_small_batches,
@@ -103,7 +105,15 @@ def rewrite_rebalanced(unit: Unit, asked: Rebalance, storage: Storage, folder: s
         )
     for tail in tails.values():
         check_calendar(tail, like)
-    work = _Work(unit=unit, asked=asked, storage=storage, folder=folder, types=types, like=like)
+    work = _Work(
+        unit=unit,
+        asked=asked,
+        storage=storage,
+        folder=folder,
+        types=types,
+        like=like,
+        zone=_zone(unit, asked, storage) if types.has_zoned_times else UTC_NAME,
+    )
 
     def encode(filtered: frozenset[int]) -> UnitResult:
         work.filtered = filtered
@@ -116,12 +126,28 @@ def _inputs(unit: Unit, asked: Rebalance, storage: Storage) -> dict[str, tuple[T
     """Returns the tails of the files that hold rows, by path, and the bloom filters of their stripes."""
     found: dict[str, tuple[Tail, list[StripeFilters]]] = {}
     for part in asked.parts:
-        with open_files(unit.location, part.inserts, part.number, storage) as files:
+        with open_files(unit.location, part.inserts, part.number, storage, zone=unit.default_zone) as files:
             for file in files:
                 if file.tail.rows:
                     stripes = range(len(file.tail.stripes))
                     found[file.path] = file.tail, [stripe_filters(file.source, file.tail, n) for n in stripes]
     return found
+
+
+def _zone(unit: Unit, asked: Rebalance, storage: Storage) -> str | None:
+    """Returns the zone of all stripes' times; None if they differ."""
+    zones: set[str | None] = set()
+    for part in asked.parts:
+        with open_files(unit.location, part.inserts, part.number, storage, zone=unit.default_zone) as files:
+            pieces = [
+                Piece(source=file.source, tail=file.tail, stripe_index=stripe)
+                for file in files
+                for stripe in range(len(file.tail.stripes))
+                if file.tail.types.has_zoned_times
+            ]
+            if pieces:
+                zones.add(common_zone(pieces))
+    return UTC_NAME if not zones else zones.pop() if len(zones) == 1 else None
 
 
 def _files(unit: Unit) -> Figures:
@@ -139,6 +165,7 @@ class _Work:
     folder: str
     types: Types
     like: Tail
+    zone: str | None  #: of all times; None where they are written as what the clocks of their zones showed
     filtered: frozenset[int] = frozenset()
     figures: Figures = Figures()
     checksum: int = 0
@@ -183,7 +210,7 @@ class _Work:
                 read = visible_events(unit.location, part.deletes, part.number, unit.write_ids, self.storage)
                 check_same_events(read, unit.applies_from, None, events.events)
             self.figures += Figures(events_in=events.total, events_invisible=events.invisible)
-            with open_files(unit.location, part.inserts, part.number, self.storage) as files:
+            with open_files(unit.location, part.inserts, part.number, self.storage, zone=unit.default_zone) as files:
                 for choice in choose_actions(files, events.events, unit.write_ids, look_always=unit.looks_always):
                     dropped = choice.action is Action.DROP
                     self.figures += Figures(
@@ -195,7 +222,8 @@ class _Work:
                         stripes_encoded=int(not dropped),
                     )
                     if not dropped:
-                        yield from piece_batches(piece_of(choice), codec, self.types)
+                        piece = piece_of(choice)._replace(as_shown=self.zone is None)
+                        yield from piece_batches(piece, codec, self.types)
 
     def _keys(self, table: pa.Table) -> list[SortKey]:
         """Returns the columns that rows are sorted by: those of ORDER BY, then the ROW__ID."""
@@ -203,9 +231,17 @@ class _Work:
         keys = [
             key
             for order in self.asked.order_by
-            for key in column_keys(pc.struct_field(table.column(ROW), [_place(names, order.column)]), order)
+            for key in column_keys(self._values(table, _place(names, order.column)), order)
         ]
         return [*keys, *(SortKey(values=table.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID))]
+
+    def _values(self, table: pa.Table, place: int) -> pa.ChunkedArray:
+        """Returns a column of the rows, timestamps as readers show them."""
+        values = pc.struct_field(table.column(ROW), [place])
+        if self.zone is None or is_utc(self.zone):
+            return values
+        zone, column = java_zone(self.zone), self.types[self.types[0].children[ROW]].children[place]
+        return pa.chunked_array([wall_clock(chunk, self.types, column, zone) for chunk in values.chunks], values.type)
 
     def _written(self, sorter: RowSorter, codec: Codec) -> dict[int, tuple[WrittenFile, list[RowId]]]:
         """Writes the files and returns them by number; if there are fewer rows than files, the last files are not made."""
@@ -225,6 +261,7 @@ class _Work:
                 metadata=output_metadata.compute,
                 codec=codec,
                 filtered=self.filtered,
+                zone=self.zone or UTC_NAME,
             )
             found[number] = written_file(path, tail), output_metadata.last_keys
             first += share

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TypeVar
 
 from compactor.acid.names import DeltaKind
@@ -15,7 +15,7 @@ from compactor.errors import NotLossless
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types
 from compactor.orc.io.source import LocalSource
-from compactor.orc.pieces import Piece
+from compactor.orc.pieces import Piece, common_zone, runs_of_one_zone
 from compactor.orc.reencode import reencode
 from compactor.rewrite.full_acid.concatenate import (
     Concatenated,
@@ -25,6 +25,7 @@ from compactor.rewrite.full_acid.concatenate import (
     encode_stripes,
 )
 from compactor.rewrite.full_acid.delete_events import LoadedEvents, SortedEvents, load_delete_events
+from compactor.rewrite.full_acid.file_zones import fit_to_zones
 from compactor.rewrite.full_acid.hive2_events import load_changes, superseded_by
 from compactor.rewrite.full_acid.merge import MergeRun, merge_runs
 from compactor.rewrite.full_acid.output_format import (
@@ -34,6 +35,7 @@ from compactor.rewrite.full_acid.output_format import (
     piece_of,
     template_of,
     with_common_filters,
+    zone_of_choice,
 )
 from compactor.rewrite.full_acid.split import SplitUnit, needs_split, split_unit
 from compactor.rewrite.full_acid.split_tasks import HandOver, rows_target
@@ -69,7 +71,7 @@ def rewrite_full_acid(unit: Unit, storage: Storage, folder: str, hand_over: Hand
         VerificationFailed: an output is not what it must be.
     """
     events = load_delete_events(unit.location, unit.deletes, unit.number, unit.write_ids, folder, storage)
-    with open_files(unit.location, unit.inserts, unit.number, storage) as files:
+    with open_files(unit.location, unit.inserts, unit.number, storage, zone=unit.default_zone) as files:
         kept, applied = events.events.split(unit.applies_from)
         is_minor = unit.shape is Shape.MINOR
         written_events: tuple[Output, ...] = ()
@@ -99,7 +101,9 @@ def rewrite_full_acid(unit: Unit, storage: Storage, folder: str, hand_over: Hand
 def rewrite_hive2(unit: Unit, storage: Storage, folder: str, hand_over: HandOver) -> UnitResult | SplitUnit:
     """Writes a major over Hive 2's files, in which the newest of the events of a key counts; see ``rewrite_full_acid``."""
     changed = load_changes(unit, folder, storage)
-    with open_files(unit.location, unit.inserts, unit.number, storage, plain_buckets=True) as files:
+    with open_files(
+        unit.location, unit.inserts, unit.number, storage, plain_buckets=True, zone=unit.default_zone
+    ) as files:
         done = _write_rows(unit, files, changed, rows_target(unit, storage, folder), superseded_by(changed))
     figures = Figures(files_in=len(unit.inserts) + len(unit.deletes), bytes_in=unit.input_bytes)
     return _handed_over(done, hand_over).plus((), figures)
@@ -131,6 +135,7 @@ def _write_rows(
     if in_order(choices):
         like = target_tail(choices, types, unit.output_class)
         final = fit_to_class(choices, like, unit.small_stripe_bytes, unit.output_class)
+        final = fit_to_zones(final, one_zone=unit.version_1)
         like = with_common_filters(like or template_of(choices, types, unit.output_class), final, types)
         if needs_split(unit, final):
             return split_unit(unit, final, like, types, figures)
@@ -158,7 +163,8 @@ def _concatenated(unit: Unit, choices: Sequence[Choice], like: Tail, types: Type
     """Writes everything in this task: re-encoded stripes go through files of their own and then into the output as
     copies, unless nothing is copied."""
     encode = encode_stripes
-    if all(c.action is Action.ENCODE for c in choices):
+    runs = runs_of_one_zone(choices, zone_of_choice)
+    if all(c.action is Action.ENCODE for c in choices) and len(list(islice(runs, 2))) == 1:
         try:
             return _without_copies(unit, choices, like, types, target.path)
         except NotLossless:  # some may have to be copied after all
@@ -188,12 +194,15 @@ def _concatenated(unit: Unit, choices: Sequence[Choice], like: Tail, types: Type
 
 
 def _merged(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Concatenated:
-    """Writes the rows in key order where the inputs don't follow each other."""
+    """Writes the rows in key order where the inputs don't follow each other. If their times count in different zones, they
+    become what the clocks of these showed."""
     files = [list(of_file) for _, of_file in groupby(choices, key=lambda c: id(c.file))]
     runs = [
         MergeRun(pieces=[piece_of(c) for c in of_file if c.action is not Action.DROP], is_sorted=in_order(of_file))
         for of_file in files
     ]
+    if common_zone(piece for run in runs for piece in run.pieces) is None:
+        runs = [replace(run, pieces=[piece._replace(as_shown=True) for piece in run.pieces]) for run in runs]
     pieces = [piece for run in runs for piece in run.pieces]
     encode = partial(merge_runs, [run for run in runs if run.pieces], path, like=like, types=types)
     return _encoded_with_metadata(unit, pieces, types, path, encode)

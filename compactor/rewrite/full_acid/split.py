@@ -34,7 +34,8 @@ SHARES_PER_SPLIT = 4  #: of ``split_bytes``; a fourth of it is worth a task of i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
-    """All that is needed to open an ``AcidFile`` again; ``length`` is its logical length in bytes, ``tag`` its store's."""
+    """All that is needed to open an ``AcidFile`` again; ``length`` is its logical length in bytes, ``tag`` its store's,
+    ``default_zone`` that of stripes that name none."""
 
     path: str
     length: int
@@ -42,6 +43,7 @@ class InputFile:
     bucket: int
     first_row_id: int
     tag: str | None = None
+    default_zone: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,6 +60,7 @@ class ChoiceValue:
     as_inserts: bool
     is_only_small: bool
     is_unseen: bool
+    as_shown: bool
 
 
 Run: TypeAlias = tuple[ChoiceValue, ...]
@@ -204,6 +207,7 @@ def choice_value(choice: Choice) -> ChoiceValue:
             bucket=file.bucket,
             first_row_id=file.first_row_id,
             tag=file.source.tag,
+            default_zone=file.tail.default_zone,
         ),
         stripe=choice.stripe,
         action=choice.action,
@@ -214,6 +218,7 @@ def choice_value(choice: Choice) -> ChoiceValue:
         as_inserts=choice.as_inserts,
         is_only_small=choice.is_only_small,
         is_unseen=choice.is_unseen,
+        as_shown=choice.as_shown,
     )
 
 
@@ -238,7 +243,7 @@ class ReopenedInputs:
             self._files[found.path] = AcidFile(
                 path=found.path,
                 source=source,
-                tail=read_tail(source, found.length),
+                tail=replace(read_tail(source, found.length), default_zone=found.default_zone),
                 write_id=found.write_id,
                 bucket=found.bucket,
                 first_row_id=found.first_row_id,
@@ -254,6 +259,7 @@ class ReopenedInputs:
             as_inserts=value.as_inserts,
             is_only_small=value.is_only_small,
             is_unseen=value.is_unseen,
+            as_shown=value.as_shown,
         )
 
 

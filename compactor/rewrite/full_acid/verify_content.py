@@ -18,7 +18,7 @@ from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import Types
 from compactor.orc.io.source import LocalSource, Source, crc32
 from compactor.orc.last_keys import read_keys
-from compactor.orc.pieces import Piece, piece_batches
+from compactor.orc.pieces import Piece, common_zone, piece_batches
 from compactor.rows.checksum import MODULUS, checksum
 from compactor.rows.delete_files import BATCH_ROWS, Block, Events
 from compactor.rows.keys import (
@@ -35,8 +35,8 @@ from compactor.rows.keys import (
 
 
 def check_same_rows(pieces: Sequence[Piece], path: str, types: Types) -> None:
-    """Checks that the file at ``path``, encoded from ``pieces``, holds their kept rows with their keys, each as often.
-    Decodes all of them once more.
+    """Checks that the file at ``path``, encoded from ``pieces``, holds their kept rows with their keys, each as often, and
+    their times in the same zone. Decodes all of them once more.
 
     Raises:
         VerificationFailed: it does not.
@@ -44,6 +44,12 @@ def check_same_rows(pieces: Sequence[Piece], path: str, types: Types) -> None:
     with LocalSource(path) as source:
         tail = read_tail(source)
         made = [Piece(source=source, tail=tail, stripe_index=stripe) for stripe in range(len(tail.stripes))]
+        zone = common_zone(pieces)
+        if types.has_zoned_times and common_zone(made) != zone:
+            raise VerificationFailed(
+                f"{path}: its times count in {common_zone(made)}, those that were read in {zone}; nothing was changed, "
+                "please report this"
+            )
         read, written = with_codec(
             [types, *(piece.tail.types for piece in pieces)],
             lambda codec: (_total(pieces, codec, types), _total(made, codec, types)),

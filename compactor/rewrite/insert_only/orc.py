@@ -19,7 +19,7 @@ from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, st
 from compactor.orc.format.tail import Filters, Tail, read_tail
 from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.source import LocalSource, Source
-from compactor.orc.pieces import Piece
+from compactor.orc.pieces import Piece, zone_of_stripe
 from compactor.orc.point_check import check_filters
 from compactor.orc.reencode import reencode
 from compactor.orc.row_figures import row_figures
@@ -96,13 +96,18 @@ def joinable_files(files: Sequence[AcidFile]) -> list[JoinedFiles]:
         if not file.is_raw:
             raise NotLossless(f"{file.path}: holds ACID events in an insert-only table; find out who wrote it")
         if file.tail.rows:
-            found.setdefault(_key(file.tail), []).append(file)
+            found.setdefault(_key(file), []).append(file)
     return [JoinedFiles(files=tuple(of_key), like=_like(of_key)) for of_key in found.values()]
 
 
-def _key(tail: Tail) -> tuple[Any, ...]:
+def _key(file: AcidFile) -> tuple[Any, ...]:
+    tail = file.tail
     target = tail if is_copyable(tail) else encodable_target(tail)
-    return (tail.types, target.stripe_class)
+    zones = {zone_of_stripe(file.source, tail, stripe) for stripe in range(len(tail.stripes))}
+    zone = (
+        file.path if len(zones) > 1 else zones.pop()
+    )  # readers may not tell the zones of one file apart: PROTOCOL 2.6
+    return (tail.types, target.stripe_class, zone)
 
 
 def _like(files: Sequence[AcidFile]) -> Tail:

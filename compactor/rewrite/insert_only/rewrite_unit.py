@@ -69,7 +69,7 @@ def rewrite_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
 def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[FinishedFile], int]:
     """Writes the files and returns them with the number of rows of the inputs."""
     if unit.file_format is FileFormat.ORC:
-        with open_files(unit.location, _with_bytes(unit), unit.number, storage) as files:
+        with open_files(unit.location, _with_bytes(unit), unit.number, storage, zone=unit.default_zone) as files:
             target = Target(storage=storage, home=unit.staging, path=path, sees_all=unit.full_verify)
             made = orc.write(files, target, small_stripe_bytes=unit.small_stripe_bytes, full=unit.full_verify)
             return made, sum(file.tail.rows for file in files)
@@ -101,7 +101,7 @@ def preview_figures(unit: Unit, storage: Storage) -> Figures:
     """Returns the figures of ``rewrite_insert_only`` without writing. Rows of text are counted, those of files that stay
     whole are not."""
     if unit.file_format is FileFormat.ORC:
-        with open_files(unit.location, _with_bytes(unit), unit.number, storage) as files:
+        with open_files(unit.location, _with_bytes(unit), unit.number, storage, zone=unit.default_zone) as files:
             groups = orc.joinable_files(files)
             stripes = [stripe for group in groups for stripe in group.stripes(unit.small_stripe_bytes)]
             copied = [stripe for stripe in stripes if stripe.copied]

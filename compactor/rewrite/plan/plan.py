@@ -92,7 +92,8 @@ class PlanContext:
 
     ``token`` is the random part of the staging directory's name. ``small_stripe_bytes`` None leaves the unit's own bound.
     ``stores`` says how executors reach the location. ``file_format`` is that of an insert-only table, None for a full ACID
-    one; ``is_bucketed`` says whether the file numbers of such a table mean buckets.
+    one; ``is_bucketed`` says whether the file numbers of such a table mean buckets. ``default_zone`` is that of stripes
+    that name none.
     """
 
     location: str
@@ -107,6 +108,7 @@ class PlanContext:
     file_format: FileFormat | None = None
     is_bucketed: bool = True
     output_class: OutputClass | None = None
+    default_zone: str | None = None
 
 
 def plan(directory: AcidDirectory, shape: Shape, context: PlanContext) -> Plan:
@@ -163,6 +165,7 @@ def _template(context: PlanContext, shape: Shape, first_write_id: WriteId) -> Un
         file_format=context.file_format,
         output_class=context.output_class,
         version_1=context.layout is Layout.VERSION_1,
+        default_zone=context.default_zone,
     )
     if context.small_stripe_bytes is None:
         return template

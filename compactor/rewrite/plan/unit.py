@@ -89,6 +89,7 @@ class Unit:
     ] = ()  #: the outputs' directories, if uploads go to their final keys at once
     output_class: OutputClass | None = None  #: of what is written; None for that of the inputs
     version_1: bool = False  #: Hive 2's files, in which the newest event of a key counts
+    default_zone: str | None = None  #: of times in stripes that name no zone; None if nobody says it
 
     @property
     def acid_version(self) -> bytes | None:

@@ -23,7 +23,9 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.errors import CommitUnknown, CompactorError, NotSupported, Refused, StorageError, failing_alone
 from compactor.ids import TxnId, WriteId
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.hive2_queue import Claim, Hive2, write_ids
+from compactor.orc.format.java_zones import default_zone
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Figures, Shape
 from compactor.rewrite.publish import naming, removal, stage
@@ -136,6 +138,7 @@ class _Hold:
                 layout=Layout.VERSION_1,
                 full_verify=full_verify,
                 stores=site.storage.options,
+                default_zone=default_zone(_settings_of(site, self.place.table)),
             ),
         )
         site.metastore.record(self.claim, planned.highest_write_id, run_as)
@@ -228,10 +231,14 @@ def _nothing_above(directory: AcidDirectory, entity: Entity) -> WriteId:
     return directory.base.base.write_id
 
 
+def _settings_of(site: OldSite, table: Table) -> Settings:
+    return with_table(site.settings.of_database(table.database), table.parameters, table.database_parameters)
+
+
 def _may_compact(site: OldSite, place: PartitionPlace, ground: Ground) -> None:
     """Raises the reason why a place cannot be compacted here, if there is one."""
     table, entity = place.table, place.entity
-    settings = with_table(site.settings.of_database(table.database), table.parameters, table.database_parameters)
+    settings = _settings_of(site, table)
     if not may(settings, Mode.COMPACT):
         raise Refused(f"{entity}: compactor.mode is {settings.mode}; compactions need compact or clean")
     must_be_compactable(table, place.partition)

@@ -12,6 +12,7 @@ from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.states import CompactionType
 from compactor.errors import LockNotGranted
 from compactor.ids import TxnId, WriteId
+from compactor.orc.format.java_zones import default_zone
 from compactor.rewrite.full_acid.rebalance import plan_rebalance
 from compactor.rewrite.full_acid.split import with_split_bytes
 from compactor.rewrite.plan.chunks import bounded, must_fit
@@ -171,6 +172,7 @@ def plan_scope(site: Site, request: PlanRequest, scope: ReadScope) -> Plan:
         file_format=request.file_format,
         is_bucketed=target.table.buckets > 0,
         output_class=target.settings.output_class,
+        default_zone=default_zone(target.settings),
     )
     bound, shape = bound_of(target.settings), SHAPES[request.kind]
     if scope.write_id is None:

@@ -12,8 +12,10 @@ from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import describe_unparsable
 from compactor.errors import NotEnoughHistory, NotFound, NotSupported, SnapshotExpired, StorageError, TransactionAborted
 from compactor.metastore.catalog.values import Partition, Table
+from compactor.orc.format.hive_types import parse_hive_type
+from compactor.orc.format.java_zones import default_zone
 from compactor.rows.inputs import inputs_by_number
-from compactor.service.site import path_of
+from compactor.service.site import Site, path_of
 from compactor.tables.filters.conditions import Condition, columns_of
 from compactor.tables.filters.partition_constants import constants, may_have
 from compactor.tables.reading.tasks import ScanPlan, ScanTask
@@ -50,8 +52,20 @@ def plan_scan(txn: Transaction, table: Table, wanted: Wanted) -> ScanPlan:
         filter_columns=tuple(place for place in places if place not in selection.columns),
         condition=condition,
         row_ids=wanted.row_ids,
+        default_zone=default_zone_of(txn.site, table),
         tasks=tuple(task for part in chosen for task in _tasks(txn, table, part)),
     )
+
+
+def default_zone_of(site: Site, table: Table) -> str | None:
+    """Returns the zone of the times in stripes that name none; None if it is not set, or no column has such times.
+
+    Raises:
+        BadSetting: it is not a zone.
+    """
+    if not parse_hive_type(table.row_type).has_zoned_times:
+        return None
+    return default_zone(site.settings_for(table))
 
 
 def _protected(txn: Transaction, table: Table, condition: Condition | None, types: pa.Schema) -> list[_Part]:

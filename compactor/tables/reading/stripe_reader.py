@@ -18,9 +18,11 @@ from compactor.orc.codecs.codec import Codec, Unfit
 from compactor.orc.codecs.pyorc_codec import raw_type
 from compactor.orc.codecs.row_ranges import read_ranges
 from compactor.orc.codecs.stripe_view import BATCH_ROWS
+from compactor.orc.codecs.wall_clock import shown_zone, wall_clock
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
+from compactor.orc.format.java_zones import JavaZone
 from compactor.orc.format.tail import key_statistics
-from compactor.orc.format.types import Types
+from compactor.orc.format.types import TypeKind, Types, subtree
 from compactor.orc.format.widening import column_widens
 from compactor.orc.widened_rows import widened
 from compactor.rewrite.full_acid.stripe_choice import Choice, dense_start
@@ -74,16 +76,37 @@ class FileColumns:
             )
         return found
 
-    def column(self, array: Array | None, place: int, rows: int, codec: Codec) -> Array:
-        """Returns a decoded column, or None for one that the file lacks, as the schema has it."""
+    def column(self, array: Array | None, place: int, rows: int, codec: Codec, zone: JavaZone | None = None) -> Array:
+        """Returns a decoded column, or None for one that the file lacks, as the schema has it.
+
+        Args:
+            zone: that of the stripe's timestamps; None for UTC.
+
+        Raises:
+            Unfit: a timestamp does not fit into this codec's type.
+        """
         new = self.wanted[0].children[place]
         name = self.wanted[0].field_names[place]
         kind = self.plan.comparable.field(self._name(place)).type
         if array is None:
             return pa.nulls(rows, kind)
         decoded = _decoded_type(self.wanted, new, codec)
+        if zone is not None:
+            array = wall_clock(array, self.file.tail.types, self.ids[place], zone)
         wide = widened(array, self.file.tail.types, self.ids[place], self.wanted, new, decoded)
         return fitted(wide, Fit(types=self.wanted, column=new, kind=kind, name=name, is_hybrid=self.is_hybrid))
+
+    def zone_of(self, stripe: int, places: Sequence[int]) -> JavaZone | None:
+        """Returns the zone whose clocks readers show for the timestamps of ``places``, None where decoded ones are those.
+
+        Raises:
+            NotLossless: nobody says which zone that is.
+        """
+        types = self.file.tail.types
+        columns = [number for place in places if (number := self.id_of(place)) is not None]
+        if not any(item.kind is TypeKind.TIMESTAMP for number in columns for item in subtree(types, number)):
+            return None
+        return shown_zone(self.file.source, self.file.tail, stripe)
 
     def _name(self, place: int) -> str:
         return self.plan.names[place]
@@ -147,10 +170,11 @@ def _ranged(columns: FileColumns, choice: Choice, places: Sequence[int], ranges:
     if has_null_rows(file, stripe):
         raise Unfit("rows may be NULL")
     keys = KeyReader(file, stripe) if columns.plan.row_ids else None
+    zone = columns.zone_of(stripe, places)
     at = 0
     for start, batch in read_ranges(file.source, file.tail, stripe, ranges, list(found.values())):
         decoded, count = dict(zip(found, batch.columns, strict=True)), batch.num_rows
-        made = {place: columns.column(decoded.get(place), place, count, PYORC) for place in places}
+        made = {place: columns.column(decoded.get(place), place, count, PYORC, zone) for place in places}
         if keys is not None:
             keys.skip(start - at)
         at = start + count
@@ -175,9 +199,10 @@ def _last(rows: Rows, count: int) -> Rows:
 def _all_rows(columns: FileColumns, choice: Choice, places: Sequence[int], codec: Codec) -> Iterator[Rows]:
     file, stripe = columns.file, choice.stripe
     keys = KeyReader(file, stripe) if columns.plan.row_ids else None
+    zone = columns.zone_of(stripe, places)
     done = 0
     for count, arrays in _batches(columns, stripe, places, codec):
-        made = {place: columns.column(arrays.get(place), place, count, codec) for place in places}
+        made = {place: columns.column(arrays.get(place), place, count, codec, zone) for place in places}
         yield Rows(count=count, columns=made, keys=None if keys is None else keys.next(count))
         done += count
     total = file.tail.stripes[stripe].rows

@@ -47,7 +47,7 @@ def read_task(plan: ScanPlan, task: ScanTask, storage: Storage, *, threads: int 
             events = load_delete_events(
                 task.location, task.deletes, task.number, plan.write_ids, scratch, storage
             ).events
-            with open_files(task.location, task.inserts, task.number, storage) as files:
+            with open_files(task.location, task.inserts, task.number, storage, zone=plan.default_zone) as files:
                 _must_be_as_planned(task, files)
                 readers = [FileReader(plan=plan, task=task, file=file) for file in files]
                 yield from in_order((job for reader in readers for job in reader.jobs(events)), threads)

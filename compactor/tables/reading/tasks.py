@@ -48,7 +48,7 @@ class ScanPlan:
 
     ``schema`` is that of the rows. ``names`` are those of the table's columns without partition columns; ``columns`` are the
     positions of those that are returned, ``filter_columns`` of those that ``condition`` needs besides; ``comparable`` has
-    the types of all columns by name.
+    the types of all columns by name. ``default_zone`` is that of stripes that name none; None if nobody says it.
     """
 
     table: str
@@ -62,4 +62,5 @@ class ScanPlan:
     filter_columns: tuple[int, ...] = ()
     condition: Condition | None = None
     row_ids: bool = False
+    default_zone: str | None = None
     tasks: tuple[ScanTask, ...] = ()

@@ -100,8 +100,8 @@ def test_a_run_that_is_not_sorted_is_not_held(tmp_path: Path, monkeypatch: pytes
     batches: list[weakref.ref[pa.RecordBatch]] = []
     alive = [0]
 
-    def watched(*args: Any) -> Iterator[pa.RecordBatch]:
-        for batch in piece_batches(*args):
+    def watched(*args: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        for batch in piece_batches(*args, **options):
             batches.append(weakref.ref(batch))
             yield batch
             del batch

@@ -49,7 +49,7 @@ def test_a_lack_of_memory_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Mo
     write_file(tmp_path / "d" / "bucket_00000", dense(1, 5))
     made = acid_unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"])
 
-    def exhausted(*_: Any) -> Any:
+    def exhausted(*_: Any, **__: Any) -> Any:
         raise error
 
     monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.open_files", exhausted)
@@ -69,10 +69,10 @@ def test_an_unforeseen_error_fails_its_task_only(
         write_file(tmp_path / name / "d" / "bucket_00000", dense(1, 5))
         units.append(acid_unit(tmp_path / name, Shape.MAJOR, rows=["d/bucket_00000"]))
 
-    def stumble(location: str, *rest: Any) -> Any:
+    def stumble(location: str, *rest: Any, **options: Any) -> Any:
         if location.endswith("/a"):
             raise ZeroDivisionError("a bug")
-        return open_files(location, *rest)
+        return open_files(location, *rest, **options)
 
     monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.open_files", stumble)
     failed, done = attempt_tasks(units)
@@ -164,11 +164,11 @@ def test_a_task_without_memory_is_tried_again_with_nothing_beside_it(
         units.append(acid_unit(tmp_path / name, Shape.MAJOR, rows=["d/bucket_00000"]))
     tries: list[str] = []
 
-    def exhausted(location: str, *rest: Any) -> Any:
+    def exhausted(location: str, *rest: Any, **options: Any) -> Any:
         tries.append(location[-1])
         if tries == ["a"]:
             raise MemoryError
-        return open_files(location, *rest)
+        return open_files(location, *rest, **options)
 
     monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.open_files", exhausted)
     results = attempt_tasks(units[:1] if alone else units)

@@ -1,0 +1,81 @@
+"""Timestamps as readers show them.
+
+Codecs decode and encode timestamps as if their writer's zone were UTC, which changes no byte (PROTOCOL 2.6).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.orc.codecs.arrow_types import Array
+from compactor.orc.codecs.codec import Unfit
+from compactor.orc.format.java_zones import JavaZone, Seconds, is_utc, java_zone
+from compactor.orc.format.stripe_footer import writer_zone
+from compactor.orc.format.tail import Tail
+from compactor.orc.format.types import TypeKind, Types, subtree
+from compactor.orc.io.source import Source
+
+_NANOS = 10**9
+_MOST_SECONDS = (2**63 - 1) // _NANOS - 1
+
+
+def shown_zone(source: Source, tail: Tail, stripe_index: int) -> JavaZone | None:
+    """Returns the zone whose clocks readers show for a stripe's timestamps; None if decoded ones are those already.
+
+    Raises:
+        BadFile: the stripe's footer cannot be read.
+        NotLossless: the stripe names no zone, and none is set.
+        NotSupported: the zone's rules are in Java alone.
+    """
+    if not tail.types.has_zoned_times:
+        return None
+    name = writer_zone(source, tail, stripe_index)
+    return None if is_utc(name) else java_zone(name)
+
+
+def wall_clock_batch(batch: pa.RecordBatch, types: Types, columns: tuple[int, ...], zone: JavaZone) -> pa.RecordBatch:
+    """Returns a batch of ``columns`` (ids) of ``types`` with the times that clocks of ``zone`` showed."""
+    arrays = [wall_clock(array, types, column, zone) for array, column in zip(batch.columns, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def wall_clock(array: Array, types: Types, column: int, zone: JavaZone) -> Array:
+    """Returns decoded values of ``column`` with the times that clocks of ``zone`` showed.
+
+    Raises:
+        Unfit: such a time does not fit into 64 bits of nanoseconds.
+    """
+    if not any(item.kind is TypeKind.TIMESTAMP for item in subtree(types, column)):
+        return array
+    item, kind = types[column], array.type
+    if item.kind is TypeKind.TIMESTAMP:
+        return _shown(array, zone)
+    if item.kind is TypeKind.STRUCT:
+        parts = [wall_clock(array.field(place), types, child, zone) for place, child in enumerate(item.children)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if item.kind is TypeKind.LIST:
+        values = wall_clock(array.values, types, item.children[0], zone)
+    else:
+        keys = wall_clock(array.keys, types, item.children[0], zone)
+        items = wall_clock(array.items, types, item.children[1], zone)
+        values = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [values])
+
+
+def _shown(array: Array, zone: JavaZone) -> Array:
+    nulls = np.asarray(array.is_null())
+    if pa.types.is_struct(array.type):
+        parts = [part.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) for part in array.flatten()]
+        seconds = zone.wall_clock(*parts)
+        return pa.StructArray.from_arrays(
+            [pa.array(seconds, pa.int64()), pa.array(parts[1].astype(np.int32), pa.int32())],
+            fields=list(array.type),
+            mask=pa.array(nulls),
+        )
+    found: Seconds = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    seconds, nanos = np.divmod(found, _NANOS)
+    seconds = zone.wall_clock(seconds, nanos)
+    if np.any(np.abs(seconds) > _MOST_SECONDS):
+        raise Unfit("a timestamp beyond 64 bits of nanoseconds")
+    return pa.array(seconds * _NANOS + nanos, pa.int64(), mask=nulls).cast(array.type)
