@@ -1,6 +1,7 @@
 import com.google.gson.Gson;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
+import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import com.google.gson.stream.JsonWriter;
@@ -18,6 +19,8 @@ import java.sql.Timestamp;
 import java.time.LocalDate;
 import java.time.LocalDateTime;
 import java.time.ZoneOffset;
+import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TimeZone;
@@ -88,16 +91,33 @@ public class OrcJudge {
     answer.endObject();
   }
 
+  /**
+   * Answers with all rows, and for each predicate with the numbers of the rows that its reader returned. A row that is not
+   * among all rows has to be shown instead: its reader has decoded it wrongly.
+   */
   private static void read(JsonObject request, boolean utc, JsonWriter answer) throws IOException {
     OrcFile.ReaderOptions options = OrcFile.readerOptions(CONFIGURATION);
     options.useUTCTimestamp(utc).convertToProlepticGregorian(true);
     Reader reader = OrcFile.createReader(new Path(request.get("path").getAsString()), options);
     try {
       answer.name("schema").value(reader.getSchema().toString());
-      answer.name("answers").beginArray();
+      if (!request.get("predicates").isJsonArray()) {
+        return;
+      }
+      Map<String, Integer> numbers = new HashMap<>();
+      answer.name("rows").beginArray();
+      int count = 0;
+      for (String row : rows(reader, JsonNull.INSTANCE, utc)) {
+        answer.jsonValue(row);
+        numbers.put(row, count++);
+      }
+      answer.endArray().name("answers").beginArray();
       for (JsonElement predicate : request.getAsJsonArray("predicates")) {
         answer.beginArray();
-        readRows(reader, predicate, utc, answer);
+        for (String row : rows(reader, predicate, utc)) {
+          Integer number = numbers.get(row);
+          answer.jsonValue(number == null ? row : number.toString());
+        }
         answer.endArray();
       }
       answer.endArray();
@@ -108,8 +128,7 @@ public class OrcJudge {
     }
   }
 
-  private static void readRows(Reader reader, JsonElement predicate, boolean utc, JsonWriter answer)
-      throws IOException {
+  private static List<String> rows(Reader reader, JsonElement predicate, boolean utc) throws IOException {
     TypeDescription schema = reader.getSchema();
     Reader.Options options = reader.options();
     if (!predicate.isJsonNull()) {
@@ -117,18 +136,23 @@ public class OrcJudge {
       String column = leaf.get("column").getAsString();
       options.searchArgument(argument(leaf, type(schema, column), utc), new String[] {null, column});
     }
+    List<String> found = new ArrayList<>();
     try (RecordReader rows = reader.rows(options)) {
       VectorizedRowBatch batch = schema.createRowBatch();
       while (rows.nextBatch(batch)) {
         for (int row = 0; row < batch.size; row++) {
-          answer.beginArray();
+          StringWriter text = new StringWriter();
+          JsonWriter values = new JsonWriter(text);
+          values.beginArray();
           for (int column = 0; column < batch.cols.length; column++) {
-            show(answer, batch.cols[column], schema.getChildren().get(column), row, utc);
+            show(values, batch.cols[column], schema.getChildren().get(column), row, utc);
           }
-          answer.endArray();
+          values.endArray();
+          found.add(text.toString());
         }
       }
     }
+    return found;
   }
 
   /** Returns the type of a column; in an ACID file its name begins below "row", as Hive's does. */

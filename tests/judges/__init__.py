@@ -33,8 +33,8 @@ the same release as Spark and Hive 2 use it in that zone: it reads and writes ti
 the stripes that it writes. ``in_zone("Europe/Paris", utc=True)`` is Hive 3.1 or 4 in a JVM of that zone.
 
 **Writing.** ``orc_1_5().write(path, schema, rows)`` takes values of the same form; its keywords name the codec, stripes,
-row groups, bloom filters, the calendar, metadata and any of ORC's settings. ``PYORC.write`` takes those that pyorc has.
-``compactor`` itself and pyarrow write through their own functions.
+row groups, bloom filters, the calendar, metadata and any of ORC's settings. ``PYORC.write`` and ``PYARROW.write`` take the
+options of their libraries, and ``to_arrow(schema, rows)`` gives the rows that a test hands to Compactor.
 
 A full ACID file is a file like any other: a row is ``(operation, original transaction, bucket property, row id, current
 transaction, (values...))``, and a predicate names the columns of the inner row, as Hive's does.
@@ -44,7 +44,7 @@ The JVMs start when they are first asked (0.5 s) and end with the tests. ``jars`
 
 from __future__ import annotations
 
-from tests.judges.orc_cpp import PYARROW, PYORC, PyarrowJudge, PyorcJudge
+from tests.judges.orc_cpp import PYARROW, PYORC, PyarrowJudge, PyorcJudge, to_arrow
 from tests.judges.orc_java import JavaJudge, orc_1_5, orc_2_3
 from tests.judges.predicates import Predicate
 from tests.judges.values import Row, Unreadable, shown
@@ -63,6 +63,7 @@ __all__ = [
     "orc_1_5",
     "orc_2_3",
     "shown",
+    "to_arrow",
 ]
 
 Judge = JavaJudge | PyorcJudge | PyarrowJudge

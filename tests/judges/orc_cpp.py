@@ -163,31 +163,33 @@ def _argument(predicate: Predicate, schema: str) -> Argument | None:
     return ~argument if predicate.negated else argument
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 def _from_pyorc(kind: TypeDescription) -> Callable[[Any], Any]:
     """Returns the function that turns a value of pyorc into a judge's."""
-    inner = [_from_pyorc(child) for child in children(kind)]
+    inner = [_or_none(_from_pyorc(child)) for child in children(kind)]
+    match kind.kind:
+        case TypeKind.STRUCT:
+            return lambda values: tuple([part(value) for part, value in zip(inner, values, strict=True)])
+        case TypeKind.LIST:
+            return lambda values: tuple(map(inner[0], values))
+        case TypeKind.MAP:
+            return lambda pairs: tuple([(inner[0](key), inner[1](value)) for key, value in pairs.items()])
+        case TypeKind.UNION:
+            return lambda value: (None, tuple(value) if isinstance(value, list) else value)
+        case TypeKind.CHAR:
+            return char_value
+        case TypeKind.DECIMAL:
+            return decimal_value
+        case TypeKind.TIMESTAMP_INSTANT:
+            return lambda text: f"{text}Z"
+    return _same
 
-    def convert(value: Any) -> Any:
-        if value is None:
-            return None
-        match kind.kind:
-            case TypeKind.STRUCT:
-                return tuple(part(item) for part, item in zip(inner, value, strict=True))
-            case TypeKind.LIST:
-                return tuple(map(inner[0], value))
-            case TypeKind.MAP:
-                return tuple((inner[0](key), inner[1](item)) for key, item in value.items())
-            case TypeKind.UNION:
-                return (None, tuple(value) if isinstance(value, list) else value)
-            case TypeKind.CHAR:
-                return char_value(value)
-            case TypeKind.DECIMAL:
-                return decimal_value(value)
-            case TypeKind.TIMESTAMP_INSTANT:
-                return value + "Z"
-        return value
 
-    return convert
+def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return _same if convert is _same else lambda value: None if value is None else convert(value)
 
 
 def _to_pyorc(kind: TypeDescription) -> Callable[[Any], Any]:
@@ -248,6 +250,79 @@ class PyarrowJudge:
             [row for row in rows if predicate is None or predicate.matches(row, schema)] for predicate in predicates
         ]
 
+    def write(self, path: Path, schema: str, rows: Sequence[Row], *, compress: str = "ZLIB", **options: Any) -> None:
+        """Writes a file; ``options`` are those of ``pyarrow.orc.write_table``. A varchar or char becomes a string."""
+        codec = "uncompressed" if compress == "NONE" else compress.lower()
+        with _errors(self.name):
+            pyarrow.orc.write_table(to_arrow(schema, rows), str(path), compression=codec, **options)
+
+
+def to_arrow(schema: str, rows: Sequence[Row]) -> pa.Table:
+    """Returns rows of a schema as a table of Arrow.
+
+    Raises:
+        Unreadable: Arrow has no such values, as for timestamps before 1677 or after 2262.
+    """
+    with _errors("pyarrow"):
+        fields = parse_schema(schema).fields
+        arrays = [
+            pa.array([_to_arrow(kind, row[at]) for row in rows], _arrow_type(kind))
+            for at, kind in enumerate(fields.values())
+        ]
+        return pa.Table.from_arrays(arrays, names=list(fields))
+
+
+def _arrow_type(kind: TypeDescription) -> pa.DataType:
+    match kind.kind:
+        case TypeKind.STRUCT:
+            return pa.struct([pa.field(name, _arrow_type(child)) for name, child in kind.fields.items()])
+        case TypeKind.LIST:
+            return pa.list_(_arrow_type(kind.type))
+        case TypeKind.MAP:
+            return pa.map_(_arrow_type(kind.key), _arrow_type(kind.value))
+        case TypeKind.DECIMAL:
+            return pa.decimal128(kind.precision, kind.scale)
+        case TypeKind.TIMESTAMP_INSTANT:
+            return pa.timestamp("ns", "UTC")
+    return _ARROW_TYPES[kind.kind]
+
+
+_ARROW_TYPES = {
+    TypeKind.BOOLEAN: pa.bool_(),
+    TypeKind.BYTE: pa.int8(),
+    TypeKind.SHORT: pa.int16(),
+    TypeKind.INT: pa.int32(),
+    TypeKind.LONG: pa.int64(),
+    TypeKind.FLOAT: pa.float32(),
+    TypeKind.DOUBLE: pa.float64(),
+    TypeKind.STRING: pa.string(),
+    TypeKind.VARCHAR: pa.string(),
+    TypeKind.CHAR: pa.string(),
+    TypeKind.BINARY: pa.binary(),
+    TypeKind.DATE: pa.date32(),
+    TypeKind.TIMESTAMP: pa.timestamp("ns"),
+}
+
+
+def _to_arrow(kind: TypeDescription, value: Any) -> Any:
+    """Returns a judge's value as ``pa.array`` takes it."""
+    if value is None:
+        return None
+    match kind.kind:
+        case TypeKind.STRUCT:
+            return {
+                name: _to_arrow(child, item) for (name, child), item in zip(kind.fields.items(), value, strict=True)
+            }
+        case TypeKind.LIST:
+            return [_to_arrow(kind.type, item) for item in value]
+        case TypeKind.MAP:
+            return [(_to_arrow(kind.key, key), _to_arrow(kind.value, item)) for key, item in value]
+        case TypeKind.DATE:
+            return date_days(value)
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_INSTANT:
+            return time_nanos(value)
+    return value
+
 
 def _from_arrow(array: pa.Array, kind: TypeDescription) -> list[Any]:
     """Returns the values of an Arrow array."""
@@ -292,7 +367,7 @@ def _errors(name: str) -> Any:
     """Turns an error of the library into ours."""
     try:
         yield
-    except (pyorc.ParseError, pa.ArrowException, ValueError, OverflowError) as error:
+    except (pyorc.ParseError, pa.ArrowException, RuntimeError, ValueError, OverflowError) as error:
         raise Unreadable(f"{name}: {error}") from error
 
 

@@ -116,7 +116,7 @@ class JavaJudge:
 
     def schema(self, path: Path) -> str:
         """Returns the schema of a file."""
-        return str(self._ask(path, predicates=[])["schema"])
+        return str(self._ask(path, predicates=None)["schema"])
 
     def rows(self, path: Path) -> list[Row]:
         """Returns all rows of a file in their order."""
@@ -133,13 +133,21 @@ class JavaJudge:
             Unreadable: ORC cannot read the file.
         """
         schema = self.schema(path) if any(predicates) else ""
-        leaves = [predicate and _leaf(predicate, schema) for predicate in predicates]
+        leaves = [_leaf(predicate, schema) for predicate in predicates if predicate]
         answer = self._ask(path, predicates=leaves)
-        schema = answer["schema"]
-        read = from_json(schema)
+        read, schema = from_json(answer["schema"]), answer["schema"]
+        rows = list(map(read, answer["rows"]))
+        answers = iter(answer["answers"])
         return [
-            [row for row in map(read, rows) if predicate is None or predicate.matches(row, schema)]
-            for predicate, rows in zip(predicates, answer["answers"], strict=True)
+            [
+                row
+                for number in next(answers)
+                for row in [rows[number] if isinstance(number, int) else read(number)]
+                if predicate.matches(row, schema)
+            ]
+            if predicate
+            else rows
+            for predicate in predicates
         ]
 
     def write(
