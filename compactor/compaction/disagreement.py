@@ -87,7 +87,7 @@ def _doubts_about(name: str, acid: Base | Delta, numbers: Numbers) -> Iterator[D
         because = f"transaction {txn} was never opened (the newest is {numbers.newest})"
         yield DirectoryDoubt(name=name, kind=DoubtKind.NEVER_OPENED, number=txn, because=because)
     elif txn == numbers.own:
-        because = f"transaction {txn} was opened just now, for the compaction that found this name"
+        because = f"transaction {txn} was opened just now, by whoever has found this name"
         yield DirectoryDoubt(name=name, kind=DoubtKind.OPENED_JUST_NOW, number=txn, because=because)
     elif numbers.compactions.get(txn) is False:
         because = f"transaction {txn} is not a compaction"

@@ -193,6 +193,12 @@ def lacks_files(files: Iterable[Remembered], now: Present) -> bool:
     return _largest(files) < _seen(now)
 
 
+def lacks_token(files: Iterable[Remembered], tokens: Iterable[MarkToken]) -> bool:
+    """Returns true if ``tokens``, the newest ones of the database, lack the token of a file that was read before them."""
+    now = Present(now_ms=0, newest=TxnId(0), marks=Marks(), tokens=tuple(tokens))
+    return any(True for file in files for _ in _of_token(file.token, now))
+
+
 def _lost(files: tuple[Remembered, ...], now: Present) -> Iterator[Contradiction]:
     """Yields a contradiction if the database knows that more was remembered than is there: its place is not mounted, was
     emptied, or was put back itself."""

@@ -28,7 +28,8 @@ _NAME = re.compile(r"(\.?)marks-(00[0-9]{18})-([0-9a-z]+)\.json")
 class MarkFiles:
     """The files of one metastore, in the folder ``place``.
 
-    ``known`` and ``checked_at`` (seconds of a monotonic clock) are for callers that look again shortly afterwards.
+    ``known`` and ``checked_at`` (seconds of a monotonic clock) are for callers that look again later; ``listed``
+    and ``listed_at`` are the same for transactions of programs.
 
     Args:
         base: a directory at or above ``folder`` that is never made here: without it a disk or a file system is away.
@@ -39,6 +40,8 @@ class MarkFiles:
         self._base = storage.resolve(folder if base is None else base)
         self.known: tuple[Remembered, ...] = ()
         self.checked_at: float | None = None
+        self.listed: tuple[Remembered, ...] = ()
+        self.listed_at: float | None = None
         self._storage = storage
         self._read_before: dict[str, Remembered] = {}
 

@@ -10,7 +10,16 @@ import time
 import uuid
 from collections.abc import Iterable
 
-from compactor.compaction.marks import Doubt, Present, Remembered, doubt, has_changed, lacks_files, to_remember
+from compactor.compaction.marks import (
+    Doubt,
+    Present,
+    Remembered,
+    doubt,
+    has_changed,
+    lacks_files,
+    lacks_token,
+    to_remember,
+)
 from compactor.errors import Disagreement, StorageError
 from compactor.ids import TxnId
 from compactor.service.mark_files import MarkFiles
@@ -81,6 +90,29 @@ def must_not_be_older(site: Site, *, polling: bool = False, remembering: bool = 
         log.warning("metastore %s: it is not known whether the database is an older copy: %s", site.name, error)
         return False
     return True
+
+
+def doubt_of_programs(site: Site) -> str | None:
+    """Returns why the database must be taken for an older copy, for a transaction of a program; None without a reason.
+
+    One small read: only the newest token is compared, which an older copy lacks. The files are listed again after some
+    seconds. A memory that cannot be read is a warning in the log.
+    """
+    memory = site.memory
+    if memory is None or not may_somewhere(site.settings, Mode.REQUEST):
+        return None
+    started = time.monotonic()
+    try:
+        if memory.listed_at is None or started - memory.listed_at > _FRESH_S:
+            memory.listed, memory.listed_at = memory.newest(), started
+        if not lacks_token(memory.listed, site.metastore.marks.tokens(site.name)):
+            return None
+        memory.listed_at = None  # a person may agree at any time
+        found = judged(site, memory)[2]
+    except StorageError as error:
+        log.warning("metastore %s: it is not known whether the database is an older copy: %s", site.name, error)
+        return None
+    return None if found is None else sentence(site, memory, found)
 
 
 def doubt_of(site: Site) -> Doubt | None:

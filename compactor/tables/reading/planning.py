@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import describe_unparsable
+from compactor.compaction.disagreement import Numbers, doubts, must_agree
 from compactor.errors import NotEnoughHistory, NotFound, NotSupported, SnapshotExpired, StorageError, TransactionAborted
+from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.java_zones import default_zone
 from compactor.rows.inputs import inputs_by_number
+from compactor.service.agreement import visibility_transactions
 from compactor.service.site import Site, path_of
 from compactor.tables.filters.conditions import Condition, columns_of
 from compactor.tables.filters.partition_constants import constants, may_have
@@ -161,8 +164,10 @@ def _tasks(txn: Transaction, table: Table, part: _Part) -> Iterator[ScanTask]:
 
 
 def _directory(txn: Transaction, table: Table, location: str) -> AcidDirectory:
+    listing = txn.site.storage.listing(location)
+    _must_be_allocated(txn, table, location, listing.directories)
     try:
-        found = acid_directory(txn.site.storage.listing(location), txn.write_ids(table), txn.txns)
+        found = acid_directory(listing, txn.write_ids(table), txn.txns)
     except NotEnoughHistory as error:
         raise SnapshotExpired(f"{table}, {location}: {error}; begin another transaction") from error
     if found.unparsable:
@@ -171,3 +176,32 @@ def _directory(txn: Transaction, table: Table, location: str) -> AcidDirectory:
             "it and move it out of the table"
         )
     return found
+
+
+def _must_be_allocated(txn: Transaction, table: Table, location: str, names: Collection[str]) -> None:
+    """Refuses a directory of which the metastore knows nothing: its rows would be missing without a word (PROTOCOL 11.3).
+
+    The metastore is asked only if a name has a number above those of the snapshot, or if its database is in doubt anyway: a
+    transaction that it has given again may be anybody's.
+
+    Raises:
+        Disagreement: it has never allocated a write ID or a transaction in ``names``.
+    """
+    metastore, write_ids = txn.site.metastore, txn.write_ids(table)
+    seen = Numbers(
+        newest=txn.txns.high_watermark,
+        next_write_id=WriteId(write_ids.high_watermark + 1),
+        own=txn.id,
+        has_visibility=metastore.dialect.layout.has_visibility,
+    )
+    if txn.in_doubt is not None:
+        rows = metastore.transactions.rows(set(visibility_transactions(names).values()))
+        seen = replace(seen, compactions={number: row.type.compacts for number, row in rows.items()})
+    if next(doubts(names, seen), None) is None:
+        return
+    allocated = replace(
+        seen,
+        newest=metastore.transactions.newest(),
+        next_write_id=metastore.write_ids.next(table.database, table.name),
+    )
+    must_agree(location, names, allocated)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from compactor.compaction.entry import Entity
-from compactor.errors import CommitUnknown, CompactorError
+from compactor.errors import CommitUnknown, CompactorError, Disagreement
 from compactor.ids import WriteId
 from compactor.locking.requests import LockRequest
 from compactor.locking.statement_rules import AccessKind
@@ -26,6 +26,7 @@ from compactor.metastore.transactions.commits import InTransaction, not_overwrit
 from compactor.metastore.transactions.rows import must_be_open
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
+from compactor.service.memory import doubt_of_programs
 from compactor.service.site import Site, must_have_its_own_ground, path_of
 from compactor.steps import WriteStep, reach
 from compactor.tables.transactions.held_locks import wait_for_locks
@@ -75,6 +76,8 @@ class Batch:
         self._entity = Entity(database=table.database, table=table.name, partition=partition)
         self._opening = NewTransaction(user=site.user, host=site.host, agent=site.identity(_ROLE))
         self._begun = clock()
+        if (in_doubt := doubt_of_programs(site)) is not None:
+            raise Disagreement(f"{self._entity}: nothing is written: {in_doubt}")
         transactions = site.metastore.transactions
         opened = transactions.open(self._opening.user, self._opening.host, agent=self._opening.agent, count=count)
         self.size = len(opened)

@@ -17,6 +17,7 @@ from compactor.errors import (
 )
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
+from compactor.service.memory import doubt_of_programs
 from compactor.service.site import Site
 from compactor.steps import WriteStep, reach
 from compactor.tables.transactions.transaction import Transaction
@@ -47,6 +48,9 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
             f"metastore {site.name}: compactor.mode is observe ({site.settings.source('compactor.mode')}), and who reads "
             "rows opens a transaction in the metastore, so that no cleaner removes them meanwhile; set request or more"
         )
+    in_doubt = doubt_of_programs(site)
+    if in_doubt is not None:
+        log.warning("what is read may lack rows, and nothing is written: %s", in_doubt)
     transactions, agent = site.metastore.transactions, site.identity(role)
     opening = NewTransaction(user=user or site.user, host=site.host, agent=agent)
     (txn,) = transactions.open_all([opening])
@@ -54,6 +58,7 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
     period = min(site.settings.milliseconds("hive.txn.timeout") // 2, watch.longest_ms)
     with Heartbeat(transactions, [txn], period, also=watch.check) as heart:
         opened = Transaction(site, txn, opening, heart, watch)
+        opened.in_doubt = in_doubt
         with ending(opened, heart, watch, role):
             yield opened
 

@@ -18,6 +18,7 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.errors import (
     CompactorError,
+    Disagreement,
     LostClaim,
     Refused,
     SnapshotExpired,
@@ -100,6 +101,7 @@ class Transaction:
         self.added = AddedPartitions(site)
         self.created = CreatedTables(site)
         self.written = Written()
+        self.in_doubt: str | None = None  #: why nothing may be written: the database is an older copy (PROTOCOL 11.2)
         self.with_commit: list[InTransaction] = []  #: done in the database transaction that commits what was written
 
     @property
@@ -412,7 +414,13 @@ class Transaction:
             self._take([(entity, kind), *((one, LockType.SHARED_READ) for one in to_read)])
 
     def _begin(self, table: Table, entity: Entity, operation: WriteOperation, location: str) -> WriteStatement:
-        """Takes the lock and the write ID of a statement, of which nothing is recorded yet."""
+        """Takes the lock and the write ID of a statement, of which nothing is recorded yet.
+
+        Raises:
+            Disagreement: the database is an older copy, and gives numbers that were given before.
+        """
+        if self.in_doubt is not None:
+            raise Disagreement(f"{entity}: nothing is written: {self.in_doubt}")
         self._lock_for_statement(table, entity, operation)
         _ = self.txns  # fixed by the first statement, whatever it is (PROTOCOL 13.2)
         write_id = self.site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
