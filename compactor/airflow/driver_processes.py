@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _KIND = "process"
+_ENDED = "0"  #: in place of a start time, of a process that had ended before anybody could look
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> str:
@@ -16,7 +17,7 @@ def start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
 
     Returns:
         The name by which it is found again: ``process:HOST:PID:START``, where START is the kernel's start time, so that
-        a reused process id is not mistaken for it.
+        a reused process id is not mistaken for it; 0 for one that has ended already, which no driver has.
 
     Raises:
         OSError: the process cannot be started, or the log cannot be written.
@@ -39,7 +40,7 @@ def start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
         )
     finally:
         os.close(output)
-    return f"{_KIND}:{socket.gethostname()}:{pid}:{_started(pid) or 0}"
+    return f"{_KIND}:{socket.gethostname()}:{pid}:{_started(pid) or _ENDED}"
 
 
 def _inherited() -> list[int]:
@@ -77,12 +78,14 @@ def _pid(name: str | None) -> int | None:
     host, _, numbers = rest.partition(":")
     if kind != _KIND or host != socket.gethostname():
         return None
-    return int(numbers.partition(":")[0])
+    pid = numbers.partition(":")[0]
+    return int(pid) if pid.isascii() and pid.isdecimal() else None
 
 
 def _lives(name: str | None, pid: int) -> bool:
-    found = _started(pid)
-    return found is not None and (name or "").rpartition(":")[2] in (found, "0")
+    """Returns true if the process ``pid`` started when ``name`` says; without a start time it is gone."""
+    started = (name or "").rpartition(":")[2]
+    return started != _ENDED and started == _started(pid)
 
 
 def _started(pid: int) -> str | None:
