@@ -2,23 +2,26 @@
 
 The password's order: in the URL > COMPACTOR_METASTORE_PASSWORD > a mounted file > Hadoop's credential store >
 ``javax.jdo.option.ConnectionPassword`` in plain text. It is only looked up if the URL has a user and no password.
+
+What a file holds is this user's own: others may not read the file, and the password is sent to another machine only by TLS.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from compactor.errors import BadSetting, NotSupported
+from compactor.private_files import is_here, read_secret
 from compactor.settings.credential_store import DEFAULT_PASSWORD, secret
 from compactor.settings.jdbc_url import url_of
 
 PASSWORD = "COMPACTOR_METASTORE_PASSWORD"
 PASSWORD_FILE = "COMPACTOR_METASTORE_PASSWORD_FILE"
+STORE_PASSWORD_FILE = "hadoop.security.credstore.java-keystore-provider.password-file"
 _ALIAS = "javax.jdo.option.ConnectionPassword"
 _LOCAL = ("localjceks://file/", "jceks://file/")
 
@@ -34,7 +37,8 @@ def metastore_url(
         site: the properties of ``hive-site.xml`` and ``metastore-site.xml`` as found.
 
     Raises:
-        BadSetting: a file cannot be read, or the JDBC URL is of an unknown kind of database.
+        BadSetting: a file cannot be read, or others may read it; the JDBC URL is of an unknown kind of database; or the
+            password of a file would be sent without TLS.
         NotSupported: the credential store cannot be read from here.
     """
     if url is None:
@@ -48,47 +52,85 @@ def metastore_url(
         return url  # whoever opens it says what is wrong with it
     if parts.username is None or parts.password is not None:
         return url
-    password = _password(environment.get(PASSWORD_FILE) or password_file, site, environment)
+    password = environment.get(PASSWORD)
+    if password is None:
+        password = _from_file(environment.get(PASSWORD_FILE) or password_file, site, environment)
+        if password is not None:
+            _must_be_private(parts)
+        else:
+            password = site.get(_ALIAS)
     return url if password is None else parts.set(password=password).render_as_string(hide_password=False)
 
 
-def _password(file: str | None, site: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
-    if PASSWORD in environment:
-        return environment[PASSWORD]
+def _from_file(file: str | None, site: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
     if file is not None:
-        return _read(Path(file), "password_file").decode("utf-8").rstrip("\r\n")
+        return read_secret(Path(file), "password_file").decode("utf-8").rstrip("\r\n")
     for provider in site.get("hadoop.security.credential.provider.path", "").split(","):
         found = _stored(provider.strip(), site, environment)
         if found is not None:
             return found
-    return site.get(_ALIAS)
+    return None
+
+
+def _must_be_private(url: URL) -> None:
+    """Refuses to send the password of a file where anybody on the way may read it.
+
+    Raises:
+        BadSetting: the database is on another machine, and the URL does not ask for TLS.
+    """
+    hosts = _hosts(url)
+    far = [host for host in hosts if not is_here(host)]
+    if not far or _asks_for_tls(url):
+        return
+    wanted = "sslmode=verify-full" if url.get_backend_name() == "postgresql" else "ssl_ca=/path/of/ca.pem"
+    raise BadSetting(
+        f"the password of a file is not sent to {far[0]} without TLS, since anybody on the way may read it; expected: a URL "
+        f"with {wanted}, or a database on this machine"
+    )
+
+
+def _hosts(url: URL) -> list[str]:
+    """Returns the hosts and directories of sockets that the driver may connect to; empty for its default, which is here."""
+    further = [url.query.get(key, ()) for key in ("host", "hostaddr")]
+    named = [name for values in further for name in ((values,) if isinstance(values, str) else values)]
+    hosts = [url.host or "", *(host for name in named for host in name.split(","))]
+    return [host.rpartition(":")[0] if host.count(":") == 1 else host for host in hosts if host]
+
+
+def _asks_for_tls(url: URL) -> bool:
+    if url.get_backend_name() == "postgresql":
+        return url.query.get("sslmode") in ("require", "verify-ca", "verify-full")
+    return url.query.get("ssl_disabled", "false") != "true" and any(key.startswith("ssl") for key in url.query)
 
 
 def _stored(provider: str, site: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
     if not provider:
         return None
-    local = next((provider.removeprefix(prefix) for prefix in _LOCAL if provider.startswith(prefix)), None)
-    if local is None:
+    path = _local(provider)
+    if path is None:
         raise NotSupported(
             f"hadoop.security.credential.provider.path: {provider} cannot be read here, only stores in files "
             f"(localjceks://file/…); copy it to one, or set {PASSWORD_FILE}"
         )
-    path = Path("/", local)
-    return secret(_read(path, "credential store"), _ALIAS, _store_password(site, environment), str(path))
+    return secret(read_secret(path, "credential store"), _ALIAS, _store_password(site, environment), str(path))
+
+
+def credential_stores(site: Mapping[str, str]) -> list[Path]:
+    """Returns the credential stores in files of this machine that ``site`` names."""
+    providers = site.get("hadoop.security.credential.provider.path", "").split(",")
+    return [path for provider in providers if (path := _local(provider.strip())) is not None]
+
+
+def _local(provider: str) -> Path | None:
+    name = next((provider.removeprefix(prefix) for prefix in _LOCAL if provider.startswith(prefix)), None)
+    return None if name is None else Path("/", name)
 
 
 def _store_password(site: Mapping[str, str], environment: Mapping[str, str]) -> str:
     """Finds the store's password in the order of Hadoop's ``AbstractJavaKeyStoreProvider``."""
-    file = site.get("hadoop.security.credstore.java-keystore-provider.password-file")
+    file = site.get(STORE_PASSWORD_FILE)
     if "HADOOP_CREDSTORE_PASSWORD" in environment:
         return environment["HADOOP_CREDSTORE_PASSWORD"]
     if file is not None:
-        return _read(Path(file), "password of the credential store").decode("utf-8").strip()
+        return read_secret(Path(file), "password of the credential store").decode("utf-8").strip()
     return DEFAULT_PASSWORD
-
-
-def _read(path: Path, what: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadSetting(f"{what} {os.fspath(path)}: cannot be read: {error.strerror}") from error

@@ -6,15 +6,18 @@ metastore-site.xml as found > default. The environment only configures the conne
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from compactor.compaction.pool_policy import PoolPolicy, parse_policy
-from compactor.connection import metastore_url
+from compactor.connection import PASSWORD_FILE, STORE_PASSWORD_FILE, credential_stores, metastore_url
 from compactor.database.engine import open_database
 from compactor.errors import BadSetting
 from compactor.metastore.queue.hive2_queue import Hive2
@@ -22,9 +25,11 @@ from compactor.metastore.schema import create
 from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.open_limits import TxnLimits
+from compactor.private_files import read_found
 from compactor.service.hive2.major import OldSite
 from compactor.service.mark_files import MarkFiles
 from compactor.service.mode import Mode, loosest_mode
+from compactor.service.other_metastores import OtherMetastore, OtherMetastores
 from compactor.service.site import HISTORY_BY_WRITE_IDS, Site
 from compactor.settings.compactor_toml import MetastoreProfile, Profile, parse_profile
 from compactor.settings.file_limits import FileLimits
@@ -36,6 +41,8 @@ from compactor.storage.options import StoreOptions
 from compactor.storage.protocol import Storage
 from compactor.storage.stores import Stores
 
+log = logging.getLogger(__name__)
+CONFIG = "compactor.toml"  #: the file that is looked for in the current directory, where none is named
 SITE_FILES = ("hive-site.xml", "metastore-site.xml")
 #: Hive's own properties that name the stores of a site: credentials may go there.
 _NAMING_PLACES = (
@@ -45,6 +52,7 @@ _NAMING_PLACES = (
     "hive.metastore.warehouse.external.dir",
     "metastore.warehouse.external.dir",
 )
+OTHERS = "COMPACTOR_OTHER_METASTORES"  #: set by Airflow's tasks for the drivers that they start
 _ENVIRONMENT = {
     "url": "COMPACTOR_METASTORE_URL",
     "state_url": "COMPACTOR_STATE_URL",
@@ -64,6 +72,7 @@ class Configuration:
     settings: Settings
     stores: StoreOptions = field(default_factory=StoreOptions)
     pools: Mapping[str, PoolPolicy] = field(default_factory=dict)
+    others: Sequence[OtherMetastore] = ()  #: that the same configuration names: their tables lie elsewhere
 
     @property
     def is_embedded(self) -> bool:
@@ -84,12 +93,14 @@ def configure(
     flags: Mapping[str, str] | None = None,
     config_path: str | None = None,
     environment: Mapping[str, str] | None = None,
+    others: Mapping[str, Callable[[], Mapping[str, str]]] | None = None,
 ) -> Configuration:
     """Returns the configuration of the metastore ``name``.
 
     Args:
         flags: settings by key (``--set``), and ``url``, ``state_url``, ``warehouse``, ``hive_conf`` for the connection.
         config_path: of a compactor.toml; else COMPACTOR_CONFIG, else ``compactor.toml`` in the current directory if any.
+        others: what else is known of other metastores: ``flags`` of each, by its name, read when it is asked.
 
     Raises:
         BadSetting: no database is configured, a file cannot be read, or a key or value in it is unknown.
@@ -130,7 +141,81 @@ def configure(
             pool: parse_policy(pool, table, f"compactor.toml [metastore.{name}.pool.{pool}]")
             for pool, table in profile.pools.items()
         },
+        others=_others(name, document, environment, others or {}),
     )
+
+
+def _others(
+    name: str,
+    document: Profile,
+    environment: Mapping[str, str],
+    connections: Mapping[str, Callable[[], Mapping[str, str]]],
+) -> list[OtherMetastore]:
+    """Returns the other metastores of ``document``, of COMPACTOR_OTHER_METASTORES and of ``connections``."""
+    passed_on = _passed_on(environment)
+
+    def located(other: str) -> str | None:
+        given = dict(passed_on.get(other, {}))
+        if other in connections:
+            given |= connections[other]()
+        profile = document.metastores.get(other) or MetastoreProfile(name=other)
+        in_site_files = _united(tuple(_site_layers(given.get("hive_conf") or profile.hive_conf)))
+        url = given.get("url") or profile.url
+        return metastore_url(url, password_file=profile.password_file, site=in_site_files, environment={})
+
+    names = dict.fromkeys([*document.metastores, *passed_on, *connections])
+    return [OtherMetastore(name=other, locate=partial(located, other)) for other in names if other != name]
+
+
+def _passed_on(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Returns ``url`` and ``hive_conf`` of each other metastore that whoever started this process knows."""
+    text = environment.get(OTHERS)
+    if not text:
+        return {}
+    try:
+        return {str(name): {str(key): str(value) for key, value in of.items()} for name, of in json.loads(text).items()}
+    except (ValueError, AttributeError, RecursionError):
+        raise BadSetting(f"{OTHERS}: wanted a JSON object of objects, by the name of each other metastore") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedFile:
+    """A file that a metastore's configuration reads: a secret, or what others must not be able to change."""
+
+    path: Path
+    what: str
+    is_secret: bool = False
+
+
+def used_files(
+    name: str = "default",
+    *,
+    flags: Mapping[str, str] | None = None,
+    config_path: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> list[UsedFile]:
+    """Returns the files that ``configure`` reads with the same arguments, as far as each leads to the next."""
+    environment = os.environ if environment is None else environment
+    named = config_path or environment.get("COMPACTOR_CONFIG") or CONFIG
+    found = [UsedFile(path=Path(named), what="configuration")]
+    document, site = Profile(), dict[str, str]()
+    with suppress(BadSetting):
+        document = _profile(config_path or environment.get("COMPACTOR_CONFIG"))
+    profile = document.metastores.get(name) or MetastoreProfile(name=name)
+    hive_conf = _connection(dict(flags or {}), environment)["hive_conf"] or profile.hive_conf
+    if hive_conf is not None:
+        found += [UsedFile(path=Path(hive_conf, file), what="configuration") for file in SITE_FILES]
+        with suppress(BadSetting):
+            site = _united(tuple(_site_layers(hive_conf)))
+    settings = {**site, **profile.values, **(flags or {})}
+    secrets = [
+        ("password_file", environment.get(PASSWORD_FILE) or profile.password_file),
+        *(("credential store", str(path)) for path in credential_stores(site)),
+        ("password of the credential store", site.get(STORE_PASSWORD_FILE)),
+        ("compactor.reads.token.file", settings.get("compactor.reads.token.file")),
+        *(("keytab", str(table["keytab"])) for table in document.storage.values() if table.get("keytab")),
+    ]
+    return found + [UsedFile(path=Path(path), what=what, is_secret=True) for what, path in secrets if path]
 
 
 def open_stores(
@@ -184,13 +269,18 @@ def _united(layers: Sequence[Layer]) -> dict[str, str]:
 
 def _profile(path: str | None) -> Profile:
     if path is None:
-        if not Path("compactor.toml").is_file():
+        if not os.path.lexists(CONFIG):
+            log.info("configuration: no %s in %s", CONFIG, Path.cwd())
             return Profile()
-        path = "compactor.toml"
+        text = read_found(Path(CONFIG))
+        log.info("configuration: %s, found in the current directory", Path(CONFIG).absolute())
+        return parse_profile(text)
     try:
-        return parse_profile(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise BadSetting(f"{path}: cannot be read: {error.strerror}") from error
+    log.info("configuration: %s, as it was named", Path(path).absolute())
+    return parse_profile(text)
 
 
 def _site_layers(hive_conf: str | None) -> Iterator[Layer]:
@@ -201,6 +291,7 @@ def _site_layers(hive_conf: str | None) -> Iterator[Layer]:
         raise BadSetting(f"hive_conf {hive_conf!r}: expected a directory with {' or '.join(SITE_FILES)}")
     for file in SITE_FILES:
         if (folder / file).is_file():
+            log.info("configuration: %s", (folder / file).absolute())
             yield Layer(name=file, values=parse_site((folder / file).read_bytes()))
 
 
@@ -257,16 +348,19 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
         if configuration.own_state_url is not None:
             state = open_state(configuration.own_state_url, read_only=read_only)
         storage = _stores(configuration)
+        others = OtherMetastores(configuration.others, url=configuration.url, token=store.claim_token)
         try:
-            yield Site.here(
-                configuration.name,
-                store,
-                state,
-                storage,
-                configuration.settings,
-                configuration.pools,
-                memory_of(configuration, store, storage),
-            )
+            with closing(others):
+                yield Site.here(
+                    configuration.name,
+                    store,
+                    state,
+                    storage,
+                    configuration.settings,
+                    configuration.pools,
+                    memory_of(configuration, store, storage),
+                    others,
+                )
         finally:
             if state is not None:
                 state.close()
@@ -311,13 +405,17 @@ def open_before_hive_3(configuration: Configuration, *, read_only: bool = True) 
             with open_site(configuration, read_only=read_only) as site:
                 yield site
             return
-        yield OldSite(
-            name=configuration.name,
-            metastore=Hive2(database, hive_2_dialect(database.kind, version, database.url)),
-            storage=_stores(configuration),
-            settings=configuration.settings,
-            user=os.environ.get("USER") or str(os.getuid()),
-            host=socket.gethostname(),
-        )
+        metastore = Hive2(database, hive_2_dialect(database.kind, version, database.url))
+        others = OtherMetastores(configuration.others, url=configuration.url, token=metastore.claim_token)
+        with closing(others):
+            yield OldSite(
+                name=configuration.name,
+                metastore=metastore,
+                storage=_stores(configuration),
+                settings=configuration.settings,
+                user=os.environ.get("USER") or str(os.getuid()),
+                host=socket.gethostname(),
+                others=others,
+            )
     finally:
         database.close()

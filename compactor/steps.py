@@ -25,6 +25,7 @@ class Step(enum.Enum):
     TXN_OPENED = "the compaction transaction is open, no lock yet"
     LOCKED = "the shared lock is held"
     RECORDED = "CQ_TXN_ID, CQ_HIGHEST_WRITE_ID and the component row are committed"
+    DIRECTORY_CLAIMED = "the directory has the table's claim, nothing is staged"
     ATTEMPT_STARTED = "an executor has created its attempt file"
     ATTEMPT_WRITTEN = "an executor's file is complete"
     ACCEPTED = "the driver has taken all attempts into out/"

@@ -26,6 +26,7 @@ STAGING_PREFIX = ".compactor_v"
 WRITING_PREFIX = ".compactor_w"
 HIDDEN_PREFIX = ".compactor_obsolete_"  #: followed by a transaction and the final name of what is being removed
 QUARANTINE_PREFIX = ".compactor_quarantine_"  #: followed by an entry's id
+CLAIM_PREFIX = ".compactor_claim_"  #: followed by a metastore's token and a table's id; an ordinary file
 SET_ASIDE_PREFIX = ".compactor_in_doubt_"  #: followed by a time and the former name of what a person has set aside
 
 
@@ -139,6 +140,7 @@ _NAMES_KEPT = 8192  #: worthwhile since the partitions of a table repeat each ot
 _ACID_PREFIXES = (BASE_PREFIX, "delta_", "delete_delta_")
 _STAGING = re.compile(f"(?:{re.escape(STAGING_PREFIX)}|{re.escape(WRITING_PREFIX)})" + r"([0-9]+)(?:_[0-9a-f]+)?")
 _HIDDEN = re.compile(re.escape(HIDDEN_PREFIX) + r"([0-9]+)_(.+)")
+_CLAIM = re.compile(re.escape(CLAIM_PREFIX) + r"([0-9a-f]{32})_([0-9]+)")
 _QUARANTINE = re.compile(re.escape(QUARANTINE_PREFIX) + r"([0-9]+)(_erased)?")
 
 
@@ -272,6 +274,27 @@ def parse_quarantine(name: str) -> Quarantine | None:
     match = _QUARANTINE.fullmatch(name)
     entry_id = _number(match.group(1)) if match else None
     return None if match is None or entry_id is None else Quarantine(entry_id=entry_id, is_erased=bool(match.group(2)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryClaim:
+    """The claim of one table on a directory. ``token`` is that of its metastore (PROTOCOL 11.13)."""
+
+    token: str
+    table_id: int
+
+    @property
+    def name(self) -> str:
+        return f"{CLAIM_PREFIX}{self.token}_{self.table_id}"
+
+
+def parse_claim(name: str) -> DirectoryClaim | None:
+    """Parses ``.compactor_claim_<token>_<table id>``; None for any other name."""
+    if not name.startswith(CLAIM_PREFIX):
+        return None
+    match = _CLAIM.fullmatch(name)
+    table_id = _number(match.group(2)) if match else None
+    return None if match is None or table_id is None else DirectoryClaim(token=match.group(1), table_id=table_id)
 
 
 def _number(digits: str) -> int | None:

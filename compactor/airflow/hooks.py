@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import AbstractContextManager
+from functools import partial
 
 from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
 
-from compactor.airflow.configuration import text
+from compactor.airflow.configuration import metastore_names, text
 from compactor.airflow.options import CONNECTION_TYPE
-from compactor.deployment import Configuration, configure, open_site
+from compactor.deployment import OTHERS, Configuration, configure, open_site
 from compactor.service.site import Site
 
 #: The keys of a connection, and the environment variables that pass them to the driver of an application.
@@ -51,7 +54,8 @@ class CompactorHook(BaseHook):
             BadSetting: it is not configured, or wrongly.
             AirflowNotFoundException: ``[compactor] conn_id`` names a connection that does not exist.
         """
-        return configure(self.name, flags=self.connection(), config_path=text("config") or None)
+        others = {name: partial(_connection_of, name) for name in metastore_names() if name != self.name}
+        return configure(self.name, flags=self.connection(), config_path=text("config") or None, others=others)
 
     def connection(self) -> dict[str, str]:
         """Returns the values of the Airflow connection by the keys of ``ENVIRONMENT``; empty if none is configured.
@@ -69,10 +73,22 @@ class CompactorHook(BaseHook):
         return {key: value for key, value in values.items() if value}
 
     def driver_environment(self) -> dict[str, str]:
-        """Returns ``connection`` as environment variables for a driver that is a child of this process."""
-        return {ENVIRONMENT[key]: value for key, value in self.connection().items()}
+        """Returns ``connection`` as environment variables for a driver that is a child of this process, with those of the
+        other metastores, in whose directories it must not work."""
+        own = {ENVIRONMENT[key]: value for key, value in self.connection().items()}
+        others = {name: _connection_of(name) for name in metastore_names() if name != self.name}
+        known = {name: connection for name, connection in others.items() if connection}
+        return own | ({OTHERS: json.dumps(known)} if known else {})
 
     def test_connection(self) -> tuple[bool, str]:
         """Tests the connection, for the button of the connection form."""
         with self.get_conn() as site:
             return True, f"metastore {site.name} answers"
+
+
+def _connection_of(metastore: str) -> dict[str, str]:
+    """Returns the connection of another metastore; empty if Airflow has none for it."""
+    try:
+        return CompactorHook(metastore).connection()
+    except AirflowNotFoundException:
+        return {}

@@ -11,6 +11,7 @@ import click
 from compactor import __version__
 from compactor.cli import (
     abort,
+    claims,
     compact,
     doctor,
     dump,
@@ -125,6 +126,7 @@ for command in (
     pause.resume,
     override.override,
     resolve.resolve,
+    claims.claims,
     restore.restore,
     dump.dump,
     metastore.metastore,

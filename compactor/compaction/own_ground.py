@@ -20,20 +20,23 @@ Key = tuple[int, str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The directory of a table, or of one of its partitions, with its location in its normalised form."""
+    """The directory of a table, or of one of its partitions, with its location in its normalised form. ``metastore`` names
+    another metastore whose it is; None for this one's."""
 
     table: int
     name: str
     location: str
     partition: str | None = None
     is_transactional: bool = False
+    metastore: str | None = None
 
     @property
     def key(self) -> Key:
         return self.table, self.partition
 
     def __str__(self) -> str:
-        return self.name if self.partition is None else f"{self.name}/{self.partition}"
+        name = self.name if self.partition is None else f"{self.name}/{self.partition}"
+        return name if self.metastore is None else f"{name} of metastore {self.metastore}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +62,19 @@ def overlaps(places: Iterable[Place]) -> Overlaps:
 
     Another transactional table at, above or below refuses both; anybody's place inside refuses the one around it; a plain
     table's at or above only warns. A table's partitions below its own directory are what is normal, but not one partition
-    inside another, or around its table.
+    inside another, or around its table. Any place of another metastore, which has other transactions, refuses ours at,
+    around or inside it.
     """
     refused: dict[Place, list[Place]] = defaultdict(list)
     warned: dict[Place, list[Place]] = defaultdict(list)
     for outer, inner in pairs(places):
+        if outer.metastore != inner.metastore:
+            for ours, other in ((outer, inner), (inner, outer)):
+                if ours.metastore is None and ours.is_transactional:
+                    refused[ours].append(other)
+            continue
+        if outer.metastore is not None:
+            continue
         if outer.table == inner.table:
             mine = [one for one in (outer, inner) if one.is_transactional and one.partition is not None]
             for one in mine:

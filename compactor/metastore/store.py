@@ -12,6 +12,7 @@ from compactor.metastore.catalog.grounds import Grounds
 from compactor.metastore.catalog.new_partitions import NewPartitions
 from compactor.metastore.catalog.partition_places import PartitionPlaces
 from compactor.metastore.catalog.read import Catalog
+from compactor.metastore.claim_token import ClaimToken
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locks.hive_locks import Locks
 from compactor.metastore.marks import StoredMarks
@@ -80,6 +81,7 @@ class Metastore:
         self.aborts = Aborts(database, dialect)
         self.mutexes = Mutexes(database, dialect)
         self.marks = StoredMarks(database, dialect)
+        self.claim_token = ClaimToken(database)
 
     def _limits(self, given: TxnLimits) -> TxnLimits:
         if given.min_history_write_id is None:

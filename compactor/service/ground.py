@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from compactor.compaction.locations import ALL_OTHERS, MOST_COVERS, aliases_of, covers, normalised, spelling
@@ -14,11 +14,13 @@ from compactor.compaction.own_ground import Overlaps, Place, overlaps, pairs, to
 from compactor.errors import CompactorError, failing_alone
 from compactor.metastore.catalog.grounds import Grounds, PartitionGround, TableGround
 from compactor.metastore.catalog.values import PartitionPlace, Table
+from compactor.service.other_metastores import OtherMetastores
 from compactor.storage.places import whole_location
 from compactor.storage.protocol import Storage
 
 _FRESH_S = 60.0  #: for how long it is not read again, at least
 _NEW = -1  #: stands for the id of a table that has none yet
+_OF_OTHERS = -2  #: ids of other metastores' tables go down from here
 _SHARE = 20  #: reading it takes at most one part of so many of a pass
 
 
@@ -43,10 +45,12 @@ class _Known:
 
 
 class Ground:
-    """The overlaps among tables and partitions of a metastore, by what the metastore says now."""
+    """The overlaps among tables and partitions of a metastore, by what the metastore says now, and with those of
+    ``others``."""
 
-    def __init__(self, grounds: Grounds, storage: Storage) -> None:
+    def __init__(self, grounds: Grounds, storage: Storage, others: OtherMetastores | None = None) -> None:
         self._grounds = grounds
+        self._others = others or OtherMetastores()
         self._storage = storage
         self._aliases = aliases_of(_clusters(storage))
         self._azure = storage.options.of_place("abfs", "")
@@ -75,7 +79,7 @@ class Ground:
         tables = self._tables()
         place = Place(table=_NEW, name=name, location=self._normalised(location), is_transactional=True)
         every = [*tables.values(), *self._places(tables, self._grounds.partitions()), place]
-        return overlaps(every).refusal(_NEW, None)
+        return overlaps([*every, *self._of_others(_near([place]))]).refusal(_NEW, None)
 
     def is_clear(self, table: int) -> bool:
         """Returns true if neither the table nor any of its partitions is left alone."""
@@ -95,7 +99,7 @@ class Ground:
     def everything(self) -> Overlaps:
         """Returns what overlaps, with every partition of every table compared: for a person who waits for it."""
         tables = self._tables()
-        return overlaps([*tables.values(), *self._places(tables, self._grounds.partitions())])
+        return overlaps([*tables.values(), *self._places(tables, self._grounds.partitions()), *self._of_others(None)])
 
     def _usual(self) -> Overlaps:
         """Returns the same at a lower price: a partition that lies below its table under its own name, as nearly all do, is
@@ -120,7 +124,33 @@ class Ground:
         }
         more = [*grounds.partitions_of(entangled), *grounds.partitions_of(around - entangled, near)]
         places += self._places(tables, iter(more))
-        return overlaps({place.key: place for place in places}.values())
+        return overlaps([*{place.key: place for place in places}.values(), *self._of_others(near)])
+
+    def _of_others(self, near: Collection[str] | None) -> Iterator[Place]:
+        """Yields the tables of other metastores, and those partitions that do not lie below their tables: of plain tables
+        only those with one of ``near`` in their location, or all of them for None.
+
+        Raises:
+            DatabaseUnavailable: one of these metastores cannot be asked.
+        """
+        number = _OF_OTHERS
+        for metastore, grounds in self._others.grounds():
+            tables = {table.id: table for table in grounds.tables()}
+            places: dict[int, Place] = {}
+            for table in tables.values():
+                places[table.id] = Place(
+                    table=number,
+                    name=table.name,
+                    location=self._normalised(table.location),
+                    is_transactional=table.is_transactional,
+                    metastore=metastore,
+                )
+                number -= 1
+            yield from places.values()
+            for one in grounds.partitions() if near is None else grounds.partitions_elsewhere(near):
+                if (of_table := places.get(one.table)) is not None:
+                    location = self._normalised(one.location, tables[one.table].location)
+                    yield replace(of_table, partition=one.name, location=location)
 
     def _unusual(self, tables: Mapping[int, Place], found: Iterator[PartitionGround]) -> Iterator[Place]:
         """Yields what is only spelt otherwise than its table no more than what is where it is expected."""

@@ -16,7 +16,7 @@ from compactor.rewrite.publish import naming, removal
 from compactor.service.agreement import Given, files_prove, must_lose_nothing, visibility_transactions
 from compactor.service.exclusive import renames, while_removing
 from compactor.service.side_by_side import SideBySide
-from compactor.service.site import Site, Target, View
+from compactor.service.site import Site, Target, View, claims_of
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +142,7 @@ class LeftoverScan:
         place = target.location
         if place in self._errors:
             raise self._errors[place]
+        claims_of(self._site).must_be_free_by_names(target.table, place, self._children[place])
         self._given.must_explain(target, self._children[place], self._own.get(place))
         rows = self._given.rows
         doomed: list[str] = []

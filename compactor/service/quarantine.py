@@ -32,7 +32,7 @@ from compactor.service.agreement import must_be_the_same_table
 from compactor.service.exclusive import renames
 from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may
-from compactor.service.site import Site, Target, View
+from compactor.service.site import Site, Target, View, claims_of, must_have_its_own_ground
 from compactor.settings.precedence import with_request
 from compactor.state.quarantines import Quarantines
 
@@ -284,7 +284,11 @@ def _erase(site: Site, one: Quarantined) -> bool:
         return False
     places = dict.fromkeys([one.location, one.location if target is None else target.location])
     for location in places:
-        if any(parse_quarantine(child) in _forms(one) for child in site.storage.children(location)):
+        names = site.storage.children(location)
+        if any(parse_quarantine(child) in _forms(one) for child in names):
+            if target is not None:  # another metastore's compaction may have the same number
+                must_have_its_own_ground(site, target.table, target.partition)
+                claims_of(site).must_be_free_by_names(target.table, location, names)
             quarantine.erase(site.storage, location, one.entry_id)
             log.info("%s: the quarantine of compaction %d is erased, %d bytes", one.entity, one.entry_id, one.bytes)
             return True

@@ -25,8 +25,10 @@ from compactor.metastore.catalog.read import no_partition
 from compactor.metastore.catalog.values import Partition, PartitionPlace, Table
 from compactor.metastore.schema.detect import BY_WRITE_IDS
 from compactor.metastore.store import Metastore
+from compactor.service.directory_claims import DirectoryClaims
 from compactor.service.ground import Ground
 from compactor.service.mark_files import MarkFiles
+from compactor.service.other_metastores import OtherMetastores
 from compactor.settings.precedence import Settings, with_off_peak, with_override, with_request, with_table
 from compactor.state.store import OwnState
 from compactor.storage.protocol import Storage
@@ -56,6 +58,8 @@ class Site:
     pools: Mapping[str, PoolPolicy] = field(default_factory=dict)  #: the policy of each pool, by its name
     memory: MarkFiles | None = None
     ground: Ground | None = None  #: of a pass, which asks for many tables; else it is read each time
+    claims: DirectoryClaims | None = None  #: of a pass, like ``ground``
+    others: OtherMetastores = field(default_factory=OtherMetastores)  #: that the configuration names, too
 
     @classmethod
     def here(
@@ -67,6 +71,7 @@ class Site:
         settings: Settings,
         pools: Mapping[str, PoolPolicy] | None = None,
         memory: MarkFiles | None = None,
+        others: OtherMetastores | None = None,
     ) -> Site:
         """Returns the site as this process and its user see it.
 
@@ -86,11 +91,12 @@ class Site:
             host=socket.gethostname(),
             pools=dict(pools or {}),
             memory=memory,
+            others=others or OtherMetastores(),
         )
 
     def for_a_pass(self) -> Site:
         """Returns the site for one pass, which reads the ground of all tables once (PROTOCOL 11.13)."""
-        return replace(self, ground=Ground(self.metastore.grounds, self.storage))
+        return replace(self, ground=new_ground(self), claims=_new_claims(self))
 
     def identity(self, role: str) -> str:
         """Returns a name for one holder of work; names are unique and compared exactly.
@@ -340,4 +346,18 @@ def must_have_its_own_ground(site: Site, table: Table, partition: PartitionPlace
 
 def ground_of(site: Site) -> Ground:
     """Returns what is known of the ground of all tables: that of the pass, or else what is read now."""
-    return site.ground or Ground(site.metastore.grounds, site.storage)
+    return site.ground or new_ground(site)
+
+
+def new_ground(site: Site) -> Ground:
+    """Returns the ground of all tables, to be read anew."""
+    return Ground(site.metastore.grounds, site.storage, site.others)
+
+
+def claims_of(site: Site) -> DirectoryClaims:
+    """Returns the claims on directories: those of the pass, or else as they are read now."""
+    return site.claims or _new_claims(site)
+
+
+def _new_claims(site: Site) -> DirectoryClaims:
+    return DirectoryClaims(site.name, site.metastore.claim_token, site.metastore.grounds, site.storage)

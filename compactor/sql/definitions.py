@@ -8,9 +8,8 @@ from compactor.acid.partition_names import part_values
 from compactor.errors import CompactorError, NotConforming, NotFound, NotSupported, Refused
 from compactor.locking.accesses import Name
 from compactor.metastore.catalog.values import Partition, Table
-from compactor.service.ground import Ground
 from compactor.service.mode import must_write
-from compactor.service.site import path_of
+from compactor.service.site import claims_of, new_ground, path_of
 from compactor.sql.answer import Answer, done
 from compactor.sql.partitions import key_values, matching, name_of
 from compactor.sql.session import Session
@@ -234,7 +233,7 @@ def _add(session: Session, table: Table, places: Mapping[str, str]) -> None:
         for name, place in places.items():
             site.metastore.embedded_catalog.add_partition(table, part_values(name), place, name=name)
             added.append(name)
-            if (why := Ground(site.metastore.grounds, site.storage).refusal(table.id, name)) is not None:
+            if (why := new_ground(site).refusal(table.id, name)) is not None:
                 raise Refused(f"partition {name} of {table} was not added: {why}")
             like = path_of(site.storage, table, None)
             site.storage.make_directories(site.storage.resolve(place), like=like)
@@ -262,11 +261,13 @@ def drop_partitions(session: Session, statement: Statement, asked: actions.DropP
             found |= {part.name: part for part in fitting}
         places: list[str] = []
         if asked.purge:
-            ground = Ground(site.metastore.grounds, site.storage)
+            ground = new_ground(site)
             for name in found:
                 if (why := ground.refusal(table.id, name)) is not None:
                     raise Refused(f"partition {name} of {table} was not dropped: {why}")
             places = [path_of(site.storage, table, part) for part in found.values()]
+            for place in places:
+                claims_of(site).must_be_free_by_names(table, place, site.storage.children(place))
         site.metastore.embedded_catalog.drop_partitions(table, found)
         for place in places:  # under the lock: who adds it anew does not write there yet
             site.storage.remove(place)

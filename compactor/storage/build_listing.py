@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from types import MappingProxyType
 
 from compactor.acid.listing import FileStatus, Listing
-from compactor.acid.names import METADATA_FILE, is_skipped
+from compactor.acid.names import METADATA_FILE, is_skipped, parse_claim
 from compactor.acid.tree import Anchor, Tree
 from compactor.errors import BadFile
 from compactor.storage.listing_limits import ListingLimits
@@ -25,7 +25,7 @@ def listing_of(
 ) -> Listing:
     """Returns the listing of ``path``: ``files`` are relative to it, with lengths, ``directories`` are its direct children.
 
-    Leaves out everything in a skipped directory; reads ``_metadata_acid`` files.
+    Leaves out everything in a skipped directory, and skipped names but for claims; reads ``_metadata_acid`` files.
 
     Raises:
         UnsafeDirectory: there are more files or levels than ``limits`` admit.
@@ -34,9 +34,12 @@ def listing_of(
     kept: list[FileStatus] = []
     tops = {name for name in directories if not is_skipped(name)}
     formats: dict[str, str] = {}
+    claims: list[str] = []
     for relative, length in files:
         parents = relative.split("/")[:-1]
         if any(is_skipped(part) for part in parents) or (not parents and is_skipped(relative)):
+            if not parents and parse_claim(relative) is not None:
+                claims.append(relative)
             continue
         kept.append(FileStatus(path=relative, length=length))
         limits.check_entries(path, len(kept))
@@ -50,6 +53,7 @@ def listing_of(
         files=tuple(sorted(kept, key=lambda f: f.path)),
         directories=tuple(sorted(tops)),
         data_formats=MappingProxyType(formats),
+        claims=tuple(sorted(claims)),
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from compactor.acid.listing import Listing
-from compactor.acid.names import is_skipped
+from compactor.acid.names import is_skipped, parse_claim
 from compactor.acid.tree import Anchor, Tree
 from compactor.errors import BadFile, StorageError, UnsafeDirectory
 from compactor.storage import hdfs_tree
@@ -58,6 +58,8 @@ class HdfsStorage:
             for status in self._top(path):
                 name = str(status["pathSuffix"])
                 if is_skipped(name):
+                    if parse_claim(name) is not None:
+                        files.append((name, 0))
                     continue
                 if status["type"] == "DIRECTORY":
                     directories.append(name)

@@ -13,7 +13,7 @@ from operator import attrgetter
 from types import MappingProxyType
 
 from compactor.acid.listing import FileStatus, Listing
-from compactor.acid.names import METADATA_FILE, is_skipped
+from compactor.acid.names import METADATA_FILE, is_skipped, parse_claim
 from compactor.errors import BadFile, StorageError, UnsafeDirectory
 from compactor.storage.build_listing import data_format, must_be_small
 from compactor.storage.consistent_listing import ListedButAbsent
@@ -42,7 +42,10 @@ def listed(root: str, limits: ListingLimits) -> Listing:
         raise _unlisted(root, error) from error
     walk.files.sort(key=_path)
     return Listing(
-        files=tuple(walk.files), directories=tuple(sorted(names)), data_formats=MappingProxyType(walk.formats)
+        files=tuple(walk.files),
+        directories=tuple(sorted(names)),
+        data_formats=MappingProxyType(walk.formats),
+        claims=tuple(sorted(walk.claims)),
     )
 
 
@@ -59,6 +62,7 @@ class _Walk:
     limits: ListingLimits
     files: list[FileStatus] = field(default_factory=list)
     formats: dict[str, str] = field(default_factory=dict)
+    claims: list[str] = field(default_factory=list)
     seen: int = 0
 
     def top(self, descriptor: int) -> list[str]:
@@ -67,6 +71,8 @@ class _Walk:
         for entry in self._entries(descriptor, self.root):
             name = entry.name
             if is_skipped(name):
+                if parse_claim(name) is not None:
+                    self.claims.append(name)
                 continue
             if not name.isascii():
                 _must_be_text(f"{self.root}/{name}")

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from compactor.acid.bucket import MAX_BUCKET
 from compactor.acid.names import WRITING_PREFIX, parse_staging
-from compactor.errors import CompactorError, NotConforming, NotFound, NotLossless, NotSupported, Refused
+from compactor.errors import CompactorError, Disagreement, NotConforming, NotFound, NotLossless, NotSupported, Refused
 from compactor.locking.accesses import Access, Accessing, Name
 from compactor.locking.lock_types import LockType
 from compactor.locking.statement_rules import AccessKind
@@ -25,8 +25,8 @@ from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind, Types
 from compactor.service.answers.explain_locks import planned_locks
-from compactor.service.ground import Ground
-from compactor.service.site import Site, path_of
+from compactor.service.memory import doubt_of_programs
+from compactor.service.site import Site, claims_of, new_ground, path_of
 from compactor.tables.hive_columns import hive_columns
 from compactor.tables.schema import ROW_ID
 from compactor.tables.transactions.running import transaction
@@ -63,7 +63,7 @@ def create_table(site: Site, database: str, name: str, wanted: Definition) -> va
     must_be_free(site, f"{database}.{name}", new.location)
     created = site.metastore.embedded_catalog.create_table(new)
     try:
-        if (why := Ground(site.metastore.grounds, site.storage).refusal(created.id, None)) is not None:
+        if (why := new_ground(site).refusal(created.id, None)) is not None:
             raise Refused(f"{database}.{name} was not created: {why}")
         make_directory(site, new.location)
     except CompactorError:
@@ -155,7 +155,7 @@ def _must_have_its_ground(site: Site, what: str, location: str) -> None:
     Raises:
         Refused: it does.
     """
-    if (why := Ground(site.metastore.grounds, site.storage).refusal_of_new(what, location)) is not None:
+    if (why := new_ground(site).refusal_of_new(what, location)) is not None:
         raise Refused(f"{what} was not created: {why}")
 
 
@@ -183,17 +183,20 @@ def _places(site: Site, table: values.Table) -> list[str]:
     """Returns the directories of a table and its partitions.
 
     Raises:
-        Refused: others' directories overlap the table's.
+        Refused: others' directories overlap the table's, or others claim them.
     """
-    overlap = Ground(site.metastore.grounds, site.storage).refusal(table.id, None)
+    overlap = new_ground(site).refusal(table.id, None)
     if overlap is not None:
         raise Refused(f"{table} was not dropped: {overlap}")
     places = [path_of(site.storage, table, None)]
-    return places + [path_of(site.storage, table, part) for part in site.metastore.catalog.partitions(table)]
+    places += [path_of(site.storage, table, part) for part in site.metastore.catalog.partitions(table)]
+    for place in places:
+        claims_of(site).must_be_free_by_names(table, place, site.storage.children(place))
+    return places
 
 
 def must_be_embedded(site: Site, what: str) -> None:
-    """Refuses to define anything in a metastore of Hive.
+    """Refuses to define anything in a metastore of Hive, or in a database that is an older copy.
 
     Raises:
         Refused: it is one.
@@ -203,6 +206,8 @@ def must_be_embedded(site: Site, what: str) -> None:
             f"{what}: metastore {site.name} is Hive's, and Hive defines what is in it; only in an embedded metastore "
             "Compactor does"
         )
+    if (in_doubt := doubt_of_programs(site)) is not None:
+        raise Disagreement(f"{what}: nothing is changed: {in_doubt}")
 
 
 def must_be_a_name(name: str) -> None:
@@ -303,7 +308,7 @@ def must_be_free(site: Site, what: str, location: str) -> None:
     if not site.storage.children(path):
         return
     staged = [one for one in site.storage.tree(path).directories if _last(one).startswith(WRITING_PREFIX)]
-    if staged and Ground(site.metastore.grounds, site.storage).refusal_of_new(what, location) is None:
+    if staged and new_ground(site).refusal_of_new(what, location) is None:
         for place in staged:
             _remove_dead(site, what, f"{path}/{place}")
     tree = site.storage.tree(path)

@@ -46,6 +46,7 @@ from tests.support.candidates import candidates_of
 from tests.support.committing import committing
 from tests.support.passes import Renames, compact, with_storage
 from tests.support.tables import delete, insert, make_table, with_settings
+from tests.support.watching import names_in
 
 pytestmark = pytest.mark.usefixtures("hive3")
 
@@ -240,7 +241,7 @@ def test_readers_at_first_sight_hold_the_cleaner(site: Site, tmp_path: Path) -> 
     metastore.locks.release(early.id)
     assert cleaned(site) == [None]
     metastore.locks.release(late.id)
-    assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["base_0000003"]
+    assert names_in(tmp_path / "t") == {"base_0000003"}
 
 
 def test_an_entry_of_hives_own_worker_is_cleaned(site: Site, tmp_path: Path) -> None:
@@ -258,7 +259,7 @@ def test_an_entry_of_hives_own_worker_is_cleaned(site: Site, tmp_path: Path) -> 
     site.metastore.transactions.commit(reader)
     site.metastore.transactions.open("u", "h")
     assert cleaned(site) == [None]
-    assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["base_0000002"]
+    assert names_in(tmp_path / "t") == {"base_0000002"}
 
 
 def shown(site: Site, table: CatalogTable, txns: ValidTxnList) -> list[int]:
@@ -280,7 +281,7 @@ def test_a_minor_of_inserts_stays_a_minor_and_older_snapshots_see_what_they_saw(
     assert shown(site, table, early) == [1, 2]
     assert shown(site, table, site.metastore.transactions.snapshot()) == [1, 2, 3]
     assert cleaned(site) == [None]
-    assert [path.name for path in (tmp_path / "t").iterdir()] == ["delta_0000001_0000003"]
+    assert names_in(tmp_path / "t") == {"delta_0000001_0000003"}
 
 
 @pytest.mark.parametrize("kind", ["minor", "major"])
@@ -294,7 +295,7 @@ def test_a_compaction_is_undone_there_too(site: Site, tmp_path: Path, kind: str)
     compact(site, kind)
     assert cleaned(site) == [None]
     restore(site, "default.t", None, 1, "ann")
-    assert {path.name for path in (tmp_path / "t").iterdir()} == before | {".compactor_quarantine_1"}
+    assert names_in(tmp_path / "t") == before | {".compactor_quarantine_1"}
     assert shown(site, table, site.metastore.transactions.snapshot()) == [1, 2, 3]
     assert site.metastore.locks.show() == []
 
@@ -390,7 +391,7 @@ def test_what_was_named_before_its_worker_was_lost_is_adopted(site: Site, tmp_pa
     again = compact(site, "major")
     assert again.result is Result.CLEAN_ONLY
     assert cleaned(site) == [None]
-    assert [path.name for path in (tmp_path / "t").iterdir()] == ["base_0000002"]
+    assert names_in(tmp_path / "t") == {"base_0000002"}
     assert shown(site, table, site.metastore.transactions.snapshot()) == [1, 2]
 
 

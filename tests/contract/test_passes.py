@@ -19,6 +19,7 @@ from compactor.settings.precedence import Settings
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
 from tests.support.tables import make_table, rows_of, story, with_settings
+from tests.support.watching import names_in
 
 
 def test_each_role_does_its_part(metastore: Metastore, state: OwnState, tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_each_role_does_its_part(metastore: Metastore, state: OwnState, tmp_path
         passed = clean(site)
         assert (passed.waiting, passed.failed) == ((), ())
         assert rows_of(site, table) == wanted
-    names = [parse_directory(path.name) for path in (tmp_path / "t").iterdir()]
+    names = [parse_directory(name) for name in names_in(tmp_path / "t")]
     has_visibility = metastore.dialect.layout.has_visibility
     assert all(acid is not None and bool(acid.visibility_txn_id) is has_visibility for acid in names)
     assert [type(acid) for acid in names].count(Base) == 1

@@ -17,10 +17,12 @@ from compactor.steps import Step
 from tests.support import hive2, roles
 from tests.support.expected import read_expected, step
 from tests.support.forked import die
+from tests.support.watching import names_in
 
 STEPS = (
     Step.CLAIMED,
     Step.RECORDED,
+    Step.DIRECTORY_CLAIMED,
     Step.ATTEMPT_STARTED,
     Step.ATTEMPT_WRITTEN,
     Step.ACCEPTED,
@@ -59,7 +61,7 @@ def test_a_crash_beside_hive_2_changes_no_row(tmp_path: Path, warehouse: Path, a
     with database.read() as conn:
         found = conn.execute(text("SELECT CQ_STATE, CQ_WORKER_ID, CQ_HIGHEST_TXN_ID FROM COMPACTION_QUEUE")).all()
     assert [tuple(row) for row in found] == [("r", None, 34)]
-    staged = [child.name for child in location.iterdir() if child.name.startswith(".")]
+    staged = [name for name in names_in(location) if name.startswith(".")]
     assert list(map(parse_staging, staged)) == ([16] if at is Step.COMMITTED else [])  # a later compaction's to sweep
     hive2.clean(site, database, location)
     assert [child.name for child in location.iterdir() if not child.name.startswith(".")] == ["base_0000034"]

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from compactor.acid.names import METADATA_COMPACTED, METADATA_FILE, Base, Delta, parse_directory
+from compactor.acid.names import CLAIM_PREFIX, METADATA_COMPACTED, METADATA_FILE, Base, Delta, parse_directory
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Table
@@ -40,6 +40,7 @@ from tests.support.forked import die
 from tests.support.passes import lose_cleaners, rows_without_visibility
 from tests.support.patience import until
 from tests.support.tables import delete, insert, make_table, rows_of, story, with_settings
+from tests.support.watching import names_in
 
 INITIATOR, WORKER, CLEANER, REPAIR, MEMORY = "initiator", "worker", "cleaner", "repair", "memory"
 QUARANTINE = "quarantine"  #: reached only where compactor.quarantine is set
@@ -51,6 +52,7 @@ ROLE = {
     Step.TXN_OPENED: WORKER,
     Step.LOCKED: WORKER,
     Step.RECORDED: WORKER,
+    Step.DIRECTORY_CLAIMED: WORKER,
     Step.ATTEMPT_STARTED: WORKER,
     Step.ATTEMPT_WRITTEN: WORKER,
     Step.ACCEPTED: WORKER,
@@ -418,8 +420,8 @@ def test_a_crash_where_there_is_only_to_remove(
             die(roles.repair, metastore_url, step)
         finish(site)
     assert rows_of(site, table) == wanted
-    assert "_" not in {name[0] for name in os.listdir(warehouse / "t")}
-    assert len(os.listdir(warehouse / "t")) == (2 if kind == "aborts" else 1)
+    assert "_" not in {name[0] for name in names_in(warehouse / "t")}
+    assert len(names_in(warehouse / "t")) == (2 if kind == "aborts" else 1)
     assert site.metastore.entries.queue() == []
 
 
@@ -427,6 +429,8 @@ def compact(site: Site, table: Table, kind: str) -> None:
     request_compaction(site, table=str(table), type=kind)
     run_entries(site, claimable(site), InProcessRunner())
     clean(site)
+    for claim in Path(table.location).rglob(f"{CLAIM_PREFIX}*"):  # as an older release, so that a later one claims it
+        claim.unlink()
 
 
 def age(site: Site) -> None:
@@ -515,7 +519,7 @@ def assert_settled(site: Site, location: Path) -> None:
     """Asserts that there is no orphan, no twin, no stuck row and no open compaction transaction."""
     assert site.metastore.entries.queue() == []
     assert site.metastore.transactions.open_transactions() == []
-    names = sorted(os.listdir(location))
+    names = sorted(names_in(location))
     parsed = [parse_directory(name) for name in names]
     assert all(acid is not None for acid in parsed), f"orphans: {names}"
     ranges = [
@@ -529,7 +533,7 @@ def assert_settled(site: Site, location: Path) -> None:
 
 def assert_plain(location: Path, kind: str) -> None:
     """Asserts that Hive 3.1 can read the names, and knows the bases to be compacted."""
-    names = os.listdir(location)
+    names = names_in(location)
     assert not [name for name in names if "_v" in name]
     assert [(location / name / METADATA_FILE).read_bytes() for name in names if name.startswith("base_")] == [
         METADATA_COMPACTED

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from compactor.acid.names import DirectoryClaim
 from compactor.compaction.marks import Marks, MarkToken, Remembered
 from compactor.errors import BadFile, StorageError
 from compactor.ids import TxnId
@@ -14,6 +15,8 @@ from compactor.service.mark_files import MarkFiles
 from compactor.storage.capabilities import EVERY
 from compactor.storage.stores import Stores
 from tests.storage.conftest import BY_HTTPFS, KINDS, Place
+
+CLAIM = DirectoryClaim(token="0" * 32, table_id=7).name
 
 pytestmark = pytest.mark.parametrize("place", [*KINDS, BY_HTTPFS], indirect=True)
 ODD = ("bucket_00000", "000000_0", "k=a%3Ab [x]*#?&+é 'q'")
@@ -56,14 +59,15 @@ def test_a_listing_holds_files_at_any_depth_and_skips_what_readers_skip(place: P
         ".compactor_v7/bucket_00000",
         "base_0000001/_orc_acid_version",
         "base_0000001/.hive-staging/x",
+        CLAIM,
     ]
     for name in names:
         stores.make_directories(f"{top}/{name}".rpartition("/")[0], like=top)
         stores.write(f"{top}/{name}", name.encode())
     listing = stores.listing(top)
     assert [(f.path, f.length) for f in listing.files] == [(n, len(n)) for n in sorted((*names[:3], names[5]))]
-    assert listing.directories == ("base_0000001", "sub")
-    assert stores.children(top) == (".compactor_v7", "000000_0", "_SUCCESS", "base_0000001", "sub")
+    assert (listing.directories, listing.claims) == (("base_0000001", "sub"), (CLAIM,))
+    assert stores.children(top) == (CLAIM, ".compactor_v7", "000000_0", "_SUCCESS", "base_0000001", "sub")
 
 
 def test_a_tree_shows_what_readers_skip_too(place: Place) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from compactor.acid.names import CLAIM_PREFIX
 from compactor.compaction.states import State
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
@@ -45,7 +46,8 @@ def site(deployment: Site) -> Site:
 
 
 def left(site: Site, table: Table) -> tuple[str, ...]:
-    return site.storage.children(site.target(entity_of(table)).location)
+    names = site.storage.children(site.target(entity_of(table)).location)
+    return tuple(name for name in names if not name.startswith(CLAIM_PREFIX))
 
 
 @pytest.fixture

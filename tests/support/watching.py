@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from compactor.acid.names import CLAIM_PREFIX
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
 
@@ -58,8 +59,8 @@ def files_below(root: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def names_in(path: Path) -> set[str]:
-    """Returns the names directly in a directory."""
-    return {child.name for child in path.iterdir()}
+    """Returns the names directly in a directory, without the claims that the first compaction leaves (PROTOCOL 11.13)."""
+    return {child.name for child in path.iterdir() if not child.name.startswith(CLAIM_PREFIX)}
 
 
 class Interrupted:

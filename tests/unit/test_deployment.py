@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from compactor.compaction.entry import Entity
-from compactor.deployment import configure, memory_of, open_deployment, open_site, open_stores
+from compactor.deployment import OTHERS, configure, memory_of, open_deployment, open_site, open_stores
 from compactor.errors import BadSetting, DatabaseUnavailable, Refused, UnnamedPlace, UnsafeDirectory
 from compactor.ids import TxnId
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, VERSION, WRITE_SET
@@ -262,3 +263,35 @@ def test_stores_are_opened_without_a_metastore(tmp_path: Path) -> None:
     assert (unnamed.text, unnamed.named, unnamed.files.stripes) == (of_a.text, (), 8)
     with pytest.raises(BadSetting, match="'b'"):
         open_stores("b", config_path=config, environment={})
+
+
+def test_the_other_metastores_of_each_source(tmp_path: Path) -> None:
+    """PROTOCOL 11.13: those of the file, of whoever started this process, and of Airflow; each is located when asked."""
+    (tmp_path / "secret").write_text("p")
+    (tmp_path / "secret").chmod(0o600)
+    config = tmp_path / "compactor.toml"
+    config.write_text(
+        '[metastore.a]\nurl = "sqlite:////a.db"\n'
+        f'[metastore.b]\nurl = "postgresql://x@localhost/b"\npassword_file = "{tmp_path}/secret"\n'
+        '[metastore.c]\nmode = "observe"\n'
+    )
+    passed_on = json.dumps({"c": {"url": "sqlite:////c.db"}, "d": {"url": "sqlite:////d.db"}, "a": {"url": "x"}})
+    found = configure(
+        "a",
+        config_path=str(config),
+        environment={OTHERS: passed_on},
+        others={"d": lambda: {"url": "sqlite:////connected.db"}, "e": dict},
+    )
+    assert {other.name: other.locate() for other in found.others} == {
+        "b": "postgresql://x:p@localhost/b",
+        "c": "sqlite:////c.db",
+        "d": "sqlite:////connected.db",
+        "e": None,
+    }
+
+
+@pytest.mark.parametrize("text", ["[", "[1]", '{"a": 1}'])
+def test_other_metastores_that_cannot_be_understood_are_refused(text: str) -> None:
+    with pytest.raises(BadSetting, match="COMPACTOR_OTHER_METASTORES: wanted a JSON object of objects") as raised:
+        configure(environment={OTHERS: text, "COMPACTOR_METASTORE_URL": "sqlite:////x.db"})
+    assert text not in str(raised.value)

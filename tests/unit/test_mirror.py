@@ -18,6 +18,7 @@ ELSEWHERE: dict[str, str] = {
     "database/postgres.py": "contract/test_sessions.py",
     "database/server.py": "contract/test_sessions.py",
     "database/sqlite.py": "unit/database/test_engine.py",
+    "metastore/claim_token.py": "security/test_other_metastores.py",
     "metastore/marks.py": "contract/test_marks.py",
     "metastore/schema/dialect.py": "contract/test_schema_of_hive.py",
     "metastore/schema/compile.py": "contract/test_names.py",
@@ -130,6 +131,10 @@ ELSEWHERE: dict[str, str] = {
     "tables/writing/upsert.py": "unit/tables/writing/test_changes.py",
     "tables/reading/wanted.py": "unit/tables/reading/test_scan.py",
     "state/store.py": "unit/state/test_state.py",
+    "service/doctor/files.py": "security/test_configuration_of_others.py",
+    "service/directory_claims.py": "security/test_other_metastores.py",
+    "service/other_metastores.py": "security/test_other_metastores.py",
+    "service/requests/claims.py": "unit/cli/test_claims.py",
 }
 
 

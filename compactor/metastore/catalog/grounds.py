@@ -67,13 +67,20 @@ class Grounds:
         return [
             TableGround(
                 id=row.TBL_ID,
-                name=".".join((*([] if row.CTLG_NAME == CATALOG else [row.CTLG_NAME]), row.NAME, row.TBL_NAME)),
+                name=_name(row.CTLG_NAME, row.NAME, row.TBL_NAME),
                 location=row.LOCATION,
                 is_transactional=row.TBL_ID in transactional,
             )
             for row in rows
             if row.LOCATION
         ]
+
+    def name_of(self, table: int) -> str | None:
+        """Returns the name of the table with this TBL_ID, in whichever catalog; None if there is none."""
+        query = select(TBLS.c.TBL_NAME, DBS.c.NAME, DBS.c.CTLG_NAME).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+        with self._database.read() as conn:
+            row = conn.execute(query.where(TBLS.c.TBL_ID == table)).first()
+        return None if row is None else _name(row.CTLG_NAME, row.NAME, row.TBL_NAME)
 
     def partitions_elsewhere(self, spellings: Collection[str]) -> Iterator[PartitionGround]:
         """Yields the partitions that do not lie below their table under their own name: of transactional tables all of them,
@@ -106,6 +113,10 @@ class Grounds:
             for table, name, location in conn.execute(query):
                 if location:
                     yield PartitionGround(table=table, name=name, location=location)
+
+
+def _name(catalog: str, database: str, table: str) -> str:
+    return ".".join((*([] if catalog == CATALOG else [catalog]), database, table))
 
 
 def _partitions() -> Select[Any]:

@@ -25,6 +25,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.grounds import Grounds
 from compactor.metastore.catalog.locations import same_place
 from compactor.metastore.catalog.read import Catalog
+from compactor.metastore.claim_token import ClaimToken
 from compactor.metastore.mutex import schedule_alone
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.hive2 import COMPACTION_QUEUE, NEXT_COMPACTION_QUEUE_ID, NEXT_TXN_ID, TXNS
@@ -63,6 +64,7 @@ class Hive2:
         self._dialect = dialect
         self.catalog = Catalog(database)
         self.grounds = Grounds(database)
+        self.claim_token = ClaimToken(database)
 
     def close(self) -> None:
         """Closes the database."""

@@ -21,7 +21,7 @@ from compactor.service.answers.survey import Survey
 from compactor.service.insight.estimates import Estimate, Work
 from compactor.service.insight.past_runs import estimator_of, reencoded_of, store_of
 from compactor.service.requests.request import parse_type
-from compactor.service.site import Site, Target, must_be_compactable, must_have_its_own_ground
+from compactor.service.site import Site, Target, claims_of, must_be_compactable, must_have_its_own_ground
 from compactor.service.where import find_table
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.output_class import must_suit
@@ -169,6 +169,8 @@ def _preview(
     kind, because = (wanted, "it was asked for") if wanted is not None else _chosen(survey, entity)
     target = site.target(entity, asked)
     must_have_its_own_ground(site, target.table, target.partition)
+    claims_of(site).must_be_free_above(target.table, target.location)
+    claims_of(site).must_be_free_by_names(target.table, target.location, site.storage.children(target.location))
     file_format_of(site, target)  # says so where files of its format are not compacted
     found = preview_plan(site, target, kind)
     if isinstance(found, NoPlan):

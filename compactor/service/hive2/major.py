@@ -14,7 +14,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import Listing
@@ -33,10 +33,12 @@ from compactor.rewrite.publish.stage import Staged
 from compactor.rewrite.publish.unchanged_inputs import unchanged_inputs
 from compactor.rewrite.run.runner import Runner
 from compactor.rewrite.run.task_queue import Job
+from compactor.service.directory_claims import DirectoryClaims
 from compactor.service.doctor.finding import Finding, Level, ok
 from compactor.service.ground import Ground
 from compactor.service.hive2.before_hive_3 import PartitionPlace, check_partition, none_of, partition_places
 from compactor.service.mode import Mode, may
+from compactor.service.other_metastores import OtherMetastores
 from compactor.service.run_as import process_user, wanted_user
 from compactor.service.site import identity, must_be_compactable, path_of
 from compactor.settings.precedence import Settings, with_table
@@ -57,12 +59,18 @@ class OldSite:
     settings: Settings
     user: str
     host: str
+    others: OtherMetastores = field(default_factory=OtherMetastores)
+
+    @property
+    def claims(self) -> DirectoryClaims:
+        """The claims on directories (PROTOCOL 11.13)."""
+        return DirectoryClaims(self.name, self.metastore.claim_token, self.metastore.grounds, self.storage)
 
 
 def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = False) -> Iterator[Finding]:
     """Compacts each directory that needs it, one after the other, and yields a finding on the result of each."""
     again = _revoke_dead(site)
-    ground = Ground(site.metastore.grounds, site.storage)
+    ground = Ground(site.metastore.grounds, site.storage, site.others)
     looked_at = done = 0
     for place in partition_places(site.metastore.catalog):
         looked_at += 1
@@ -116,8 +124,12 @@ class _Hold:
         site, entity = self.site, self.claim.entity
         path = path_of(site.storage, self.place.table, self.place.partition)
         run_as = site.storage.owner(path) or self.place.table.owner or site.user
+        claims, table = site.claims, self.place.table
+        claims.must_be_free_above(table, path)
+        claims.must_be_free_by_names(table, path, site.storage.children(path))
         self._clear_leftovers(path)
         seen, listing, directory = _view(site, entity, path)
+        claims.must_be_free(table, path, listing)
         if not directory.compactable():
             highest = _nothing_above(directory, entity)
             site.metastore.record(self.claim, highest, run_as)
@@ -143,6 +155,7 @@ class _Hold:
         )
         site.metastore.record(self.claim, planned.highest_write_id, run_as)
         reach(Step.RECORDED)
+        claims.take(table, path, listing)
         staged = self._staged(planned, listing, runner)
         self._publish(staged)
         reach(Step.COMMITTED)

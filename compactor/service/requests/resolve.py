@@ -23,7 +23,7 @@ from compactor.service.exclusive import exclusively
 from compactor.service.mode import must_write
 from compactor.service.requests.in_doubt import InDoubt, by_entity, in_doubt, in_doubt_at
 from compactor.service.roles.initiator import look_again
-from compactor.service.site import Site, must_have_its_own_ground
+from compactor.service.site import Site, claims_of, must_have_its_own_ground
 from compactor.steps import CommandStep, reach
 
 log = logging.getLogger(__name__)
@@ -179,6 +179,7 @@ def _held(site: Site, entity: Entity, expected: Sequence[InDoubt]) -> Iterator[N
     """
     target = site.target(entity)
     must_have_its_own_ground(site, target.table, target.partition)
+    claims_of(site).must_be_free_by_names(target.table, target.location, site.storage.children(target.location))
     with exclusively(site, target, because="directories in doubt are renamed under an exclusive lock"):
         now = {one.name for one in in_doubt_at(site, target)}
         wanted = {one.name for one in expected}

@@ -28,7 +28,7 @@ from compactor.service.quarantine import SETTING
 from compactor.service.requests.overrides import remove_override
 from compactor.service.requests.pause import PAUSED, pause, paused_tables
 from compactor.service.roles.initiator import look_again
-from compactor.service.site import Site, Target, must_have_its_own_ground, own_state
+from compactor.service.site import Site, Target, claims_of, must_have_its_own_ground, own_state
 from compactor.service.where import find_table
 from compactor.steps import CommandStep, reach
 
@@ -119,6 +119,7 @@ def _target(site: Site, table: str, partition: str | None) -> Target:
     name = None if partition is None else site.metastore.catalog.resolve_partition(found, partition)
     target = site.target(Entity(database=found.database, table=found.name, partition=name))
     must_have_its_own_ground(site, target.table, target.partition)
+    claims_of(site).must_be_free_by_names(target.table, target.location, site.storage.children(target.location))
     if not may(target.settings, Mode.CLEAN):
         raise Refused(
             f"{target.entity}: compactor.mode is {target.settings.mode} ({target.settings.source('compactor.mode')}), and a "

@@ -25,7 +25,7 @@ from compactor.service.mode import Mode, may
 from compactor.service.roles.removing import remove_directories
 from compactor.service.roles.surveyed_tables import SurveyedTables
 from compactor.service.side_by_side import SideBySide
-from compactor.service.site import Site, Target, must_have_its_own_ground, path_of
+from compactor.service.site import Site, Target, claims_of, must_have_its_own_ground, path_of
 
 GRACE = "compactor.forget.grace"
 
@@ -93,7 +93,9 @@ class AbortedWrites:
             if not may(target.settings, Mode.CLEAN) or no_cleanup(table.parameters, partition_parameters):
                 return AbortsCleaned()
             must_have_its_own_ground(site, target.table, target.partition)
+            claims_of(site).must_be_free_above(target.table, target.location)
             listing = site.storage.listing(target.location)
+            claims_of(site).must_be_free(target.table, target.location, listing)
             leftovers.clear_leftovers(site, target)  # also what a pass had only hidden when it died
             doomed, young = self._aborted(target, listing)
             held += young

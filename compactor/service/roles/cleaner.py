@@ -27,7 +27,7 @@ from compactor.service.roles.gate import GROUP_SIZE, Gate
 from compactor.service.roles.pass_log import PassLog
 from compactor.service.roles.verdict import verdict
 from compactor.service.side_by_side import SideBySide
-from compactor.service.site import Site, Target, must_have_its_own_ground
+from compactor.service.site import Site, Target, claims_of, must_have_its_own_ground
 
 log = logging.getLogger(__name__)
 _THREADS = "hive.compactor.cleaner.threads.num"
@@ -117,6 +117,7 @@ def _decided(gate: Gate, aborts: AbortedWrites, entry: Entry) -> Chosen | Waitin
         case Clean():
             assert target is not None  # if it were gone, the entry would have been dropped above
             must_have_its_own_ground(site, target.table, target.partition)
+            claims_of(site).must_be_free_above(target.table, target.location)
             return Chosen(entry=entry, target=target)
 
 
@@ -124,6 +125,7 @@ def _drop(site: Site, aborts: AbortedWrites, target: Target | None, entry: Entry
     """Moves the row to the history. Only a compaction that is known to be aborted loses its directories."""
     if drop.aborted and target is not None and entry.txn_id is not None:
         must_have_its_own_ground(site, target.table, target.partition)
+        claims_of(site).must_be_free_by_names(target.table, target.location, site.storage.children(target.location))
         leftovers.clear_aborted(site, target, entry.txn_id)
     if drop.state is State.SUCCEEDED:
         table = _table(site, entry.entity)

@@ -32,7 +32,7 @@ from compactor.service.roles.gate import Gate
 from compactor.service.roles.pass_log import PassLog
 from compactor.service.roles.removing import bytes_of, remove_all, remove_directories
 from compactor.service.side_by_side import SideBySide
-from compactor.service.site import View
+from compactor.service.site import View, claims_of
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,9 @@ class CleaningGroup:
                 f"{one.target.location}: {name} contains a transaction, which Hive 3.1 cannot read; nothing is removed "
                 "beside it; find out who wrote it and move it away"
             )
-        return one.listed(self._site.storage.listing(one.target.location))
+        listing = self._site.storage.listing(one.target.location)
+        claims_of(self._site).must_be_free(one.target.table, one.target.location, listing)
+        return one.listed(listing)
 
     def _doomed(self, one: Viewed) -> Doomed:
         kept = quarantine.keep_obsolete(self._site, one.target, one.entry, one.view)

@@ -21,11 +21,12 @@ from compactor.ids import TxnId
 from compactor.metastore.queue.candidates import Aborted
 from compactor.service.abort_grace import AbortGrace
 from compactor.service.agreement import Given
+from compactor.service.directory_claims import DirectoryClaims
 from compactor.service.ground import Ground
 from compactor.service.mode import Mode, may
 from compactor.service.roles.past import Past
 from compactor.service.roles.surveyed_tables import SurveyedTable, SurveyedTables, TableName
-from compactor.service.site import Moment, Site, ground_of, path_of
+from compactor.service.site import Moment, Site, claims_of, ground_of, path_of
 from compactor.settings.precedence import Settings
 from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
@@ -77,6 +78,7 @@ class Scan:
     aborts: Mapping[Entity, Aborted] = field(init=False)
     grace: AbortGrace = field(init=False)
     ground: Ground = field(init=False)
+    claims: DirectoryClaims = field(init=False)
     tables: SurveyedTables = field(init=False)
     _moment: Moment = field(init=False)
     _aborted: defaultdict[TableName, set[str | None]] = field(init=False)
@@ -96,6 +98,7 @@ class Scan:
             self._aborted[one.database, one.table].add(one.partition)
         self.grace = AbortGrace(self.site)
         self.ground = ground_of(self.site)
+        self.claims = claims_of(self.site)
         self._compactions = dict.fromkeys(metastore.transactions.not_compactions(), False)
 
     def fresh_tables(self) -> SurveyedTables:
@@ -221,7 +224,9 @@ class Scan:
             # An aborted dynamic-partition write: the partitions it touched are not recorded.
             return decide(Facts(aborts=count, oldest_abort_age_ms=age), found.settings), Lasts.WHILE_UNCHANGED
         partition = self.tables.partition(entity)
-        listing = self.site.storage.listing(path_of(self.site.storage, found.table, partition))
+        location = path_of(self.site.storage, found.table, partition)
+        listing = self.site.storage.listing(location)
+        self.claims.must_be_free(found.table, location, listing)
         self._must_agree(entity, found, listing.directories)
         directory = acid_directory(listing, found.write_ids, self.txns)
         inserts = found.table.is_insert_only

@@ -7,7 +7,7 @@ from compactor.compaction.states import CompactionType
 from compactor.errors import NotSupported, Refused
 from compactor.rewrite.plan.unit import SHAPES
 from compactor.service.exclusive import renames
-from compactor.service.site import Site, Target, must_be_compactable, must_have_its_own_ground
+from compactor.service.site import Site, Target, claims_of, must_be_compactable, must_have_its_own_ground
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.phases import Admitted, Located
 from compactor.service.worker.rebalance_view import must_be_possible
@@ -32,6 +32,7 @@ def _must_be_compactable(site: Site, target: Target, entry: Entry) -> None:
     table = target.table
     must_be_compactable(table, target.partition)
     must_have_its_own_ground(site, target.table, target.partition)
+    claims_of(site).must_be_free_above(target.table, target.location)
     if entry.type not in SHAPES:
         raise NotSupported(
             f"{entry.entity}: a {entry.type.label.lower()} compaction is not done by a worker; ask for minor or major"

@@ -26,7 +26,7 @@ from compactor.service import leftovers
 from compactor.service.exclusive import renames
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.memory import must_not_be_older
-from compactor.service.site import Look, Site, Targets
+from compactor.service.site import Look, Site, Targets, claims_of
 from compactor.service.worker.admission import admit
 from compactor.service.worker.commit import committing
 from compactor.service.worker.ending import put_back
@@ -158,6 +158,7 @@ class GroupRun:
             if site.goes_by_write_ids:
                 site.metastore.write_ids.hold(one.txn, scope.view.write_ids)
             leftovers.refuse_beside_unfinished(site, one.target, scope.view)
+            claims_of(site).must_be_free(one.target.table, one.target.location, scope.view.listing)
             return one.viewed(scope)
 
         return group.advance_together(view, swept, threads)

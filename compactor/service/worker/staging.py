@@ -15,7 +15,7 @@ from compactor.rewrite.publish import stage
 from compactor.rewrite.publish.unchanged_inputs import unchanged_inputs
 from compactor.rewrite.run.runner import Runner
 from compactor.service.heartbeat import Heartbeat
-from compactor.service.site import Site
+from compactor.service.site import Site, claims_of
 from compactor.service.worker.bounds import Budget, bound_of
 from compactor.service.worker.group import Group, Watch
 from compactor.service.worker.options import Options
@@ -52,6 +52,7 @@ class Stager:
         return self._durable(staged)
 
     def _prepared(self, one: Planned) -> Planned:
+        claims_of(self.site).take(one.target.table, one.target.location, one.scope.view.listing)
         stage.prepare(self.site.storage, one.plan)
         return one
 

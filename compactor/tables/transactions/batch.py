@@ -171,9 +171,9 @@ class Batch:
         location = path_of(site.storage, table, part)
         self._write_ids = site.metastore.write_ids.allocate_all(self._txns, entity.database, entity.table)
         first, last = self._write_ids[self._txns[0]], self._write_ids[self._holder]
-        self._unused = UnusedWriteIds(site.storage, last)
+        self._unused = UnusedWriteIds(site, last)
         if not self._is_provisional:
-            self._unused.check(str(entity), location, first)
+            self._unused.check(str(entity), table, location, first)
         recorded = replace(entity, partition=None) if self._is_provisional else entity
         site.metastore.write_ids.add_components(self._write_ids, recorded, WriteOperation.INSERT.value)
         self._made = _statement(table, entity, first, location)

@@ -95,7 +95,7 @@ class Transaction:
         self._write_ids: dict[tuple[str, str], ValidWriteIdList] = {}
         self._is_over = False
         self.site = site if site.ground is not None else site.for_a_pass()  # one look at the ground of all tables
-        self._unused = UnusedWriteIds(self.site.storage)
+        self._unused = UnusedWriteIds(self.site)
         self.id = txn
         self.pending = Pending(site.storage, txn)
         self.added = AddedPartitions(site)
@@ -220,7 +220,7 @@ class Transaction:
             must_be_as_loaded(LoadedTable.from_table(loaded), target.table, self.site.metastore.catalog)
         must_have_its_own_ground(self.site, target.table, target.partition)
         made = self._begin(target.table, entity, operation, target.location)
-        self._unused.check(str(target.entity), target.location, made.write_id)
+        self._unused.check(str(target.entity), target.table, target.location, made.write_id)
         if (entity, operation) not in self._components:
             self.site.metastore.write_ids.add_component(self.id, entity, operation.value, made.write_id)
             self._components.add((entity, operation))
@@ -231,7 +231,7 @@ class Transaction:
     def _first_statement(self, table: Table, entity: Entity, operation: WriteOperation) -> WriteStatement:
         """Begins the statement that writes the rows of a table which comes with the commit, as its component does."""
         made = self._begin(table, entity, operation, path_of(self.site.storage, table, None))
-        self._unused.check(str(entity), made.location, made.write_id)
+        self._unused.check(str(entity), table, made.location, made.write_id)
         self.created.record(entity, operation.value, made.write_id)
         self.written.note(entity, made.write_id, made.location)
         reach(WriteStep.WRITE_BEGUN)
@@ -389,7 +389,7 @@ class Transaction:
     def record_partitions(self, statement: WriteStatement, partitions: Mapping[str, str]) -> None:
         """Records the partitions of a dynamic statement, with their locations, in place of its provisional component."""
         for name, location in partitions.items():
-            self._unused.check(f"{statement.entity} {name}", location, statement.write_id)
+            self._unused.check(f"{statement.entity} {name}", statement.table, location, statement.write_id)
         entities = {name: replace(statement.entity, partition=name) for name in partitions}
         operation, write_id = statement.operation, statement.write_id
         others = self.added.record(statement.entity, operation.value, write_id, partitions)

@@ -38,6 +38,7 @@ from tests.support.expected import (
     steps,
 )
 from tests.support.tables import with_settings
+from tests.support.watching import names_in
 
 #: Of Hive 2 what needs no major in Hive 2 before it is replaced (docs/before-hive-3.md).
 OF_HIVE_2 = (
@@ -153,7 +154,7 @@ def assert_written_strictly(site: Site, entry: Entry) -> None:
     A rebalance of Hive writes no side file, and its base may lie beside what was made.
     """
     location = Path(site.target(entry.entity).location)
-    parsed = {path: parse_directory(path.name) for path in location.iterdir()}
+    parsed = {location / name: parse_directory(name) for name in names_in(location)}
     made = [path for path, acid in parsed.items() if acid is not None and acid.visibility_txn_id == entry.txn_id]
     assert made, sorted(parsed)
     if entry.type is CompactionType.MAJOR:

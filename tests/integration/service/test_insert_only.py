@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.acid.names import METADATA_FILE
+from compactor.acid.names import CLAIM_PREFIX, METADATA_FILE
 from compactor.compaction.states import State
 from compactor.errors import Refused
 from compactor.metastore.catalog.values import Table
@@ -29,9 +29,13 @@ def site(deployment: Site) -> Site:
 
 
 def files_in(table: Table) -> list[str]:
-    """Returns every file, hidden ones too."""
+    """Returns every file, hidden ones too, but no claims."""
     top = Path(table.location)
-    return sorted(str(path.relative_to(top)) for path in top.rglob("*") if path.is_file())
+    return sorted(
+        str(path.relative_to(top))
+        for path in top.rglob("*")
+        if path.is_file() and not path.name.startswith(CLAIM_PREFIX)
+    )
 
 
 @pytest.mark.parametrize("file_format", FORMATS, ids=lambda one: one.name)

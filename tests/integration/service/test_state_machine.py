@@ -49,6 +49,7 @@ from tests.support.oracle import read_directory
 from tests.support.passes import clean_all, rows_without_visibility
 from tests.support.sizes import sized
 from tests.support.tables import delete, entity_of, insert, make_table, with_settings
+from tests.support.watching import names_in
 
 Row = tuple[RowId, tuple[Any, ...]]
 
@@ -210,7 +211,7 @@ class Walk(RuleBasedStateMachine):
         clean_all(self.site)
         self.a_new_reader_shows_what_was_written()
         assert all(lock.state is LockState.ACQUIRED for lock in self.site.metastore.locks.show())
-        assert not [name for name in Path(self.table.location).iterdir() if name.name.startswith(".")]
+        assert not [name for name in names_in(Path(self.table.location)) if name.startswith(".")]
 
 
 def test_no_snapshot_ever_changes(empty_metastore: Path) -> None:

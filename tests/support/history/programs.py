@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from compactor.acid.names import CLAIM_PREFIX
 from compactor.compaction.entry import Entity
 from compactor.errors import CompactorError, Refused
 from compactor.metastore.catalog.embedded import NewTable
@@ -229,5 +230,5 @@ def hidden(site: Site) -> list[str]:
         f"{Path(place).name}/{name}"
         for place in places
         for name in site.storage.children(place)
-        if name.startswith((".", "_"))
+        if name.startswith((".", "_")) and not name.startswith(CLAIM_PREFIX)
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,11 +13,13 @@ from compactor.acid.names import (
     BucketFile,
     Delta,
     DeltaKind,
+    DirectoryClaim,
     Hidden,
     OriginalFile,
     Quarantine,
     is_skipped,
     is_skipped_below,
+    parse_claim,
     parse_directory,
     parse_file,
     parse_hidden,
@@ -201,3 +205,18 @@ def test_skipped(name: str) -> None:
 def test_not_skipped(name: str) -> None:
     assert not is_skipped(name)
     assert not is_skipped_below(f"delta_1_1/{name}/{name}")
+
+
+@given(st.uuids(), st.integers(min_value=0, max_value=2**63 - 2))
+def test_claim_round_trip(token: uuid.UUID, table_id: int) -> None:
+    """PROTOCOL 11.13: every reader skips it."""
+    claim = DirectoryClaim(token=token.hex, table_id=table_id)
+    assert parse_claim(claim.name) == claim
+    assert is_skipped(claim.name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".compactor_claim_", f".compactor_claim_{'0' * 31}_1", f".compactor_claim_{'0' * 32}_{2**64}", "x"]
+)
+def test_what_is_not_a_claim(name: str) -> None:
+    assert parse_claim(name) is None

@@ -93,3 +93,17 @@ def test_the_driver_inherits_the_password_and_nobody_reads_it(monkeypatch: pytes
     line = operator._get_hook()._build_spark_submit_command(operator.application)
     assert "geheim" not in " ".join(map(str, line))
     assert "geheim" not in repr(operator.env_vars)
+
+
+@pytest.mark.usefixtures("connection")
+def test_the_other_metastores_are_known_to_the_hook_and_to_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 11.13: one without a connection may be in compactor.toml, which drivers read themselves."""
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__METASTORES", "default,archive,third")
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", "sqlite:////x.db")
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONN_ID", "")
+    assert [other.name for other in CompactorHook().configuration().others] == ["archive", "third"]
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONN_ID", "compactor_{metastore}")
+    of_third = CompactorHook("third", conn_id="compactor_archive").driver_environment()
+    others = json.loads(of_third["COMPACTOR_OTHER_METASTORES"])
+    assert others == {"archive": {"url": SECRET, "warehouse": "/warehouse", "hive_conf": "/etc/hive"}}
+    assert "COMPACTOR_OTHER_METASTORES" not in CompactorHook("archive").driver_environment()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.acid.listing import FileStatus
+from compactor.acid.names import DirectoryClaim
 from compactor.acid.tree import Anchor
 from compactor.errors import BadFile
 from compactor.storage.build_listing import data_format, listing_of, tree_of
@@ -37,3 +38,11 @@ def test_the_directories_of_keys() -> None:
     found = tree_of(Anchor(volume="s3://b"), keys)
     assert found.directories == ("empty", "p=1", "p=1/_tmp", "p=1/_tmp/x", "p=1/delta_1_1")
     assert found.files == {"": 1, "p=1/delta_1_1": 1}
+
+
+def test_claims_are_those_directly_there() -> None:
+    """PROTOCOL 11.13: by their whole names; no others than those that readers skip are left out below."""
+    claim = DirectoryClaim(token="0" * 32, table_id=7).name
+    names = [claim, f"x/{claim}", f".y/{claim}", f"{claim}_8", ".compactor_claim_g_7"]
+    found = listing_of("s3://b/t", [(name, 1) for name in names], [], _never)
+    assert (found.claims, [file.path for file in found.files]) == ((claim,), [f"x/{claim}"])

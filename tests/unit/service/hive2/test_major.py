@@ -27,6 +27,7 @@ from compactor.settings.precedence import Layer, Settings
 from compactor.storage.local import LocalStorage
 from tests.support import hive2
 from tests.support.expected import read_expected, step, step_id, steps
+from tests.support.watching import names_in
 
 DML = "hive-2.3/f7_v1/s1_dml"
 
@@ -71,12 +72,12 @@ def test_rows_stay_what_hive_2_showed(path: Path, site: OldSite, database: Datab
     needed = listed(site)
     change(database, "DELETE FROM COMPACTION_QUEUE WHERE CQ_STATE = 'i'")  # s4: a minor that waits would be waited for
     assert hive2.rows(site, fixture, location) == wanted
-    before = {child.name for child in location.iterdir()}
+    before = names_in(location)
     (finding,) = hive2.compact(site)
     assert finding.level is Level.OK, finding
     assert hive2.rows(site, fixture, location) == wanted
     assert listed(site) == []
-    new = {child.name for child in location.iterdir()} - before
+    new = names_in(location) - before
     if not needed:
         assert (new, finding.found) == (set(), "none of 1 directories of full ACID tables needs a major compaction")
         return
@@ -88,7 +89,7 @@ def test_rows_stay_what_hive_2_showed(path: Path, site: OldSite, database: Datab
         ("r", "a", None)
     ]
     hive2.clean(site, database, location)
-    assert {child.name for child in location.iterdir()} == {base}
+    assert names_in(location) == {base}
     assert hive2.rows(site, fixture, location) == wanted
     later = ValidWriteIdList(table="default.t", high_watermark=WriteId(number))
     directory = acid_directory(LocalStorage().listing(str(location)), later, ValidTxnList(high_watermark=TxnId(1)))
@@ -338,12 +339,12 @@ def test_a_failure_leaves_nothing_behind(
     if asked:
         request(database, "i", "a")
     before = queue(database)
-    names = sorted(child.name for child in (warehouse / "f7_v1").iterdir())
+    names = sorted(names_in(warehouse / "f7_v1"))
     broken = replace(site, storage=_stores(_Failing(name)))
     (finding,) = list(compact_before_hive_3(broken, InProcessRunner()))
     assert (finding.level, "the disk is full" in finding.found) == (Level.FAIL, True)
     assert [row | {"CQ_HIGHEST_TXN_ID": None, "CQ_RUN_AS": None} for row in queue(database)] == before
-    assert sorted(child.name for child in (warehouse / "f7_v1").iterdir()) == names
+    assert sorted(names_in(warehouse / "f7_v1")) == names
 
 
 def _stores(storage: LocalStorage) -> Any:

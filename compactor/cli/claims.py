@@ -1,0 +1,55 @@
+"""``compactor claims [DB.TABLE]``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from compactor.cli.context import CliContext, with_context
+from compactor.cli.output import print_json, print_table, say
+from compactor.errors import BadSetting
+
+if TYPE_CHECKING:
+    from compactor.service.requests.claims import ClaimFound
+
+_COLUMNS = ("table", "claim", "directory", "owner")
+
+
+@click.command()
+@click.argument("table", metavar="[DB.TABLE]", required=False)
+@click.option("--give-up", "names", metavar="CLAIM", multiple=True, help="Give this claim up; may be repeated.")
+@click.option("--give-up-all", is_flag=True, help="Give every claim up that is shown.")
+@click.option("--yes", is_flag=True, help="Do it; without, only show the claims.")
+@with_context
+def claims(context: CliContext, table: str | None, names: tuple[str, ...], give_up_all: bool, yes: bool) -> None:
+    """Show which directories of a table, or of all tables, another table claims, and give such claims up.
+
+    The first compaction of a directory leaves a claim there: a hidden file, named by the metastore and the table. Nothing
+    is compacted or removed where another table's claim is. Give it up if that table is gone, or if the directory is a
+    copy of its; else two metastores lose each other's rows.
+    """
+    from compactor.service.requests import claims as service
+
+    with context.site(read_only=not yes) as site:
+        found = service.foreign_claims(site, table)
+        chosen = found if give_up_all else [one for one in found if one.name in names]
+        if unknown := set(names) - {one.name for one in found}:
+            raise BadSetting(f"--give-up {min(unknown)}: is not a claim of another table there; look again without it")
+        if yes:
+            service.give_up(site, chosen)
+    _show(context, found, chosen if yes else ())
+
+
+def _show(context: CliContext, found: list[ClaimFound], given_up: list[ClaimFound] | tuple[()]) -> None:
+    if context.json:
+        print_json({"claims": [one.to_json() for one in found], "given_up": [one.path for one in given_up]})
+        return
+    if not found:
+        say("no other table claims a directory there")
+        return
+    print_table([one.to_json() for one in found], _COLUMNS, "")
+    for one in given_up:
+        say(f"{one.path}: given up")
+    if not given_up:
+        say("nothing was changed; give claims up with --give-up CLAIM --yes or --give-up-all --yes")

@@ -1,0 +1,82 @@
+"""The token that claims on directories carry: which metastore's tables they are (PROTOCOL 11.13).
+
+It is a row of AUX_TABLE, made once, so that it moves and is restored with the tables. Hive never reads it.
+"""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+
+from sqlalchemy import Connection, delete, insert, select
+
+from compactor.database.engine import Database
+from compactor.database.retry import retried
+from compactor.errors import DatabaseUnavailable
+from compactor.metastore.mutex import PREFIX
+from compactor.metastore.schema.single_rows import inserted
+from compactor.metastore.schema.tables import AUX_TABLE
+
+_AUX = AUX_TABLE.c
+_TOKEN = f"{PREFIX}claims"
+_PROBE = f"{PREFIX}probe:"
+
+
+class ClaimToken:
+    """Reads and makes the token of one metastore."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._token: str | None = None
+
+    def read(self) -> str | None:
+        """Returns the token; None as long as nothing was ever claimed."""
+        if self._token is None:
+            with self._database.read() as conn:
+                self._token = _stored(conn)
+        return self._token
+
+    def get_or_make(self) -> str:
+        """Returns the token, made now if there is none."""
+        return self.read() or self._make()
+
+    @retried
+    def _make(self) -> str:
+        with self._database.write() as conn:
+            inserted(conn, insert(AUX_TABLE).values(MT_KEY1=_TOKEN, MT_KEY2=0, MT_COMMENT=uuid.uuid4().hex))
+        with self._database.read() as conn:  # another process may have been faster
+            self._token = _stored(conn)
+        assert self._token is not None
+        return self._token
+
+    def is_in_same_database(self, other: ClaimToken) -> bool:
+        """Returns true if ``other`` reads the same database, whatever its URL says: a row written here shows there.
+
+        A copy of this database has the same token, and is another database; where nothing may be written, that cannot be
+        told, and the answer is yes.
+        """
+        is_read_only = self._database.read_only
+        token = self.read() if is_read_only else self.get_or_make()
+        if token is None or token != other.read():
+            return False
+        if is_read_only:
+            return True
+        probe = _PROBE + uuid.uuid4().hex
+        with self._database.write() as conn:
+            conn.execute(insert(AUX_TABLE).values(MT_KEY1=probe, MT_KEY2=0))
+        try:
+            return other._shows(probe)
+        finally:
+            with suppress(DatabaseUnavailable), self._database.write() as conn:
+                conn.execute(delete(AUX_TABLE).where(_AUX.MT_KEY1 == probe))
+
+    def _shows(self, key: str) -> bool:
+        with self._database.read() as conn:
+            return conn.execute(select(_AUX.MT_KEY1).where(_AUX.MT_KEY1 == key)).first() is not None
+
+
+def _stored(conn: Connection) -> str | None:
+    query = select(_AUX.MT_COMMENT).where(_AUX.MT_KEY1 == _TOKEN, _AUX.MT_KEY2 == 0)
+    token = conn.execute(query).scalar()
+    return None if token is None else str(token)

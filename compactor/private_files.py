@@ -1,0 +1,149 @@
+"""Files that are read only if nobody else can have written them, or can read them: configuration that nobody named, and
+secrets."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+
+from compactor.errors import BadSetting
+
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_TOO_WIDE = stat.S_IWGRP | stat.S_IXGRP | stat.S_IRWXO  #: of a secret, whose group may read it
+
+
+def read_found(path: Path) -> str:
+    """Returns the text of a configuration file that lies where we looked, and that nobody named.
+
+    It counts only if it, its directory, and a link in its place with the directory of that, belong to this user or to root,
+    and nobody else may write them.
+
+    Raises:
+        BadSetting: somebody else may have written it, or it cannot be read.
+    """
+    advice = "if it is yours, name it (--config, COMPACTOR_CONFIG) or correct that; else work in another directory"
+    with _reading(path, "configuration") as file:
+        target = os.path.realpath(path)
+        for place in dict.fromkeys((os.path.dirname(os.path.abspath(path)), os.path.dirname(target))):
+            _must_be_ours(path, place, os.stat(place), advice)
+        link = os.lstat(path)
+        if stat.S_ISLNK(link.st_mode) and not _is_owner(link):
+            raise _foreign(path, str(path), f"is a link of user {link.st_uid}", advice)
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise BadSetting(
+                f"configuration {path}: is not a regular file; remove it, or name another one with --config"
+            )
+        _must_be_ours(path, target, found, advice)
+        return _whole(file).decode("utf-8")
+
+
+def read_secret(path: Path, what: str) -> bytes:
+    """Returns the content of a file with a secret, which must be this user's or root's, of mode 0640 or narrower.
+
+    Args:
+        what: names the setting or kind of file.
+
+    Raises:
+        BadSetting: others may read or change it, or it cannot be read.
+    """
+    with _reading(path, what) as file:
+        found = os.fstat(file)
+        if (because := _why_not_secret(found)) is not None:
+            raise BadSetting(f"{what} {path}: {because}; it is not used")
+        return _whole(file)
+
+
+def must_be_secret(path: Path, what: str) -> None:
+    """Checks the same of a file that a library reads.
+
+    Raises:
+        BadSetting: others may read or change it. What is not there is left to who reads it.
+    """
+    if (because := why_not_secret(path)) is not None:
+        raise BadSetting(f"{what} {path}: {because}; it is not used")
+
+
+def why_not_secret(path: Path) -> str | None:
+    """Returns why a file cannot hold a secret, with what was expected; None if it can, or is not there."""
+    try:
+        return _why_not_secret(path.stat())
+    except OSError:
+        return None
+
+
+def why_not_trusted(path: Path) -> str | None:
+    """Returns why a configuration file may have been written by others; None if it cannot, or is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    if not _is_owner(found):
+        return f"belongs to user {found.st_uid}; expected: user {os.geteuid()} or root"
+    if found.st_mode & _OTHERS_MAY_WRITE:
+        return f"may be written by others (mode {_mode(found)}); expected: chmod go-w {path}"
+    return None
+
+
+def is_here(host: str) -> bool:
+    """Returns true if a host's name or address, or the path of a socket, leads to this machine."""
+    if host.startswith(("/", "@")) or host.lower() in ("localhost", "localhost."):
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _why_not_secret(found: os.stat_result) -> str | None:
+    if not stat.S_ISREG(found.st_mode):
+        return "is not a regular file"
+    if not _is_owner(found):
+        return f"belongs to user {found.st_uid}; expected: a file of user {os.geteuid()} or of root"
+    if found.st_mode & _TOO_WIDE:
+        return f"has mode {_mode(found)}; expected: 0600, or 0640 for a group that may read it"
+    return None
+
+
+def _must_be_ours(named: Path, place: str, found: os.stat_result, advice: str) -> None:
+    if not _is_owner(found):
+        raise _foreign(named, place, f"belongs to user {found.st_uid}", advice)
+    if found.st_mode & _OTHERS_MAY_WRITE:
+        raise _foreign(named, place, f"may be written by others (mode {_mode(found)})", advice)
+
+
+def _foreign(named: Path, place: str, because: str, advice: str) -> BadSetting:
+    return BadSetting(
+        f"{os.path.abspath(named)}: nobody named this file, and {place} {because}; expected: file and directory of user "
+        f"{os.geteuid()} or of root that nobody else may write; {advice}"
+    )
+
+
+def _is_owner(found: os.stat_result) -> bool:
+    return found.st_uid in (os.geteuid(), 0)
+
+
+def _mode(found: os.stat_result) -> str:
+    return f"{stat.S_IMODE(found.st_mode):04o}"
+
+
+@contextmanager
+def _reading(path: Path, what: str) -> Iterator[int]:
+    """Opens a file, without waiting for one that is a pipe."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise BadSetting(f"{what} {os.fspath(path)}: cannot be read: {error.strerror}") from error
+
+
+def _whole(descriptor: int) -> bytes:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        return file.read()

@@ -1,0 +1,183 @@
+"""Claims of tables on directories: hidden files beside the data, for metastores that do not know each other
+(PROTOCOL 11.13).
+
+The name of a claim says whose it is, so every listing shows it and nothing has to be read. Its content is for people.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from compactor import __version__
+from compactor.acid.listing import Listing
+from compactor.acid.names import DirectoryClaim, parse_claim
+from compactor.errors import BadFile, CompactorError, Disagreement, StorageError
+from compactor.metastore.catalog.grounds import Grounds
+from compactor.metastore.catalog.values import Table
+from compactor.metastore.claim_token import ClaimToken
+from compactor.printable import printable
+from compactor.steps import Step, reach
+from compactor.storage.protocol import Storage
+
+log = logging.getLogger(__name__)
+_CONTENT_BYTES = 4096  #: of a claim that are shown
+_SHOWN = 200  #: characters of a name in a claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignClaim:
+    """A claim of another table on ``directory``, with what its content says of it."""
+
+    directory: str
+    claim: DirectoryClaim
+    owner: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/{self.claim.name}"
+
+
+class DirectoryClaims:
+    """The claims on directories of the tables of one metastore.
+
+    Args:
+        metastore: its name, which claims show to people.
+    """
+
+    def __init__(self, metastore: str, token: ClaimToken, grounds: Grounds, storage: Storage) -> None:
+        self._metastore = metastore
+        self._token = token
+        self._grounds = grounds
+        self._storage = storage
+        self._above: dict[str, tuple[str, ...]] = {}
+        self._lock = threading.Lock()
+
+    def must_be_free(self, table: Table, location: str, listing: Listing) -> None:
+        """Checks that no other table claims ``location``, a directory of ``table`` that was listed, or one inside it.
+
+        Raises:
+            Disagreement: another one does.
+        """
+        self.must_be_free_by_names(table, location, [*listing.claims, *_claims_below(listing)])
+
+    def must_be_free_by_names(self, table: Table, location: str, names: Iterable[str]) -> None:
+        """Checks the same by the names that a listing showed; those deeper in it are relative paths."""
+        for foreign in self._foreign(table, location, names):
+            raise Disagreement(_sentence(table, foreign))
+
+    def must_be_free_above(self, table: Table, location: str) -> None:
+        """Checks that no table of another metastore claims a directory around ``location``. Each is listed once.
+
+        A directory that this user may not list is passed over.
+
+        Raises:
+            Disagreement: another one does.
+        """
+        for directory in _parents(location):
+            for foreign in self._foreign(table, directory, self._claims_at(directory)):
+                if foreign.claim.token != self._token.read():  # where ours lie is known
+                    raise Disagreement(_sentence(table, foreign))
+
+    def take(self, table: Table, location: str, listing: Listing) -> None:
+        """Claims ``location`` for ``table``, before anything is staged there for the first time.
+
+        Raises:
+            Disagreement: another table claimed it meanwhile.
+            StorageError: the claim cannot be written.
+        """
+        own = DirectoryClaim(token=self._token.get_or_make(), table_id=table.id)
+        if own.name in listing.claims:
+            return
+        content = {"metastore": self._metastore, "table": str(table), "by": f"Compactor {__version__}"}
+        path = f"{location}/{own.name}"
+        try:
+            self._storage.write(path, json.dumps(content, indent=1).encode())
+        except StorageError:
+            if not self._storage.exists(path):  # else another worker of this metastore has written it
+                raise
+        try:
+            for error in self._storage.sync([path]).values():
+                raise error
+            names = self._storage.children(location)
+            self.must_be_free_by_names(table, location, names)
+        except CompactorError:
+            self._storage.remove(path, durable=False)  # of two that claim at once neither goes on
+            raise
+        reach(Step.DIRECTORY_CLAIMED)
+        for name in names:
+            if name != own.name and parse_claim(name) is not None:
+                log.warning("%s: the claim %s/%s is of a table that was dropped; it is removed", table, location, name)
+                self._storage.remove(f"{location}/{name}", durable=False)
+
+    def foreign(self, table: Table, location: str) -> list[ForeignClaim]:
+        """Returns every claim on ``location`` that keeps ``table`` from being compacted or cleaned there."""
+        try:
+            listing = self._storage.listing(location)
+        except BadFile:  # nothing is there
+            return []
+        return list(self._foreign(table, location, [*listing.claims, *_claims_below(listing)]))
+
+    def give_up(self, foreign: ForeignClaim) -> None:
+        """Removes a claim, as a person has ruled."""
+        self._storage.remove(foreign.path)
+        log.warning("%s: the claim of %s was given up by a person's ruling", foreign.path, foreign.owner)
+
+    def _claims_at(self, directory: str) -> tuple[str, ...]:
+        with self._lock:
+            if directory not in self._above:
+                names: tuple[str, ...] = ()
+                with suppress(CompactorError):
+                    names = tuple(name for name in self._storage.children(directory) if parse_claim(name))
+                self._above[directory] = names
+            return self._above[directory]
+
+    def _foreign(self, table: Table, location: str, names: Iterable[str]) -> Iterator[ForeignClaim]:
+        for name in names:
+            folder, _, last = name.rpartition("/")
+            claim = parse_claim(last)
+            if claim is None:
+                continue
+            is_ours = claim.token == self._token.read()
+            if is_ours and claim.table_id == table.id:
+                continue
+            directory = f"{location}/{folder}" if folder else location
+            if not is_ours:
+                yield ForeignClaim(directory=directory, claim=claim, owner=self._described(directory, claim))
+            elif (other := self._grounds.name_of(claim.table_id)) is not None:  # else it was dropped
+                owner = f"table {other} (id {claim.table_id}) of this metastore"
+                yield ForeignClaim(directory=directory, claim=claim, owner=owner)
+
+    def _described(self, directory: str, claim: DirectoryClaim) -> str:
+        """Returns the owner of a claim as its content names it. Whoever may write in the directory wrote that."""
+        by_id = f"table with id {claim.table_id} of the metastore with token {claim.token[:8]}…"
+        with suppress(CompactorError, ValueError, KeyError, TypeError, RecursionError):
+            path = f"{directory}/{claim.name}"
+            content = json.loads(self._storage.read_range(path, 0, _CONTENT_BYTES))
+            name, metastore = (printable(str(content[key]))[:_SHOWN] for key in ("table", "metastore"))
+            return f"table {name!r} of metastore {metastore!r}, by its claim ({by_id})"
+        return by_id
+
+
+def _sentence(table: Table, foreign: ForeignClaim) -> str:
+    return (
+        f"{table}: {foreign.directory} is claimed by {foreign.owner}: {foreign.claim.name}. Two tables that are compacted "
+        "in one directory lose each other's rows, so nothing is compacted or removed there. Move one of them. If the "
+        "directory is a copy of the other table's, or that table is gone, give its claim up: "
+        f"`compactor claims {table} --give-up {foreign.claim.name} --yes`"
+    )
+
+
+def _claims_below(listing: Listing) -> list[str]:
+    return [file.path for file in listing.files if parse_claim(file.name) is not None]
+
+
+def _parents(location: str) -> Iterator[str]:
+    """Yields the directories around a path of a store, from the nearest one to the root of the store."""
+    scheme, separator, rest = location.rpartition("://")
+    while "/" in (rest := rest.rpartition("/")[0]):
+        yield f"{scheme}{separator}{rest}"

@@ -1,0 +1,107 @@
+"""The other metastores that a site's configuration names, and where their tables lie (PROTOCOL 11.13)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from compactor.database.engine import Database, open_database
+from compactor.errors import BadSetting, CompactorError, DatabaseUnavailable
+from compactor.metastore.catalog.grounds import Grounds
+from compactor.metastore.claim_token import ClaimToken
+from compactor.metastore.schema import create
+from compactor.metastore.schema.detect import dialect_for
+from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherMetastore:
+    """One of them. ``locate`` returns the URL of its database, with the password, None if nobody says where that is; it may
+    raise ``BadSetting``."""
+
+    name: str
+    locate: Callable[[], str | None]
+
+
+class OtherMetastores:
+    """Reads the tables of other metastores; each database is opened when it is first asked, and stays open.
+
+    Args:
+        url: of this metastore's own database, which may be configured under another name, too.
+        token: of this metastore.
+    """
+
+    def __init__(
+        self, others: Sequence[OtherMetastore] = (), *, url: str = "", token: ClaimToken | None = None
+    ) -> None:
+        self._others = others
+        self._url = url
+        self._token = token
+        self._open: dict[str, Database] = {}
+        self._lock = threading.Lock()
+
+    def grounds(self) -> list[tuple[str, Grounds]]:
+        """Returns the name of each other metastore, with its tables' and partitions' locations. A name under which this
+        metastore's own database is configured is left out, and so is a database without a metastore.
+
+        Raises:
+            DatabaseUnavailable: one of them cannot be asked now.
+        """
+        with self._lock:
+            found = [(other.name, self._database(other)) for other in self._others]
+        return [(name, Grounds(database)) for name, database in found if database is not None]
+
+    def close(self) -> None:
+        """Closes every database."""
+        with self._lock:
+            for database in self._open.values():
+                database.close()
+            self._open.clear()
+
+    def _database(self, other: OtherMetastore) -> Database | None:
+        if (kept := self._open.get(other.name)) is not None:
+            return kept
+        try:
+            url = other.locate()
+            if url is None or _is_same(url, self._url):
+                return None
+            database = open_database(url, read_only=True)
+            try:
+                is_other = self._is_other_metastore(database)
+            except BaseException:
+                database.close()
+                raise
+        except CompactorError as error:
+            raise DatabaseUnavailable(
+                f"metastore {other.name}, which the configuration names, too, cannot be asked whether its tables lie in the "
+                f"same directories: {error}. Nothing is compacted or removed until it can be; if it is no longer in use, "
+                "remove it from the configuration"
+            ) from error
+        if not is_other:
+            database.close()
+            return None
+        self._open[other.name] = database
+        return database
+
+    def _is_other_metastore(self, database: Database) -> bool:
+        if not database.exists or (version := create.version(database)) is None:
+            return False
+        of_kind = hive_2_dialect if is_hive_2(version) else dialect_for
+        database.adapt(of_kind(database.kind, version, database.url).adapt)
+        return self._token is None or not self._token.is_in_same_database(ClaimToken(database))
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Returns true if two URLs surely name the same database, whoever logs in there."""
+    try:
+        return _place(make_url(one)) == _place(make_url(other))
+    except (ArgumentError, ValueError) as error:
+        raise BadSetting(f"its URL is malformed ({type(error).__name__})") from None
+
+
+def _place(url: URL) -> tuple[object, ...]:
+    return url.get_backend_name(), (url.host or "").lower(), url.port, url.database, sorted(url.query.items())

@@ -1,0 +1,360 @@
+"""Metastores whose tables lie in each other's directories: those of one configuration, and those that nobody told of each
+other (PROTOCOL 11.13)."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import update
+
+from compactor.acid.names import CLAIM_PREFIX
+from compactor.deployment import open_deployment
+from compactor.errors import DatabaseUnavailable, Disagreement, Refused
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
+from compactor.metastore.schema.tables import SDS
+from compactor.service.answers.preview import preview
+from compactor.service.doctor.checks import doctor
+from compactor.service.doctor.finding import Level
+from compactor.service.other_metastores import OtherMetastores
+from compactor.service.requests.claims import foreign_claims, give_up
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.initiator import initiate
+from compactor.service.roles.scan import DISAGREEMENT
+from compactor.service.site import Site
+from compactor.service.worker.outcome import Result
+from compactor.tables import Store
+from tests.support.accidents import every_role
+from tests.support.partitioned import add_partition, make_partitioned
+from tests.support.passes import clean_all, compact, settle
+from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
+from tests.support.watching import files_below
+
+ROWS = 40
+COLUMNS = [Column(name="a", type="int"), Column(name="b", type="string")]
+EAGER = {
+    "hive_compactor_delta_num_threshold": "1",
+    "hive_compactor_abortedtxn_threshold": "0",
+    "hive_txn_opentxn_timeout": "1ms",
+    "compactor_forget_grace": "0s",
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path, empty_metastore: Path) -> Path:
+    """A configuration of the metastores ``a`` and ``b``, each with its own database and warehouse."""
+    text = ""
+    for name in ("a", "b"):
+        shutil.copyfile(empty_metastore, tmp_path / f"{name}.db")
+        (tmp_path / name).mkdir()
+        text += f'[metastore.{name}]\nurl = "sqlite:///{tmp_path}/{name}.db"\nwarehouse = "{tmp_path}/{name}"\n'
+    (tmp_path / "compactor.toml").write_text(text)
+    return tmp_path / "compactor.toml"
+
+
+@pytest.fixture
+def opened(config: Path) -> Iterator[Callable[[str], Site]]:
+    """Opens a metastore of ``config`` by its name, with settings that make everything due."""
+    with ExitStack() as stack:
+        yield lambda name: with_settings(stack.enter_context(open_deployment(name, config_path=str(config))), **EAGER)
+
+
+@pytest.fixture
+def a(opened: Callable[[str], Site]) -> Site:
+    return opened("a")
+
+
+@pytest.fixture
+def b(opened: Callable[[str], Site]) -> Site:
+    return opened("b")
+
+
+@pytest.fixture
+def ours(a: Site, tmp_path: Path) -> Table:
+    """A table of ``a`` with four committed deltas, which are due for a compaction."""
+    table = make_table(a, tmp_path / "a")
+    for start in range(0, ROWS, 10):
+        insert(a, table, range(start, start + 10))
+    return table
+
+
+def make_at(site: Site, location: object, name: str = "u", *, acid: bool = True) -> Table:
+    """Creates ``default.<name>`` at a location, and aborted writes with the numbers of somebody else's deltas."""
+    if "default" not in site.metastore.catalog.databases():
+        site.metastore.embedded_catalog.create_database("default", str(location))
+    made = NewTable("default", name, str(location), COLUMNS, parameters={"transactional": "true"} if acid else {})
+    table = site.metastore.embedded_catalog.create_table(made)
+    for txn in site.metastore.transactions.open("mallory", "h", count=4):
+        write_id = site.metastore.write_ids.allocate(txn, table.database, table.name)
+        site.metastore.write_ids.add_component(txn, entity_of(table), "i", write_id)
+        site.metastore.transactions.abort(txn, "on purpose")
+    return table
+
+
+def alone(site: Site) -> Site:
+    """Returns the site as it is where nobody told of the other metastore."""
+    return replace(site, others=OtherMetastores())
+
+
+def claims_in(place: object) -> list[str]:
+    return sorted(path.name for path in Path(str(place)).rglob(f"{CLAIM_PREFIX}*"))
+
+
+@pytest.mark.parametrize("below", ["", "/..", "/x"], ids=["there", "above", "below"])
+@pytest.mark.parametrize("acid", [True, False], ids=["transactional", "plain"])
+def test_tables_of_another_metastore_of_the_configuration(
+    a: Site, b: Site, ours: Table, below: str, acid: bool
+) -> None:
+    """PROTOCOL 11.13: 40 rows became 0, and the doctors of both said that all was well."""
+    make_at(b, f"{ours.location}{below}", acid=acid)
+    before = files_below(Path(ours.location))
+    every_role(b)
+    every_role(a)
+    assert files_below(Path(ours.location)) == before
+    assert len(rows_of(a, ours)) == ROWS
+    with pytest.raises(Refused, match=r"default\.u of metastore b lies"):
+        request_compaction(a, table="default.t")
+    with pytest.raises(Refused, match=r"default\.u of metastore b lies"):
+        preview(a, "default.t")
+    (finding,) = [one for one in doctor(a) if one.subject == "overlapping tables"]
+    assert (finding.level, "default.u of metastore b" in finding.found) == (Level.FAIL, True)
+
+
+def test_a_partition_of_another_metastore(a: Site, b: Site, ours: Table, tmp_path: Path) -> None:
+    """PROTOCOL 11.13: wherever its table lies, and whether or not that is transactional."""
+    parted = make_partitioned(b, tmp_path / "b", "parts")
+    add_partition(b, parted, 1, Path(ours.location))
+    before = files_below(Path(ours.location))
+    every_role(b)
+    every_role(a)
+    assert files_below(Path(ours.location)) == before
+    with pytest.raises(Refused, match=r"default\.parts/p=1 of metastore b lies there too"):
+        request_compaction(a, table="default.t")
+
+
+def test_programs_neither_write_there_nor_create_or_purge_a_table(
+    a: Site, b: Site, ours: Table, tmp_path: Path
+) -> None:
+    """PROTOCOL 11.13"""
+    make_at(b, ours.location)
+    rows = pa.table({"a": pa.array([7], pa.int32()), "b": ["seven"]})
+    before = files_below(Path(ours.location))
+    with pytest.raises(Refused, match=r"default\.t of metastore a"):
+        Store(b).load_table("default.u").append(rows)
+    with pytest.raises(Refused, match=r"default\.t of metastore a"):
+        Store(b).create_table("default.v", rows.schema, location=f"{ours.location}/inside")
+    with pytest.raises(Refused, match=r"default\.t of metastore a"):
+        Store(b).drop_table("default.u", purge=True)
+    assert files_below(Path(ours.location)) == before
+
+
+def test_one_database_under_two_names_is_one_metastore(
+    a: Site, ours: Table, config: Path, opened: Callable[[str], Site], tmp_path: Path
+) -> None:
+    """Its tables do not lie in their own way, however the URL is spelt."""
+    (tmp_path / "link.db").symlink_to(tmp_path / "a.db")
+    for number, url in enumerate((f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/link.db")):
+        with config.open("a") as file:
+            file.write(f'[metastore.again{number}]\nurl = "{url}"\n')
+    assert compact(opened("a")).result is Result.COMPACTED
+
+
+def test_a_copy_of_a_metastores_database_is_another_metastore(
+    a: Site, ours: Table, config: Path, opened: Callable[[str], Site], tmp_path: Path
+) -> None:
+    """PROTOCOL 11.13: it has the same tables at the same places, and the same token."""
+    compact(a)
+    insert(a, ours, range(100, 110))
+    with (
+        closing(sqlite3.connect(tmp_path / "a.db")) as source,
+        closing(sqlite3.connect(tmp_path / "copy.db")) as target,
+    ):
+        source.backup(target)
+    with config.open("a") as file:
+        file.write(f'[metastore.copy]\nurl = "sqlite:///{tmp_path}/copy.db"\n')
+    with pytest.raises(Refused, match=r"default\.t of metastore copy lies there too"):
+        request_compaction(opened("a"), table="default.t")
+
+
+def test_nothing_is_done_while_another_metastore_cannot_be_asked(
+    ours: Table, config: Path, opened: Callable[[str], Site], tmp_path: Path
+) -> None:
+    """PROTOCOL 11.13: until then nobody knows that the directory is ours alone."""
+    with config.open("a") as file:
+        file.write('[metastore.far]\nurl = "postgresql://x:y@127.0.0.1:1/far"\n')
+    site = opened("a")
+    before = files_below(Path(ours.location))
+    with pytest.raises(DatabaseUnavailable, match="metastore far, which the configuration names, too, cannot be asked"):
+        compact(site)
+    assert files_below(Path(ours.location)) == before
+
+
+def test_a_name_without_a_metastore_yet_holds_up_nobody(
+    ours: Table, config: Path, opened: Callable[[str], Site], tmp_path: Path
+) -> None:
+    with config.open("a") as file:
+        file.write(f'[metastore.later]\nurl = "sqlite:///{tmp_path}/later.db"\n[metastore.nowhere]\nmode = "observe"\n')
+    assert compact(opened("a")).result is Result.COMPACTED
+
+
+def test_a_first_compaction_leaves_a_claim_that_no_reader_sees(a: Site, ours: Table) -> None:
+    """PROTOCOL 11.13"""
+    assert compact(alone(a)).result is Result.COMPACTED
+    (claim,) = claims_in(ours.location)
+    assert claim.endswith(f"_{ours.id}")
+    clean_all(alone(a))
+    insert(alone(a), ours, range(100, 110))
+    assert compact(alone(a)).result is Result.COMPACTED
+    assert claims_in(ours.location) == [claim]
+    assert len(rows_of(a, ours)) == ROWS + 10
+    assert Store(alone(a)).load_table("default.t").scan().to_arrow().num_rows == ROWS + 10
+
+
+def test_a_metastore_that_nobody_told_of_finds_the_claim(a: Site, b: Site, ours: Table) -> None:
+    """PROTOCOL 11.13: in each role, until a person gives the claim up."""
+    a, b = alone(a), alone(b)
+    compact(a)
+    clean_all(a)
+    insert(a, ours, range(100, 110))
+    table = make_at(b, ours.location)
+    before = files_below(Path(ours.location))
+    (considered,) = initiate(b).considered
+    assert considered.outcome == DISAGREEMENT
+    assert "is claimed by table 'default.t' of metastore 'a'" in considered.because
+    every_role(b)
+    for kind in ("minor", "major"):
+        outcome = compact(b, kind, table="default.u")
+        assert (outcome.result, "give its claim up" in outcome.message) == (Result.REFUSED, True)
+    with pytest.raises(Disagreement, match="is claimed by"):
+        preview(b, "default.u")
+    with pytest.raises(Disagreement, match="is claimed by"):
+        Store(b).load_table("default.u").append(pa.table({"a": pa.array([7], pa.int32()), "b": ["seven"]}))
+    with pytest.raises(Disagreement, match="is claimed by"):
+        Store(b).drop_table("default.u", purge=True)
+    assert files_below(Path(ours.location)) == before
+    assert len(rows_of(a, ours)) == ROWS + 10
+    (found,) = foreign_claims(b, "default.u")
+    give_up(b, [found])
+    assert foreign_claims(b, "default.u") == []
+    assert table.id is not None
+
+
+def test_aborted_writes_of_another_metastore_remove_nothing(a: Site, b: Site, ours: Table) -> None:
+    """PROTOCOL 11.13: they have the numbers of committed deltas; the cleaner needs no request for them."""
+    a, b = alone(a), alone(b)
+    compact(a)
+    make_at(b, ours.location)
+    before = files_below(Path(ours.location))
+    settle()
+    (failed,) = clean(b).failed
+    assert "is claimed by" in failed.because
+    assert files_below(Path(ours.location)) == before
+
+
+@pytest.mark.parametrize("place", ["..", "x/y"], ids=["inside", "around"])
+def test_claims_around_and_inside(a: Site, b: Site, ours: Table, tmp_path: Path, place: str) -> None:
+    """PROTOCOL 11.13"""
+    a, b = alone(a), alone(b)
+    compact(a)
+    inside = Path(ours.location) / "x" / "y"
+    inside.mkdir(parents=True)
+    outer = Path(ours.location).parent if place == ".." else inside
+    make_at(b, outer)
+    before = files_below(Path(ours.location))
+    every_role(b)
+    outcome = compact(b, table="default.u")
+    assert (outcome.result, "is claimed by" in outcome.message) == (Result.REFUSED, True)
+    assert files_below(Path(ours.location)) == before
+
+
+def test_a_copy_of_a_directory_has_somebody_elses_claim(a: Site, ours: Table, tmp_path: Path) -> None:
+    """PROTOCOL 11.13: the message says what to do, and that helps."""
+    site = alone(a)
+    compact(site)
+    clean_all(site)
+    shutil.copytree(ours.location, tmp_path / "a" / "copy")
+    copy = make_table_of_copy(site, tmp_path / "a" / "copy")
+    refused = compact(site, table="default.copy")
+    assert (refused.result, "table default.t (id" in refused.message) == (Result.REFUSED, True)
+    (found,) = foreign_claims(site, "default.copy")
+    assert f"--give-up {found.name} --yes" in refused.message
+    give_up(site, [found])
+    insert(site, copy, [1])
+    assert compact(site, table="default.copy").result is Result.COMPACTED
+    assert claims_in(copy.location)[0].endswith(f"_{copy.id}")
+    assert claims_in(ours.location)[0].endswith(f"_{ours.id}")
+
+
+def make_table_of_copy(site: Site, location: Path) -> Table:
+    """Creates a table over copied files, whose write IDs it gives, too."""
+    made = NewTable("default", "copy", str(location), COLUMNS, parameters={"transactional": "true"})
+    table = site.metastore.embedded_catalog.create_table(made)
+    for txn in site.metastore.transactions.open("ann", "h", count=4):
+        site.metastore.write_ids.allocate(txn, table.database, table.name)
+        site.metastore.transactions.commit(txn)
+    return table
+
+
+def test_the_claim_of_a_dropped_table_is_nobodys(a: Site, ours: Table) -> None:
+    site = alone(a)
+    compact(site)
+    clean_all(site)
+    site.metastore.embedded_catalog.drop_table(ours)
+    again = make_table_of_copy(site, Path(ours.location))
+    insert(site, again, [1])
+    assert compact(site, table="default.copy").result is Result.COMPACTED
+    assert [name.endswith(f"_{again.id}") for name in claims_in(again.location)] == [True]
+
+
+def test_a_renamed_table_and_one_that_moved_keep_their_claim(a: Site, ours: Table, tmp_path: Path) -> None:
+    site = alone(a)
+    compact(site)
+    clean_all(site)
+    moved = tmp_path / "a" / "moved"
+    shutil.move(ours.location, moved)
+    with site.metastore.database.write() as conn:
+        conn.execute(update(SDS).where(ours.location == SDS.c.LOCATION).values(LOCATION=str(moved)))
+        conn.exec_driver_sql("UPDATE TBLS SET TBL_NAME = 'r' WHERE TBL_NAME = 't'")
+        conn.exec_driver_sql("UPDATE NEXT_WRITE_ID SET NWI_TABLE = 'r' WHERE NWI_TABLE = 't'")
+        conn.exec_driver_sql("UPDATE TXN_TO_WRITE_ID SET T2W_TABLE = 'r' WHERE T2W_TABLE = 't'")
+    insert(site, site.metastore.catalog.table("default", "r"), [1])
+    assert compact(site, table="default.r").result is Result.COMPACTED
+
+
+def test_of_two_that_claim_at_once_neither_goes_on(a: Site, b: Site, ours: Table) -> None:
+    """PROTOCOL 11.13: each looks again after it has written its own, which it takes back."""
+    site, write = alone(a), type(a.storage).write
+
+    class Racing:
+        def __init__(self, wrapped: object) -> None:
+            self._wrapped = wrapped
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._wrapped, name)
+
+        def write(self, path: str, content: bytes) -> None:
+            write(self._wrapped, path, content)  # type: ignore[arg-type]
+            if CLAIM_PREFIX in path:
+                (Path(path).parent / f"{CLAIM_PREFIX}{'f' * 32}_7").write_text("{}")
+
+    outcome = compact(replace(site, storage=Racing(site.storage)))  # type: ignore[arg-type]
+    assert (outcome.result, "token ffffffff" in outcome.message) == (Result.REFUSED, True)
+    assert claims_in(ours.location) == [f"{CLAIM_PREFIX}{'f' * 32}_7"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"table": "a\\nb\\u001b[1m", "metastore": "m"}', b"x" * 9999])
+def test_whatever_a_claim_says_is_only_shown(a: Site, ours: Table, content: bytes) -> None:
+    """Whoever may write in the directory wrote it."""
+    (Path(ours.location) / f"{CLAIM_PREFIX}{'f' * 32}_7").write_bytes(content)
+    outcome = compact(alone(a))
+    assert outcome.result is Result.REFUSED
+    assert "\n" not in outcome.message
+    assert "\x1b" not in outcome.message
