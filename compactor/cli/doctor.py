@@ -48,6 +48,7 @@ def doctor(context: CliContext, before_hive_3: bool, compact: bool, verify: str 
                 findings = service.doctor(site)
     except CompactorError as error:  # a deployment that cannot be opened is a finding as well
         findings = [service.broken("deployment", error), *service.machine()]
+    findings += _of_files(context)
     failed = sum(finding.level is Level.FAIL for finding in findings)
     if context.json:
         print_json({"metastore": context.metastore, "failed": failed, "findings": [f.to_json() for f in findings]})
@@ -60,6 +61,19 @@ def doctor(context: CliContext, before_hive_3: bool, compact: bool, verify: str 
                         say(f"      {word}: {text}")
     if failed:
         sys.exit(FAILED)
+
+
+def _of_files(context: CliContext) -> list[Finding]:
+    from compactor.deployment import used_files
+    from compactor.service.doctor.files import check_files
+
+    files = used_files(context.metastore, flags=context.flags, config_path=context.config)
+    return list(
+        check_files(
+            [file.path for file in files if not file.is_secret],
+            [(file.what, file.path) for file in files if file.is_secret],
+        )
+    )
 
 
 def _before_hive_3(context: CliContext, compact: bool, *, full_verify: bool) -> list[Finding]:

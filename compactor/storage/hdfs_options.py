@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from compactor.errors import BadSetting
+from compactor.private_files import is_here
 
 HTTP_PORT = 9870  #: of a NameNode, unless configured
 TIMEOUT_S = 60.0  #: to connect, and between two bytes of an answer
@@ -50,6 +51,7 @@ class HdfsOptions:
         _check_names(table, options)
         _check_urls(table, options.get("url", []))
         _check_log_in(table, options)
+        _check_secrets(table, options)
         urls = options.get("url") or ()
         return cls(
             urls=(urls,) if isinstance(urls, str) else tuple(urls),
@@ -128,6 +130,19 @@ def _check_log_in(table: str, options: Mapping[str, Any]) -> None:
     for name in ("principal", "keytab", "kerb_kwargs", "doas"):
         if name in options and not kerberos:
             raise BadSetting(f"[storage.{table}] {name} without kerberos = true: write it, or leave {name} out")
+
+
+def _check_secrets(table: str, options: Mapping[str, Any]) -> None:
+    """Refuses to send a password or token where anybody on the way may read it."""
+    secret = next((name for name in ("password", "token") if name in options), None)
+    urls = options.get("url", [])
+    for url in [urls] if isinstance(urls, str) else urls:
+        parts = urlsplit(url)
+        if secret is not None and parts.scheme == "http" and not is_here(parts.hostname or ""):
+            raise BadSetting(
+                f"[storage.{table}] {secret} and url = http://{parts.hostname}: it is not sent to another machine without "
+                "TLS, since anybody on the way may read it; expected: a URL with https://, or kerberos = true"
+            )
 
 
 def _timeout(table: str, given: object) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,11 +32,6 @@ class LogIn:
     tickets: Tickets | None
     keytab: str | None
     clock_ahead_s: float  #: of the cluster's NameNode, by its answer
-
-    @property
-    def keytab_is_open(self) -> bool:
-        """True if others than its owner may read the keytab, with which they can be us."""
-        return self.keytab is not None and bool(os.stat(self.keytab).st_mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
 def log_in(options: StoreOptions, authority: str, clock: Callable[[], float] = time.time) -> LogIn:

@@ -6,6 +6,7 @@ Loaded only where a cluster is reached by ticket: its libraries are those of the
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ from requests_kerberos import REQUIRED, HTTPKerberosAuth
 from requests_kerberos.exceptions import KerberosExchangeError, MutualAuthenticationError
 from spnego.exceptions import SpnegoError
 
+from compactor.private_files import must_be_secret
 from compactor.storage.hdfs_options import Kerberos
 from compactor.storage.kerberos_errors import UNPROVEN, NotProven, log_in_failed
 
@@ -32,6 +34,7 @@ class Negotiate(HTTPKerberosAuth):  # type: ignore[misc]  # without types
         self._who = _said_of(options)
         principal: Any = options.principal
         if options.keytab is not None:
+            must_be_secret(Path(options.keytab), "keytab")
             principal = spnego.KerberosKeytab(options.keytab, options.principal)
         super().__init__(
             mutual_authentication=REQUIRED,
@@ -85,6 +88,8 @@ def tickets_of(options: Kerberos) -> tuple[str, float]:
         LogInFailed: there are none.
     """
     who = _said_of(options)
+    if options.keytab is not None:
+        must_be_secret(Path(options.keytab), "keytab")
     try:
         name = gssapi.Name(options.principal, gssapi.NameType.kerberos_principal) if options.principal else None
         store = {"client_keytab": options.keytab, "ccache": f"MEMORY:{uuid.uuid4().hex}"} if options.keytab else None

@@ -50,6 +50,7 @@ def listening(folder: Path, metastore_url: str) -> Iterator[Told]:
     told, state = Told(token=secrets.token_hex(16), config=config), f"sqlite:///{folder / 'told-state.db'}"
     token.write_text(told.token)
     token.chmod(0o600)
+    token.chmod(0o600)
     config.write_text(_CONFIGURATION.format(url=metastore_url, state=state, token=token))
     store.init(state).close()
 

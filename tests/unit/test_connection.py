@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,20 @@ import pytest
 from compactor.connection import PASSWORD, PASSWORD_FILE, metastore_url
 from compactor.errors import BadSetting, NotSupported
 
-STORES = Path(__file__).resolve().parents[1] / "fixtures" / "jceks"
-URL = "postgresql+psycopg://hive@db:5432/metastore"
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "jceks"
+STORES = FIXTURES
+URL = "postgresql+psycopg://hive@localhost:5432/metastore"
 CLEAR = {"javax.jdo.option.ConnectionPassword": "clear"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _private_stores(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The stores as Hadoop makes them: a checkout has other modes."""
+    global STORES
+    STORES = tmp_path_factory.mktemp("stores")
+    for path in FIXTURES.iterdir():
+        shutil.copyfile(path, STORES / path.name)
+        (STORES / path.name).chmod(0o600)
 
 
 def stored(name: str) -> dict[str, str]:
@@ -30,6 +42,8 @@ def test_the_order_of_passwords(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_text("of/the:environment\n")
     second.write_text("of the toml")
+    for path in (first, second):
+        path.chmod(0o600)
     site = {**CLEAR, **stored("hive.jceks")}
     environment = {PASSWORD: "p", PASSWORD_FILE: str(first)}
 
@@ -71,6 +85,7 @@ def test_the_password_of_the_credential_store() -> None:
 
 def test_the_password_file_of_the_credential_store(tmp_path: Path) -> None:
     (tmp_path / "word").write_text("secret1\n")
+    (tmp_path / "word").chmod(0o600)
     key = "hadoop.security.credstore.java-keystore-provider.password-file"
     assert found(site={**stored("locked.jceks"), key: str(tmp_path / "word")}) == URL.replace("@", ":other@")
 
@@ -92,3 +107,68 @@ def test_a_password_with_brackets_is_kept() -> None:
     url = metastore_url("postgresql://ann@[::1]/hive", password_file=None, site={}, environment={PASSWORD: "a[b]c@/:"})
     assert url == "postgresql://ann:a%5Bb%5Dc%40%2F%3A@[::1]/hive"
     assert metastore_url("postgresql://ann:a[b@h/hive", password_file=None, site={}, environment={}) is not None
+
+
+FAR = "postgresql://hive@db.example/metastore"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        FAR,
+        f"{FAR}?sslmode=prefer",
+        "postgresql://hive@/metastore?host=db.example",
+        "postgresql://hive@/metastore?host=localhost,db.example:5433",
+        "postgresql://hive@localhost/metastore?hostaddr=10.0.0.1",
+        "mysql+pymysql://hive@db.example/metastore",
+        "mysql+pymysql://hive@db.example/metastore?ssl_disabled=true",
+        "mariadb+pymysql://hive@10.0.0.1/metastore",
+    ],
+)
+def test_the_password_of_a_file_is_not_sent_without_tls(tmp_path: Path, url: str) -> None:
+    path = tmp_path / "p"
+    path.write_text("secret")
+    path.chmod(0o600)
+    with pytest.raises(BadSetting, match=r"the password of a file is not sent to .* without TLS") as raised:
+        found(url, file=path)
+    assert "secret" not in str(raised.value)
+    with pytest.raises(BadSetting, match="without TLS"):
+        found(url, site=stored("hive.jceks"))
+    assert "hive:p@" in (found(url, environment={PASSWORD: "p"}) or "")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"{FAR}?sslmode=verify-full",
+        f"{FAR}?sslmode=require",
+        "postgresql://hive@127.0.0.1/metastore",
+        "postgresql://hive@[::1]/metastore",
+        "postgresql://hive@/metastore",
+        "postgresql://hive@/metastore?host=/var/run/postgresql",
+        "mysql+pymysql://hive@db.example/metastore?ssl_ca=/ca.pem",
+        "mysql+pymysql://hive@localhost/metastore",
+    ],
+)
+def test_it_is_sent_by_tls_and_on_this_machine(tmp_path: Path, url: str) -> None:
+    path = tmp_path / "p"
+    path.write_text("secret")
+    path.chmod(0o600)
+    assert ":secret@" in (found(url, file=path) or "")
+
+
+def test_a_file_that_others_may_read_is_not_used(tmp_path: Path) -> None:
+    """Neither a password, nor Hadoop's credential store, nor the password of that."""
+    path = tmp_path / "p"
+    shutil.copyfile(STORES / "locked.jceks", path)
+    path.chmod(0o644)
+    wide = rf"{path}: has mode 0644; expected: 0600"
+    with pytest.raises(BadSetting, match=wide):
+        found(file=path)
+    with pytest.raises(BadSetting, match=wide):
+        found(environment={PASSWORD_FILE: str(path)})
+    with pytest.raises(BadSetting, match=wide):
+        found(site={"hadoop.security.credential.provider.path": f"localjceks://file{path}"})
+    key = "hadoop.security.credstore.java-keystore-provider.password-file"
+    with pytest.raises(BadSetting, match=wide):
+        found(site={**stored("locked.jceks"), key: str(path)})

@@ -19,6 +19,7 @@ from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.page.readers import Limits, Overloaded, PageWork, readers_of
 from compactor.deployment import Configuration, open_site
 from compactor.errors import BadFile, BadSetting, CompactorError
+from compactor.private_files import read_secret
 from compactor.service.requests.import_reads import TooManyEvents, import_reads
 
 PATH = "/reads"
@@ -68,9 +69,9 @@ def _token(path: str) -> str | None:
     if not path:
         return None
     try:
-        token = Path(path).read_text("utf-8").strip()
-    except (OSError, ValueError) as error:
-        raise BadSetting(f"{TOKEN_FILE} {path}: it cannot be read ({type(error).__name__})") from error
+        token = read_secret(Path(path), TOKEN_FILE).decode("utf-8").strip()
+    except UnicodeDecodeError:
+        raise BadSetting(f"{TOKEN_FILE} {path}: it cannot be read, expected: text in UTF-8") from None
     if len(token) < LEAST_TOKEN:
         raise BadSetting(f"{TOKEN_FILE} {path}: {len(token)} characters; wanted: {LEAST_TOKEN} or more")
     return token

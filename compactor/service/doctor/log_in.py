@@ -74,14 +74,6 @@ def _findings(options: StoreOptions, authority: str) -> Iterator[Finding]:
         )
         return
     yield _tickets(found)
-    if found.keytab_is_open:
-        yield Finding(
-            level=Level.WARN,
-            subject="keytab",
-            found=f"{found.keytab} can be read by others than its owner, who can be {found.user} with it",
-            wanted="a keytab that this service's user alone can read",
-            fix=f"chmod 600 {found.keytab}",
-        )
     if abs(found.clock_ahead_s) > _SKEW_S:
         yield Finding(
             level=Level.WARN,

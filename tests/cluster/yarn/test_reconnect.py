@@ -28,6 +28,7 @@ def airflow(on_yarn: YarnSite, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with system(folder, {**on_yarn.spark_home({}), **launcher}) as started:
         url = make_url(started.url)
         (folder / "password").write_text(str(url.password))
+        (folder / "password").chmod(0o600)
         own = replace(on_yarn, warehouse=folder / "warehouse")
         further = f'password_file = "{folder / "password"}"'
         own.write_config(url._replace(password=None).render_as_string(), {}, further, to=folder / "compactor.toml")

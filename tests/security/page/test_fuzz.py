@@ -39,6 +39,7 @@ def token(place: DemoPaths, tmp_path: Path) -> dict[str, str]:
     """The header with the token that the configuration names."""
     file = tmp_path / "token"
     file.write_text(TOKEN)
+    file.chmod(0o600)
     place.config.write_text(f'{place.config.read_text()}\n"compactor.reads.token.file" = "{file}"\n')
     return {"Authorization": f"Bearer {TOKEN}"}
 

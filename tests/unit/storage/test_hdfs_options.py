@@ -66,3 +66,13 @@ def test_a_cluster_that_says_who_logs_in_says_all_about_it() -> None:
     assert of_cluster(of_all, {"url": "http://nn"}) == {**of_all, "url": "http://nn"}
     assert of_cluster(of_all, {"user": "hive"}) == {"timeout": 5, "user": "hive"}
     assert of_cluster({"user": "hive", "password": "p"}, TICKET) == TICKET
+
+
+@pytest.mark.parametrize("secret", [{"user": "ann", "password": "s3cret"}, {"token": "s3cret"}])
+@pytest.mark.parametrize("url", ["http://nn.example:9870", ["https://a.example:1", "http://b.example:1"]])
+def test_a_secret_is_not_sent_without_tls(secret: dict[str, str], url: object) -> None:
+    with pytest.raises(BadSetting, match="it is not sent to another machine without TLS") as raised:
+        HdfsOptions.of("hdfs", {"url": url, **secret})
+    assert "s3cret" not in str(raised.value)
+    for other in ("https://nn.example:9871", "http://localhost:9870", "http://127.0.0.1:9870", "http://[::1]:9870"):
+        HdfsOptions.of("hdfs", {"url": other, **secret})

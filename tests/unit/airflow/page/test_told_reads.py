@@ -26,6 +26,7 @@ def token(place: DemoPaths, tmp_path: Path) -> Path:
     """The file with the token, which the configuration names."""
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
+    file.chmod(0o600)
     text = place.config.read_text()
     place.config.write_text(f'{text}\n"compactor.reads.token.file" = "{file}"\n')
     return file
@@ -65,11 +66,19 @@ def test_a_login_is_no_token(client: Caller, token: Path) -> None:
     assert client("admin").post(PATH, content="{}").status_code == 401
 
 
-@pytest.mark.parametrize(("text", "why"), [("short", "5 characters; wanted: 16 or more"), (None, "FileNotFoundError")])
+@pytest.mark.parametrize(
+    ("text", "why"), [("short", "5 characters; wanted: 16 or more"), (None, "No such file"), ("wide", "has mode 0644")]
+)
 def test_a_token_of_no_use_lets_nobody_in_and_only_the_log_says_where_it_is(
     client: Caller, token: Path, text: str | None, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    token.unlink() if text is None else token.write_text(text)
+    if text == "wide":
+        token.chmod(0o644)
+        text = TOKEN
+    elif text is None:
+        token.unlink()
+    else:
+        token.write_text(text)
     answer = tell(client, "{}", text or TOKEN)
     assert (answer.status_code, answer.json()) == (
         503,
