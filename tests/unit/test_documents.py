@@ -227,11 +227,34 @@ def test_a_rule_of_the_protocol_has_one_home_and_a_test(section: str) -> None:
             )
 
 
-def test_each_row_of_the_security_model_has_a_test() -> None:
-    text = (ROOT / "docs/security.md").read_text("utf-8")
-    named = re.findall(r"`((?:security|unit|integration|contract)/[^`]+)`", text)
-    assert len(named) > 10
+SECURITY = (ROOT / "docs/security.md").read_text("utf-8")
+
+
+def test_the_tests_that_the_security_model_names_are_there() -> None:
+    named = re.findall(r"`((?:security|unit|integration|contract|cluster|live|storage)/[^`]+)`", SECURITY)
+    assert len(named) > 100
     assert [test for test in named if "::test_" not in test or not _is_there("tests", test)] == []
+
+
+def test_each_promise_of_the_security_model_names_a_test() -> None:
+    """Whatever is said between these two headings is a promise; what is none stands behind them."""
+    promises = SECURITY.partition("## What each can cause at most")[2].partition("## What this does not cover")[0]
+    rows = [line for line in promises.splitlines() if line.startswith("| ") and not line.endswith("| tests |")]
+    assert len(rows) > 50
+    assert [row for row in rows if "::test_" not in row.rstrip(" |").rpartition("|")[2]] == []
+
+
+def test_each_kind_of_people_has_its_promises() -> None:
+    """The last column of the threat model leads to a section with rows."""
+    model = SECURITY.partition("## Who is trusted with what")[2].partition("## What each can cause")[0]
+    _, site, *others = [line for line in model.splitlines() if line.startswith("| ")]
+    assert site.endswith("| nothing |")
+    titles = re.findall("(?m)^### (.+)$", SECURITY)
+    headings = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
+    for who in others:
+        sections = set(re.findall(r"\(#([^)]+)\)", who))
+        assert sections, who
+        assert sections <= headings, who
 
 
 def test_each_bug_of_hives_compactor_has_a_test_that_we_have_none() -> None:
