@@ -45,6 +45,10 @@ packages:
 lint: setup ## style, types, the direction of imports, the compose file
 	@. tools/environment; tools/lint
 
+.PHONY: advisories
+advisories: setup ## compare the locked dependencies with the list of known vulnerabilities, where that can be reached
+	@. tools/environment; tools/advisories
+
 .PHONY: dist-spark
 dist-spark: setup ## pack code and libraries for Spark's --archives into dist/ (docs/spark.md)
 	@tools/dist-spark
