@@ -76,6 +76,7 @@ def test_make_alone_lists_its_targets() -> None:
         "test",
         "test-all",
         "lint",
+        "advisories",
         "dist-spark",
         "bench",
         "torture",
