@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +12,8 @@ import pyarrow as pa
 from compactor.errors import NotLossless, UnforeseenKeys
 from compactor.ids import WriteId
 from compactor.orc.codecs.codec import Codec
-from compactor.orc.codecs.wall_clock import shown_zone, wall_clock_batch
-from compactor.orc.format.java_zones import UTC_NAME, is_utc
+from compactor.orc.codecs.wall_clock import shown_zone, stored_batch, wall_clock_batch
+from compactor.orc.format.java_zones import UTC_NAME, JavaZone, is_utc, java_zone
 from compactor.orc.format.stripe_footer import read_stripe_footer, writer_zone, zone_named
 from compactor.orc.format.tail import KeyStatistics, Tail
 from compactor.orc.format.types import ACID_FIELDS, Types, acid_types
@@ -22,7 +22,6 @@ from compactor.orc.widened_rows import widen_rows
 
 #: The rows to keep: one boolean per row, as a numpy or Arrow array.
 Mask: TypeAlias = Any
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +38,8 @@ class Piece(NamedTuple):
 
     ``keep`` has an entry for each of its rows, None keeps all; ``original`` turns the rows of an original file into ACID
     rows; ``as_inserts`` turns Hive 2's update events into insert events; ``dense`` are the statistics from which ``keep``
-    was made if the keys were not read: constants, and row numbers that rise one by one. ``as_shown`` gives the times that
-    clocks of the writer's zone showed; without it times count in that zone as if it were UTC.
+    was made if the keys were not read: constants, and row numbers that rise one by one. With ``to_zone`` times are
+    those that clocks of the writer's zone showed, as they count in that other zone; else they count in the writer's.
     """
 
     source: Source
@@ -50,12 +49,12 @@ class Piece(NamedTuple):
     original: SyntheticKeys | None = None
     as_inserts: bool = False
     dense: KeyStatistics | None = None
-    as_shown: bool = False
+    to_zone: str | None = None
 
     @property
     def is_whole(self) -> bool:
         """True if all rows are kept unchanged."""
-        return self.keep is None and self.original is None and not self.as_inserts and not self.as_shown
+        return self.keep is None and self.original is None and not self.as_inserts and self.to_zone is None
 
 
 def zone_of_stripe(source: Source, tail: Tail, stripe_index: int) -> str | None:
@@ -67,19 +66,11 @@ def zone_of_stripe(source: Source, tail: Tail, stripe_index: int) -> str | None:
     return UTC_NAME if is_utc(name) else name
 
 
-def runs_of_one_zone(items: Iterable[Item], zone_of: Callable[[Item], str | None]) -> Iterator[list[Item]]:
-    """Groups neighbours that may become one stripe: those whose zone is the same, or that have none."""
-    run: list[Item] = []
-    zone: str | None = None
-    for item in items:
-        own = zone_of(item)
-        if run and None not in (own, zone) and own != zone:
-            yield run
-            run, zone = [], None
-        run.append(item)
-        zone = zone if own is None else own
-    if run:
-        yield run
+def lacks_zone(source: Source, tail: Tail, stripe_index: int) -> bool:
+    """Returns true if a stripe with times names no zone and gets one when it is encoded again: that which is set."""
+    if tail.default_zone is None or not tail.types.has_zoned_times:
+        return False
+    return not zone_named(read_stripe_footer(source, tail, stripe_index))
 
 
 def common_zone(pieces: Iterable[Piece]) -> str | None:
@@ -91,7 +82,7 @@ def common_zone(pieces: Iterable[Piece]) -> str | None:
     zones = set()
     for piece in pieces:
         source, tail, stripe = piece.source, piece.tail, piece.stripe_index
-        zone = UTC_NAME if piece.as_shown else zone_of_stripe(source, tail, stripe)
+        zone = piece.to_zone or zone_of_stripe(source, tail, stripe)
         zones.add(writer_zone(source, tail, stripe) if zone == "" else zone)
     zones.discard(None)
     return UTC_NAME if not zones else zones.pop() if len(zones) == 1 else None
@@ -111,11 +102,11 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
             f"file {tail.name}, stripe {piece.stripe_index}: a mask of {len(piece.keep)} rows, it has {stripe_rows}"
         )
     found = acid_types(tail.types) if piece.original else tail.types
-    zone = shown_zone(piece.source, tail, piece.stripe_index) if piece.as_shown else None
+    changes = None if piece.to_zone is None else _Changes.of(piece, piece.to_zone)
     for batch in codec.read_batches(piece.source, tail, stripes=[piece.stripe_index]):
         rows = batch.num_rows
-        if zone is not None:
-            batch = wall_clock_batch(batch, tail.types, tail.types[0].children, zone)
+        if changes is not None:
+            batch = changes.applied(batch, tail.types)
         if piece.dense is not None:
             _check_dense(batch, piece, piece.dense, start)
         if piece.original:
@@ -131,6 +122,24 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
         raise NotLossless(
             f"file {tail.name}, stripe {piece.stripe_index}: {start} rows were decoded, the footer says {stripe_rows}"
         )
+
+
+class _Changes(NamedTuple):
+    """The zones that times of a stripe come from and go to; None for UTC."""
+
+    source: JavaZone | None
+    target: JavaZone | None
+
+    @classmethod
+    def of(cls, piece: Piece, name: str) -> _Changes:
+        source = shown_zone(piece.source, piece.tail, piece.stripe_index)
+        return cls(source, None if is_utc(name) else java_zone(name))
+
+    def applied(self, batch: pa.RecordBatch, types: Types) -> pa.RecordBatch:
+        columns = types[0].children
+        if self.source is not None:
+            batch = wall_clock_batch(batch, types, columns, self.source)
+        return batch if self.target is None else stored_batch(batch, types, columns, self.target)
 
 
 def _check_dense(batch: pa.RecordBatch, piece: Piece, expected: KeyStatistics, start: int) -> None:

@@ -12,6 +12,7 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Codec, Unfit
 from compactor.orc.format.hive_types import parse_hive_type
+from compactor.orc.format.java_zones import UTC_NAME
 from compactor.orc.format.types import Types, acid_types
 from compactor.orc.format.widening import widens
 from compactor.orc.pieces import Piece, SyntheticKeys, piece_batches
@@ -65,7 +66,7 @@ def _rows(file: AcidFile, events: DeleteEvents, write_ids: ValidWriteIdList, row
             first = file.first_row_id + file.first_row_of(stripe)
             original = SyntheticKeys(write_id=file.write_id, bucket=file.bucket, first_row_id=first)
         piece = Piece(
-            source=file.source, tail=file.tail, stripe_index=stripe, keep=mask, original=original, as_shown=True
+            source=file.source, tail=file.tail, stripe_index=stripe, keep=mask, original=original, to_zone=UTC_NAME
         )
         yield from _decoded(piece, types)
 

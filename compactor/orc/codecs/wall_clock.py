@@ -5,6 +5,9 @@ Codecs decode and encode timestamps as if their writer's zone were UTC, which ch
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 import pyarrow as pa
 
@@ -18,6 +21,7 @@ from compactor.orc.io.source import Source
 
 _NANOS = 10**9
 _MOST_SECONDS = (2**63 - 1) // _NANOS - 1
+_Change: TypeAlias = Callable[[Seconds, Seconds], Seconds]
 
 
 def shown_zone(source: Source, tail: Tail, stripe_index: int) -> JavaZone | None:
@@ -36,8 +40,12 @@ def shown_zone(source: Source, tail: Tail, stripe_index: int) -> JavaZone | None
 
 def wall_clock_batch(batch: pa.RecordBatch, types: Types, columns: tuple[int, ...], zone: JavaZone) -> pa.RecordBatch:
     """Returns a batch of ``columns`` (ids) of ``types`` with the times that clocks of ``zone`` showed."""
-    arrays = [wall_clock(array, types, column, zone) for array, column in zip(batch.columns, columns, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+    return _changed_batch(batch, types, columns, zone.wall_clock)
+
+
+def stored_batch(batch: pa.RecordBatch, types: Types, columns: tuple[int, ...], zone: JavaZone) -> pa.RecordBatch:
+    """Returns a batch with times that clocks of ``zone`` showed as they are encoded: the inverse of ``wall_clock_batch``."""
+    return _changed_batch(batch, types, columns, zone.stored)
 
 
 def wall_clock(array: Array, types: Types, column: int, zone: JavaZone) -> Array:
@@ -46,28 +54,37 @@ def wall_clock(array: Array, types: Types, column: int, zone: JavaZone) -> Array
     Raises:
         Unfit: such a time does not fit into 64 bits of nanoseconds.
     """
+    return _changed(array, types, column, zone.wall_clock)
+
+
+def _changed_batch(batch: pa.RecordBatch, types: Types, columns: tuple[int, ...], change: _Change) -> pa.RecordBatch:
+    arrays = [_changed(array, types, column, change) for array, column in zip(batch.columns, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def _changed(array: Array, types: Types, column: int, change: _Change) -> Array:
     if not any(item.kind is TypeKind.TIMESTAMP for item in subtree(types, column)):
         return array
     item, kind = types[column], array.type
     if item.kind is TypeKind.TIMESTAMP:
-        return _shown(array, zone)
+        return _changed_times(array, change)
     if item.kind is TypeKind.STRUCT:
-        parts = [wall_clock(array.field(place), types, child, zone) for place, child in enumerate(item.children)]
+        parts = [_changed(array.field(place), types, child, change) for place, child in enumerate(item.children)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
     if item.kind is TypeKind.LIST:
-        values = wall_clock(array.values, types, item.children[0], zone)
+        values = _changed(array.values, types, item.children[0], change)
     else:
-        keys = wall_clock(array.keys, types, item.children[0], zone)
-        items = wall_clock(array.items, types, item.children[1], zone)
+        keys = _changed(array.keys, types, item.children[0], change)
+        items = _changed(array.items, types, item.children[1], change)
         values = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [values])
 
 
-def _shown(array: Array, zone: JavaZone) -> Array:
+def _changed_times(array: Array, change: _Change) -> Array:
     nulls = np.asarray(array.is_null())
     if pa.types.is_struct(array.type):
         parts = [part.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) for part in array.flatten()]
-        seconds = zone.wall_clock(*parts)
+        seconds = change(*parts)
         return pa.StructArray.from_arrays(
             [pa.array(seconds, pa.int64()), pa.array(parts[1].astype(np.int32), pa.int32())],
             fields=list(array.type),
@@ -75,7 +92,7 @@ def _shown(array: Array, zone: JavaZone) -> Array:
         )
     found: Seconds = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     seconds, nanos = np.divmod(found, _NANOS)
-    seconds = zone.wall_clock(seconds, nanos)
+    seconds = change(seconds, nanos)
     if np.any(np.abs(seconds) > _MOST_SECONDS):
         raise Unfit("a timestamp beyond 64 bits of nanoseconds")
     return pa.array(seconds * _NANOS + nanos, pa.int64(), mask=nulls).cast(array.type)

@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from compactor.errors import BadSetting, NotSupported
+from compactor.errors import BadSetting, NotLossless, NotSupported
 
 Seconds = npt.NDArray[np.int64]
 DEFAULT_ZONE = "compactor.orc.default.timezone"  #: the setting that names the zone of stripes that name none
@@ -31,7 +31,9 @@ BASE = 1_420_070_400  #: 2015-01-01 00:00:00 UTC; seconds in a stripe count from
 HIDDEN_NANOS = 999_999  #: the most below a second that moves no negative time to the next second
 _1900, _2037, _2437 = -2_208_988_800, 2_114_380_800, 14_736_902_400
 _CYCLE = 400 * 365 * 86_400 + 97 * 86_400  #: seconds after which the Gregorian calendar, and so each rule, repeats
-_MONTH = 28 * 86_400
+_DAY = 86_400
+_MONTH = 28 * _DAY
+_SURE = 4 * _DAY  #: from this time on no zone's clocks were before 1970
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Java's three-letter names (``java.time.ZoneId.SHORT_IDS``).
 _SHORT = {
@@ -107,6 +109,29 @@ class JavaZone:
         begin, end = np.searchsorted(self.starts, [first, last], side="right")
         found = self.offsets[begin - 1 : end]
         return int(found.min()), int(found.max())
+
+    def shows_all(self, first: int, last: int) -> bool:
+        """Returns true if the zone's clocks have shown every time between two that they may show, as seconds of UTC.
+
+        Times before 1970 never count, since databases of zones differ in them, nor do those beyond all listed rules.
+        """
+        if first < _SURE or last >= _2437 - _DAY:
+            return False
+        begin, end = np.searchsorted(self.starts, [first - _DAY, last + _DAY], side="right")
+        return not np.any(np.diff(self.offsets[begin - 1 : end]) > 0)
+
+    def stored(self, shown: Seconds, nanos: Seconds) -> Seconds:
+        """Returns times that the zone's clocks showed as they are encoded as if the zone were UTC: the inverse of
+        ``wall_clock`` for times for which ``shows_all`` holds.
+
+        Raises:
+            NotLossless: the clocks skipped such a time.
+        """
+        instants = shown - self.offsets_at(shown - self.offsets_at(shown))
+        found = instants + self.base
+        if np.any(self.wall_clock(found, nanos) != shown):
+            raise NotLossless(f"clocks of {self.name} skipped a time that is to be written there; please report this")
+        return found
 
     def wall_clock(self, seconds: Seconds, nanos: Seconds) -> Seconds:
         """Returns what the zone's clocks show, as seconds of UTC, for times that were decoded as if the zone were UTC.

@@ -15,9 +15,8 @@ from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import Types
 from compactor.orc.io.file_pool import Closable, FilePool
 from compactor.orc.io.source import Source
-from compactor.orc.pieces import runs_of_one_zone
 from compactor.orc.reencode import reencode
-from compactor.rewrite.full_acid.output_format import piece_of, zone_of_choice
+from compactor.rewrite.full_acid.output_format import piece_of
 from compactor.rewrite.full_acid.stripe_choice import Choice
 from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_rows
 from compactor.rewrite.plan.unit import Figures, Output
@@ -105,8 +104,8 @@ def concatenate(
 def encode_stripes(
     choices: Sequence[Choice], new_path: Callable[[], str], *, like: Tail, types: Types, full: bool = False
 ) -> Iterator[str | Choice]:
-    """Yields files at new paths with the kept rows of some stripes, or the stripes that are better copied after all. Each
-    file is of one time zone. Its metadata has the last key of each of its stripes, so that nobody must look for it.
+    """Yields files at new paths with the kept rows of some stripes, or the stripes that are better copied after all. A
+    file's metadata has the last key of each of its stripes, so that nobody must look for it.
 
     Args:
         full: decode all rows again and compare them.
@@ -115,11 +114,6 @@ def encode_stripes(
         VerificationFailed: (with ``full``) a row differs.
         NotLossless: something would be lost of rows that cannot be copied either.
     """
-    runs = list(runs_of_one_zone(choices, zone_of_choice))
-    if len(runs) > 1:
-        for run in runs:
-            yield from encode_stripes(run, new_path, like=like, types=types, full=full)
-        return
     path = new_path()
     pieces = [piece_of(c) for c in choices]
     try:

@@ -1,116 +1,64 @@
-"""Decides which time zones the stripes of one output file name: every reader must be able to tell them apart (PROTOCOL 2.6).
+"""Decides in which time zone the times of an output file count: in one (PROTOCOL 2.6).
 
-ORC Java before 1.6 (Hive 3.1) takes up a stripe's zone only when it meets its name for the first time, and knows that of UTC
-from the start. From 1.6 on it reads a stripe that names no zone in that of the stripe before it.
+ORC Java before 1.6 (Hive 3.1, Spark up to 3.1) takes up a stripe's zone only when it meets its name for the first time, and
+knows that of its own JVM from the start. So it misreads most files with stripes of several zones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections import Counter
+from collections.abc import Sequence
 
-from compactor.orc.format.java_zones import is_utc
-from compactor.orc.format.stripe_footer import read_stripe_footer, zone_named
-from compactor.orc.pieces import runs_of_one_zone
+from compactor.orc.format.java_zones import UTC_NAME, java_zone
+from compactor.orc.format.types import TypeKind
+from compactor.orc.pieces import lacks_zone
+from compactor.orc.stripe_compatibility import ORC_135
 from compactor.rewrite.full_acid.output_format import zone_of_choice
 from compactor.rewrite.full_acid.stripe_choice import Action, Choice
 
 
-def fit_to_zones(choices: Sequence[Choice], *, one_zone: bool) -> list[Choice]:
-    """Returns the final choices for one file. Where some reader would take a stripe's zone for another, that stripe is
-    re-encoded under a name that is new to it. Where no name is, all times become what the clocks of their zones showed, in
-    UTC.
-
-    Args:
-        one_zone: readers are of Hive 2, which know the zone of their own JVM from the start, whichever that is.
-    """
+def fit_to_zones(choices: Sequence[Choice]) -> list[Choice]:
+    """Returns the final choices for one file, all of one zone: that of most bytes, if it has all times that the other
+    stripes may hold by their statistics, else UTC. Stripes that name no zone are re-encoded once it is set."""
     zones = [zone_of_choice(choice) for choice in choices]
-    if len(set(zones) - {None}) < 2 or not choices:
-        return list(choices)
-    runs = _encoded_together(choices, zones)
-    decided = [(_decided(choice, alone=len(run) == 1), zone) for run in runs for choice, zone in run]
-    told_apart = None if one_zone else _told_apart(decided)
-    return told_apart or [_in_utc(choice, zone) for choice, zone in zip(choices, zones, strict=True)]
+    found = set(zones) - {None}
+    target = None if len(found) < 2 else _target(choices, zones)
+    return [_fitted(choice, zone, target) for choice, zone in zip(choices, zones, strict=True)]
 
 
-def _encoded_together(
-    choices: Sequence[Choice], zones: Sequence[str | None]
-) -> Iterator[list[tuple[Choice, str | None]]]:
-    """Groups neighbours that would become one stripe; each that is copied stands alone."""
-    pairs = zip(choices, zones, strict=True)
-    for encodes, group in groupby(pairs, key=lambda pair: pair[0].action is Action.ENCODE):
-        if encodes:
-            yield from runs_of_one_zone(group, lambda pair: pair[1])
-        else:
-            yield from ([pair] for pair in group)
-
-
-def _decided(choice: Choice, *, alone: bool) -> Choice:
-    """Returns a choice that stays: a small stripe is copied if no neighbour of its zone is encoded with it."""
-    if not choice.is_only_small:
+def _fitted(choice: Choice, zone: str | None, target: str | None) -> Choice:
+    if zone is None:
         return choice
-    return choice._replace(is_only_small=False, action=Action.COPY if alone else Action.ENCODE)
+    if target not in (None, zone):
+        return choice._replace(action=Action.ENCODE, is_only_small=False, to_zone=target)
+    return choice._replace(action=Action.ENCODE, is_only_small=False) if _gets_its_name(choice) else choice
 
 
-def _told_apart(choices: Sequence[tuple[Choice, str | None]]) -> list[Choice] | None:
-    """Returns the choices with those re-encoded that some reader would misread as copies; None if that does not help."""
-    readers = (_OldReader(), _NewReader())
-    found = []
-    for choice, zone in choices:
-        if zone is not None:
-            if choice.action is Action.COPY and not all(
-                reader.can_read(_copied_name(choice), zone) for reader in readers
-            ):
-                choice = choice._replace(action=Action.ENCODE)
-            name = _copied_name(choice) if choice.action is Action.COPY else zone
-            if not all(reader.can_read(name, zone) for reader in readers):
-                return None
-            for reader in readers:
-                reader.read(name)
-        found.append(choice)
-    return found
+def _gets_its_name(choice: Choice) -> bool:
+    return lacks_zone(choice.file.source, choice.file.tail, choice.stripe)
 
 
-def _copied_name(choice: Choice) -> str:
-    return zone_named(read_stripe_footer(choice.file.source, choice.file.tail, choice.stripe))
+def _target(choices: Sequence[Choice], zones: Sequence[str | None]) -> str:
+    sizes: Counter[str] = Counter()
+    for choice, zone in zip(choices, zones, strict=True):
+        sizes[zone or UTC_NAME] += choice.length if zone else 0
+    ((largest, _),) = sizes.most_common(1)
+    others = (choice for choice, zone in zip(choices, zones, strict=True) if zone not in (None, largest))
+    return largest if largest == UTC_NAME or all(_surely_has(largest, choice) for choice in others) else UTC_NAME
 
 
-def _in_utc(choice: Choice, zone: str | None) -> Choice:
-    if zone is None or is_utc(zone):
-        return choice._replace(is_only_small=False)
-    return choice._replace(is_only_small=False, action=Action.ENCODE, as_shown=True)
-
-
-class _OldReader:
-    """ORC Java before 1.6 in UTC: which zone it takes the next stripe to be of, and which names it knows."""
-
-    def __init__(self) -> None:
-        self._zone = "UTC"
-        self._known = {"UTC"}
-
-    def can_read(self, name: str, zone: str) -> bool:
-        return _are_one(self._next(name), zone or "UTC")
-
-    def read(self, name: str) -> None:
-        self._zone = self._next(name)
-        self._known.add(name or "UTC")
-
-    def _next(self, name: str) -> str:
-        return self._zone if (name or "UTC") in self._known else name
-
-
-class _NewReader:
-    """ORC Java from 1.6 on: which zone it takes a stripe that names none to be of; the empty text is its own."""
-
-    def __init__(self) -> None:
-        self._zone = ""
-
-    def can_read(self, name: str, zone: str) -> bool:
-        return _are_one(name or self._zone, zone) or not (name or self._zone)
-
-    def read(self, name: str) -> None:
-        self._zone = name or self._zone
-
-
-def _are_one(one: str, other: str) -> bool:
-    return one == other or (is_utc(one) and is_utc(other))
+def _surely_has(name: str, choice: Choice) -> bool:
+    """Returns true if the clocks of a zone have shown all times that a stripe may hold."""
+    tail = choice.file.tail
+    if tail.stripe_statistics is None or tail.writer_version < ORC_135 or not (zone := java_zone(name)).is_known:
+        return False
+    for number, item in enumerate(tail.types):
+        part = tail.stripe_statistics[choice.stripe][number]
+        times = part.timestamp_statistics
+        if item.kind is not TypeKind.TIMESTAMP or (tail.complete_statistics and not part.number_of_values):
+            continue
+        if not times.HasField("minimum_utc") or not times.HasField("maximum_utc"):
+            return False
+        if not zone.shows_all(times.minimum_utc // 1000, times.maximum_utc // 1000):
+            return False
+    return True

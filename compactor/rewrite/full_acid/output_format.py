@@ -11,7 +11,6 @@ from compactor.orc.codecs.bloom_filters import StripeFilters, asked_filters, com
 from compactor.orc.format.common_types import common_types
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type
-from compactor.orc.format.java_zones import UTC_NAME
 from compactor.orc.format.tail import Tail, empty_tail, key_statistics
 from compactor.orc.format.types import Types, acid_types
 from compactor.orc.pieces import Piece, SyntheticKeys, zone_of_stripe
@@ -97,14 +96,14 @@ def piece_of(choice: Choice) -> Piece:
         keep=choice.keep,
         original=original,
         as_inserts=choice.as_inserts,
-        as_shown=choice.as_shown,
+        to_zone=choice.to_zone,
         dense=key_statistics(file.tail, choice.stripe) if choice.is_unseen else None,
     )
 
 
 def zone_of_choice(choice: Choice) -> str | None:
     """Returns the zone of a stripe's times in the output; see ``zone_of_stripe``."""
-    return UTC_NAME if choice.as_shown else zone_of_stripe(choice.file.source, choice.file.tail, choice.stripe)
+    return choice.to_zone or zone_of_stripe(choice.file.source, choice.file.tail, choice.stripe)
 
 
 def output_of(

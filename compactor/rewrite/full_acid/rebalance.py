@@ -222,7 +222,7 @@ class _Work:
                         stripes_encoded=int(not dropped),
                     )
                     if not dropped:
-                        piece = piece_of(choice)._replace(as_shown=self.zone is None)
+                        piece = piece_of(choice)._replace(to_zone=UTC_NAME if self.zone is None else None)
                         yield from piece_batches(piece, codec, self.types)
 
     def _keys(self, table: pa.Table) -> list[SortKey]:

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import groupby
 from typing import TypeVar
 
 from compactor.acid.names import DeltaKind
 from compactor.errors import NotLossless
+from compactor.orc.format.java_zones import UTC_NAME
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types
 from compactor.orc.io.source import LocalSource
-from compactor.orc.pieces import Piece, common_zone, runs_of_one_zone
+from compactor.orc.pieces import Piece, common_zone
 from compactor.orc.reencode import reencode
 from compactor.rewrite.full_acid.concatenate import (
     Concatenated,
@@ -35,7 +36,6 @@ from compactor.rewrite.full_acid.output_format import (
     piece_of,
     template_of,
     with_common_filters,
-    zone_of_choice,
 )
 from compactor.rewrite.full_acid.split import SplitUnit, needs_split, split_unit
 from compactor.rewrite.full_acid.split_tasks import HandOver, rows_target
@@ -135,7 +135,7 @@ def _write_rows(
     if in_order(choices):
         like = target_tail(choices, types, unit.output_class)
         final = fit_to_class(choices, like, unit.small_stripe_bytes, unit.output_class)
-        final = fit_to_zones(final, one_zone=unit.version_1)
+        final = fit_to_zones(final)
         like = with_common_filters(like or template_of(choices, types, unit.output_class), final, types)
         if needs_split(unit, final):
             return split_unit(unit, final, like, types, figures)
@@ -163,8 +163,7 @@ def _concatenated(unit: Unit, choices: Sequence[Choice], like: Tail, types: Type
     """Writes everything in this task: re-encoded stripes go through files of their own and then into the output as
     copies, unless nothing is copied."""
     encode = encode_stripes
-    runs = runs_of_one_zone(choices, zone_of_choice)
-    if all(c.action is Action.ENCODE for c in choices) and len(list(islice(runs, 2))) == 1:
+    if all(c.action is Action.ENCODE for c in choices):
         try:
             return _without_copies(unit, choices, like, types, target.path)
         except NotLossless:  # some may have to be copied after all
@@ -202,7 +201,7 @@ def _merged(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, pat
         for of_file in files
     ]
     if common_zone(piece for run in runs for piece in run.pieces) is None:
-        runs = [replace(run, pieces=[piece._replace(as_shown=True) for piece in run.pieces]) for run in runs]
+        runs = [replace(run, pieces=[piece._replace(to_zone=UTC_NAME) for piece in run.pieces]) for run in runs]
     pieces = [piece for run in runs for piece in run.pieces]
     encode = partial(merge_runs, [run for run in runs if run.pieces], path, like=like, types=types)
     return _encoded_with_metadata(unit, pieces, types, path, encode)

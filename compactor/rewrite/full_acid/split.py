@@ -60,7 +60,7 @@ class ChoiceValue:
     as_inserts: bool
     is_only_small: bool
     is_unseen: bool
-    as_shown: bool
+    to_zone: str | None
 
 
 Run: TypeAlias = tuple[ChoiceValue, ...]
@@ -218,7 +218,7 @@ def choice_value(choice: Choice) -> ChoiceValue:
         as_inserts=choice.as_inserts,
         is_only_small=choice.is_only_small,
         is_unseen=choice.is_unseen,
-        as_shown=choice.as_shown,
+        to_zone=choice.to_zone,
     )
 
 
@@ -259,7 +259,7 @@ class ReopenedInputs:
             as_inserts=value.as_inserts,
             is_only_small=value.is_only_small,
             is_unseen=value.is_unseen,
-            as_shown=value.as_shown,
+            to_zone=value.to_zone,
         )
 
 

@@ -61,7 +61,7 @@ class Choice(NamedTuple):
     as_inserts: bool = False  #: Hive 2's update events become the insert events of its base
     is_only_small: bool = False  #: encoded only to spare readers tiny stripes; its bytes could be copied as well
     is_unseen: bool = False  #: ``keep`` was made from statistics; nothing was decoded
-    as_shown: bool = False  #: its times become what the clocks of their zone showed, in UTC
+    to_zone: str | None = None  #: in which its times are to count; None: in the one that it names
 
     @property
     def length(self) -> int:

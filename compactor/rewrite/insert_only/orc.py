@@ -19,7 +19,7 @@ from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, st
 from compactor.orc.format.tail import Filters, Tail, read_tail
 from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.source import LocalSource, Source
-from compactor.orc.pieces import Piece, zone_of_stripe
+from compactor.orc.pieces import Piece, lacks_zone, zone_of_stripe
 from compactor.orc.point_check import check_filters
 from compactor.orc.reencode import reencode
 from compactor.orc.row_figures import row_figures
@@ -67,9 +67,10 @@ class JoinedFiles:
         found = [
             OutputStripe(file=file, number=number, copied=can_copy, can_copy=can_copy)
             for file in self.files
-            for can_copy in [is_copyable(file.tail) and file.tail.stripe_class == self.like.stripe_class]
+            for fits in [is_copyable(file.tail) and file.tail.stripe_class == self.like.stripe_class]
             for number, stripe in enumerate(file.tail.stripes)
             if stripe.rows
+            for can_copy in [fits and not lacks_zone(file.source, file.tail, number)]
         ]
         if not is_writable(self.like) or not self.like.types.is_encodable:
             return found

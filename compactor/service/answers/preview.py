@@ -11,6 +11,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.errors import CompactorError
 from compactor.rewrite.full_acid.delete_events import load_delete_events
+from compactor.rewrite.full_acid.file_zones import fit_to_zones
 from compactor.rewrite.full_acid.output_format import output_types
 from compactor.rewrite.full_acid.stripe_choice import Action, choose_actions, fit_to_class, in_order, target_tail
 from compactor.rewrite.insert_only.rewrite_unit import preview_figures
@@ -272,11 +273,12 @@ def _acid_cost(unit: Unit) -> Cost:
         unit.location, unit.deletes, unit.number, unit.write_ids, tempfile.gettempdir(), opened(unit.stores)
     )
     kept, applied = events.events.split(unit.applies_from)
-    with open_files(unit.location, unit.inserts, unit.number, opened(unit.stores)) as files:
+    with open_files(unit.location, unit.inserts, unit.number, opened(unit.stores), zone=unit.default_zone) as files:
         choices = choose_actions(files, applied, unit.write_ids, look_always=unit.looks_always)
         is_ordered = in_order(choices)
         like = target_tail(choices, output_types(unit, files), unit.output_class)
         final = fit_to_class(choices, like, unit.small_stripe_bytes, unit.output_class) if is_ordered else []
+        final = fit_to_zones(final)
         copied = [c for c in final if c.action is Action.COPY]
         dropped = [c for c in choices if c.action is Action.DROP]
         everything = sum(c.length for c in choices)

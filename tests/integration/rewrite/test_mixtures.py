@@ -182,55 +182,54 @@ FILES = [
         because="calendar is .*, and it may hold days before 1582-10-15",
     ),
     Mixture(
-        row="time zone of the writer",
+        row="one time zone of all writers",
         files=[
-            File(row="t:timestamp", values=MOMENTS, times=BIG),
+            File(row="t:timestamp", values=MOMENTS, times=BIG, options={"timezone": "Europe/Berlin"}),
             File(row="t:timestamp", values=MOMENTS, options={"timezone": "Europe/Berlin"}),
         ],
         fates=[COPY, COPY],
         table="t:timestamp",
     ),
     Mixture(
-        row="UTC after another time zone of a writer",
+        row="time zones of writers, times since 1970",
+        files=[
+            File(row="t:timestamp", values=MOMENTS[:1], times=BIG, options={"timezone": "Europe/Berlin"}),
+            File(row="t:timestamp", values=MOMENTS[:1]),
+            File(row="t:timestamp", values=MOMENTS[:1], options={"timezone": "Asia/Tokyo"}),
+        ],
+        fates=[COPY, ENCODE, ENCODE],
+        table="t:timestamp",
+    ),
+    Mixture(
+        row="time zones of writers, times that one may not have had",
         files=[
             File(row="t:timestamp", values=MOMENTS, times=BIG, options={"timezone": "Europe/Berlin"}),
             File(row="t:timestamp", values=MOMENTS),
         ],
-        fates=[COPY, ENCODE],
+        fates=[ENCODE, COPY],
         table="t:timestamp",
     ),
     Mixture(
-        row="a time zone that comes back after another",
+        row="one time zone of all writers, some rows deleted",
         files=[
             File(row="t:timestamp", values=MOMENTS, times=BIG, options={"timezone": "Europe/Berlin"}),
-            File(row="t:timestamp", values=MOMENTS, options={"timezone": "Asia/Tokyo"}),
-            File(row="t:timestamp", values=MOMENTS, options={"timezone": "Europe/Berlin"}),
-        ],
-        fates=[ENCODE, ENCODE, ENCODE],
-        table="t:timestamp",
-    ),
-    Mixture(
-        row="time zone of the writer, some rows deleted",
-        files=[
-            File(row="t:timestamp", values=MOMENTS, times=BIG),
             File(row="t:timestamp", values=MOMENTS, options={"timezone": "Europe/Berlin"}, deleted=(0,)),
         ],
         fates=[COPY, ENCODE],
         table="t:timestamp",
     ),
     Mixture(
-        row="no time zone of the writer, in the first files",
+        row="no time zone of any writer",
         files=[
             File(row="t:timestamp", values=MOMENTS, names_zone=False, options=IN_BERLIN),
             File(row="t:timestamp", values=MOMENTS, names_zone=False, options=IN_BERLIN),
-            File(row="t:timestamp", values=MOMENTS, options={"compression": pyorc.CompressionKind.NONE}),
         ],
-        fates=[COPY, COPY, COPY],
+        fates=[COPY, COPY],
         table="t:timestamp",
         is_shown=False,
     ),
     Mixture(
-        row="no time zone of the writer, after stripes that name one",
+        row="no time zone of a writer",
         files=[
             File(row="t:timestamp", values=MOMENTS, times=BIG, options={"compression": pyorc.CompressionKind.NONE}),
             File(row="t:timestamp", values=MOMENTS, names_zone=False, options=IN_BERLIN),
@@ -240,7 +239,7 @@ FILES = [
         because="delta_2_2.* set compactor.orc.default.timezone",
     ),
     Mixture(
-        row="no time zone of the writer, some rows deleted",
+        row="no time zone of any writer, some rows deleted",
         files=[File(row="t:timestamp", values=MOMENTS, names_zone=False, options=IN_BERLIN, deleted=(0,))],
         fates=[REFUSE],
         table="t:timestamp",
@@ -260,15 +259,24 @@ FILES = [
         small=400,
     ),
     Mixture(
-        row="tiny stripes of several time zones",
+        row="tiny stripes of one time zone",
+        files=[
+            File(row="t:timestamp", values=JUST_BEFORE_1970, raw_timestamps=True, options={"timezone": "Europe/Berlin"}),
+            File(row="t:timestamp", values=MOMENTS, options={"timezone": "Europe/Berlin"}),
+        ],
+        fates=[ENCODE, ENCODE],
+        table="t:timestamp",
+        small=1 << 20,
+    ),
+    Mixture(
+        row="time zones of writers, a time that UTC cannot have",
         files=[
             File(row="t:timestamp", values=JUST_BEFORE_1970, raw_timestamps=True, options={"timezone": "Europe/Berlin"}),
             File(row="t:timestamp", values=MOMENTS),
-            File(row="t:timestamp", values=MOMENTS),
         ],
-        fates=[COPY, ENCODE, ENCODE],
+        fates=[REFUSE],
         table="t:timestamp",
-        small=1 << 20,
+        because="1969-12-31 23:59:59 with a fraction",
     ),
     Mixture(
         row="tiny stripes without a time zone of the writer",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from compactor.errors import NotSupported
+from compactor.errors import NotLossless, NotSupported
 from compactor.orc.format.java_zones import java_zone
 
 
@@ -97,3 +97,29 @@ def test_a_fraction_before_1970_is_decided_by_the_instant() -> None:
     decoded = np.array([-2, 0, 28_799, 28_799, 28_800])  # stored: -1, 0, 28,799, 28,799, 28,800
     nanos = np.array([500_000_000, 500_000_000, 500_000_000, 999_999, 500_000_000])
     assert zone.wall_clock(decoded, nanos).tolist() == [-1802, -1801, 26_998, 26_999, 27_000]
+
+
+@pytest.mark.parametrize(
+    "name", ["Europe/Paris", "America/St_Johns", "Pacific/Apia", "GMT+08:00", "Australia/Lord_Howe"]
+)
+def test_times_that_a_zone_has_shown_are_stored_and_shown_again(name: str) -> None:
+    """PROTOCOL 2.6: hour by hour, as far as the zone has no spring between; those that come twice in autumn, too."""
+    zone, checked = java_zone(name), 0
+    for first in range(seconds("1971-01-01"), seconds("2060-01-01"), 86_400 * 50):
+        shown = first + np.arange(0, 86_400 * 50, 1800)
+        if zone.shows_all(int(shown[0]), int(shown[-1])):
+            nanos = np.full_like(shown, 999_999_999)
+            assert np.array_equal(zone.wall_clock(zone.stored(shown, nanos), nanos), shown)
+            checked += 1
+    assert checked > 100
+
+
+def test_times_that_a_zone_may_not_have_shown() -> None:
+    zone = java_zone("Europe/Paris")
+    skipped, old = seconds("2021-03-28 02:30:00"), seconds("1969-06-01")
+    assert not zone.shows_all(skipped, skipped)
+    assert not zone.shows_all(old, old)
+    assert not zone.shows_all(seconds("9999-12-31"), seconds("9999-12-31"))
+    assert zone.shows_all(seconds("2021-10-31 02:30:00"), seconds("2021-12-31"))
+    with pytest.raises(NotLossless, match="Europe/Paris skipped a time"):
+        zone.stored(np.array([skipped]), np.array([0]))
