@@ -184,13 +184,20 @@ def parts_of(table: Table, rows: Rows) -> Iterator[pa.Table]:
     elif isinstance(rows, pa.Table):
         yield rows
     elif isinstance(rows, pa.RecordBatchReader):  # not through the C interface, which makes errors texts
-        yield from together(rows)
+        yield from _parts_of_stream(rows)
     elif hasattr(rows, "__arrow_c_stream__"):
-        yield from together(pa.RecordBatchReader.from_stream(rows))
+        yield from _parts_of_stream(pa.RecordBatchReader.from_stream(rows))
     else:
         raise NotConforming(
             f"{table}: rows are given as {type(rows).__name__}; wanted: a table, batch or reader of pyarrow, or a data frame"
         )
+
+
+def _parts_of_stream(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """Yields one part without rows for a reader without batches: its columns are looked at as any others are."""
+    parts = together(reader)
+    yield next(parts, reader.schema.empty_table())
+    yield from parts
 
 
 def _exists(txn: Transaction, table: Table, partition: str) -> bool:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +21,9 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site
 from compactor.tables.store import Store
+from compactor.tables.table import Table
 from compactor.tables.transactions.transaction import Transaction
+from compactor.tables.writing.mutation import Mutation
 from compactor.tables.writing.upsert import Upserted
 from tests.support.passes import clean_all, compact
 from tests.support.patience import until
@@ -103,6 +106,47 @@ def test_upsert_replaces_and_adds(filled: Store) -> None:
     source = pa.table({"b": ["new", "added"], "a": [2, 8]})
     assert filled.load_table("default.t").upsert(source, ["A"]) == Upserted(updated=1, inserted=1)
     assert rows_of(filled) == [(1, "x"), (2, "new"), (3, None), (4, "x"), (5, "z"), (8, "added")]
+
+
+def read_from(*batches: pa.RecordBatch, columns: tuple[str, str] = ("a", "b")) -> pa.RecordBatchReader:
+    schema = pa.schema([(columns[0], pa.int32()), (columns[1], pa.string())])
+    return pa.RecordBatchReader.from_batches(schema, iter(batches))
+
+
+WITHOUT_BATCHES: dict[str, Callable[[Table, pa.RecordBatchReader], object]] = {
+    "append": lambda table, rows: table.append(rows),
+    "upsert": lambda table, rows: table.upsert(rows, ["a"]),
+    "insert": lambda table, rows: mutated(table, lambda mutation: mutation.insert(rows)),
+    "update": lambda table, rows: mutated(table, lambda mutation: mutation.update(rows)),
+    "delete": lambda table, rows: mutated(table, lambda mutation: mutation.delete(rows)),
+    "stream": lambda table, rows: streamed(table, rows),
+    "overwrite": lambda table, rows: table.overwrite(rows),
+}
+
+
+def mutated(table: Table, act: Callable[[Mutation], int]) -> int:
+    with table.mutate(key=["a"]) as mutation:
+        return act(mutation)
+
+
+def streamed(table: Table, rows: pa.RecordBatchReader) -> int:
+    with table.stream() as stream:
+        return stream.write(rows)
+
+
+def test_a_reader_without_batches_is_one_without_rows_at_every_door(filled: Store) -> None:
+    table, before = filled.load_table("default.t"), rows_of(filled)
+    for name, write in WITHOUT_BATCHES.items():
+        assert write(table, read_from()) in (0, Upserted(updated=0, inserted=0))
+        assert rows_of(filled) == ([] if name == "overwrite" else before), name
+
+
+def test_the_columns_of_a_reader_without_batches_are_looked_at(filled: Store) -> None:
+    table = filled.load_table("default.t")
+    for name, write in WITHOUT_BATCHES.items():
+        with pytest.raises((NotConforming, NotFound), match="column"):
+            write(table, read_from(columns=("z", "y")))
+        assert rows_of(filled), name
 
 
 def test_a_key_of_several_columns_with_null_equals_nothing(filled: Store) -> None:
