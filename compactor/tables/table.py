@@ -19,7 +19,7 @@ from compactor.tables.schema import NANOSECONDS, arrow_schema
 from compactor.tables.transactions.loaded_tables import LoadedTable, find_again
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
-from compactor.tables.writing.append import How, Rows, append, overwrite
+from compactor.tables.writing.append import How, RowSource, append, overwrite
 from compactor.tables.writing.changes import delete, update
 from compactor.tables.writing.mutation import Mutation
 from compactor.tables.writing.stream import Stream, streaming
@@ -96,12 +96,15 @@ class Table:
         wanted = Wanted(row_filter=row_filter, selected_fields=fields, row_ids=row_ids, timestamps=timestamps)
         return Scan(self._site, self._found, wanted, self._txn)
 
-    def append(self, rows: Rows, *, partition: Mapping[str, object] | None = None, time_zone: str | None = None) -> int:
+    def append(
+        self, rows: RowSource, *, partition: Mapping[str, object] | None = None, time_zone: str | None = None
+    ) -> int:
         """Appends rows and returns how many they are; partitions that do not exist are added with the commit.
 
         Args:
-            rows: a table, batch or reader of pyarrow, or a data frame of pandas or polars. Columns are matched by name in
-                any case, partition columns are among them, and one that is left out is NULL.
+            rows: a table, batch or reader of pyarrow, a data frame of pandas or polars, or a scan, which is read in the
+                transaction of this write, once the table is locked. Columns are matched by name in any case, partition
+                columns are among them, and one that is left out is NULL.
             partition: values of partition columns, by name, which ``rows`` do not have then.
             time_zone: in which a timestamp with a zone becomes wall-clock time; without one it is refused.
 
@@ -117,7 +120,7 @@ class Table:
             return append(txn, self._found, rows, How(partition=partition, time_zone=time_zone))
 
     def overwrite(
-        self, rows: Rows, *, partition: Mapping[str, object] | None = None, time_zone: str | None = None
+        self, rows: RowSource, *, partition: Mapping[str, object] | None = None, time_zone: str | None = None
     ) -> int:
         """Puts rows in place of all rows; in a partitioned table, of those in the partitions that ``rows`` belong to, or in
         the one that ``partition`` names, even if there are no ``rows``.
@@ -184,7 +187,7 @@ class Table:
         with self._writing() as txn:
             return update(txn, self._found, assignments, where)
 
-    def upsert(self, rows: Rows, join_cols: Sequence[str], *, time_zone: str | None = None) -> Upserted:
+    def upsert(self, rows: RowSource, join_cols: Sequence[str], *, time_zone: str | None = None) -> Upserted:
         """Puts rows in place of those with the same values of ``join_cols``, and adds the others.
 
         The lock excludes every other writer of the table. NULL equals nothing. Arguments and errors as with ``append``.

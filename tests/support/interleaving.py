@@ -25,6 +25,10 @@ STEPS: tuple[AnyStep, ...] = (
 _T = TypeVar("_T")
 
 
+class Interrupted(BaseException):
+    """Ends a statement where it has stopped, as Ctrl-C does."""
+
+
 class Acting(Generic[_T]):
     """A statement in a thread of its own, which stops at some steps. Made by ``Interleaving.begin``."""
 
@@ -34,6 +38,7 @@ class Acting(Generic[_T]):
         self._goes, self._stopped = threading.Semaphore(0), threading.Semaphore(0)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._reached: AnyStep | None = None
+        self._is_interrupted = False
         self._thread.start()
 
     @property
@@ -62,11 +67,18 @@ class Acting(Generic[_T]):
         self._thread.join(PATIENCE)
         return self._future.result()
 
+    def interrupt(self) -> None:
+        """Raises ``Interrupted`` where it has stopped, and lets it run to its end, which ``end`` raises."""
+        self._is_interrupted = True
+        self.go_on()
+
     def stop_at(self, step: AnyStep) -> None:
-        if threading.current_thread() is self._thread and step in self._stops:
+        if threading.current_thread() is self._thread and step in self._stops and not self._is_interrupted:
             self._reached = step
             self._stopped.release()
             self._goes.acquire()
+            if self._is_interrupted:
+                raise Interrupted
 
     def _run(self) -> None:
         self._goes.acquire()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from compactor.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site
 from compactor.tables.reading.own_reads import Stopwatch, tell
@@ -17,6 +18,7 @@ from compactor.tables.reading.planning import plan_scan
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.reading.tasks import ScanPlan, ScanTask
 from compactor.tables.reading.wanted import Wanted
+from compactor.tables.schema import IN_PARTS
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
 
@@ -37,6 +39,23 @@ class Scan:
         self._site, self._table, self._wanted, self._txn = site, table, wanted, txn
         self.schema = wanted.schema(table)
         wanted.condition(table)  # so that an error of the filter comes from ``Table.scan``
+
+    @property
+    def is_within_a_transaction(self) -> bool:
+        return self._txn is not None
+
+    def within(self, txn: Transaction) -> Scan:
+        """Returns the same scan under the snapshot of ``txn``, without loss of timestamps: its rows are written there.
+
+        Raises:
+            Refused: the table was loaded in another transaction.
+        """
+        if self._txn is not None and self._txn is not txn:
+            raise Refused(
+                f"{self._table}: the scan is of transaction {self._txn.id}, and its rows are to be written in transaction "
+                f"{txn.id}; load both tables in one transaction"
+            )
+        return Scan(self._site, self._table, replace(self._wanted, timestamps=IN_PARTS), txn)
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
         """Returns a reader of the rows in batches of bounded size. The snapshot is protected until it is read to its end or

@@ -18,6 +18,7 @@ from compactor.orc.format.tail import JULIAN
 from compactor.rewrite.run.attempt_files import attempt_folder
 from compactor.service.site import path_of
 from compactor.tables.reading.planning import must_be_readable
+from compactor.tables.reading.scan import Scan
 from compactor.tables.transactions.lock_kinds import is_hive_4
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.conform import Door
@@ -43,13 +44,15 @@ class Streamed(Protocol):
 
 
 Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Streamed
+RowSource: TypeAlias = Rows | Scan  #: a scan is read in the transaction that writes its rows
 
 
-def append(txn: Transaction, table: Table, rows: Rows, how: How) -> int:
+def append(txn: Transaction, table: Table, rows: RowSource, how: How) -> int:
     """Appends rows to ``table`` and returns how many they are.
 
     Args:
-        rows: their columns are matched by name; partition columns that ``how`` does not give are among them.
+        rows: their columns are matched by name; partition columns that ``how`` does not give are among them. A scan is read
+            in ``txn``, once the table is locked.
 
     Raises:
         NotConforming: a column or value is not the table's.
@@ -58,10 +61,11 @@ def append(txn: Transaction, table: Table, rows: Rows, how: How) -> int:
         LockNotGranted: somebody holds a conflicting lock.
         TransactionAborted: the transaction timed out.
     """
-    return write(txn, table, conformed(table, rows, how), WriteOperation.INSERT, static_partition(table, how))
+    parts = conformed(table, read_within(txn, rows), how)
+    return write(txn, table, parts, WriteOperation.INSERT, static_partition(table, how))
 
 
-def overwrite(txn: Transaction, table: Table, rows: Rows, how: How) -> int:
+def overwrite(txn: Transaction, table: Table, rows: RowSource, how: How) -> int:
     """Puts rows in place of all that ``table`` or the partition of ``how`` holds; in a partitioned table without that, of
     what the partitions among the rows hold.
 
@@ -71,10 +75,15 @@ def overwrite(txn: Transaction, table: Table, rows: Rows, how: How) -> int:
     must_be_readable(table)
     partition = static_partition(table, how)
     txn.lock_for_overwriting(table, partition)
-    return write(txn, table, conformed(table, rows, how), WriteOperation.UPDATE, partition)
+    return write(txn, table, conformed(table, read_within(txn, rows), how), WriteOperation.UPDATE, partition)
 
 
-def conformed(table: Table, rows: Rows, how: How) -> Iterator[pa.Table]:
+def read_within(txn: Transaction, rows: RowSource) -> RowSource:
+    """Returns rows of which a scan is read in ``txn``, as late as its first row is needed (PROTOCOL 14.27)."""
+    return rows.within(txn) if isinstance(rows, Scan) else rows
+
+
+def conformed(table: Table, rows: RowSource, how: How) -> Iterator[pa.Table]:
     """Yields rows in the table's columns, partition columns last, in parts of bounded size where they come as a stream."""
     columns = tuple((column.name, column.type) for column in (*table.columns, *table.partition_keys))
     door = Door(table=str(table), columns=columns, time_zone=how.time_zone)
@@ -173,7 +182,7 @@ def must_be_writable(table: Table) -> None:
         raise NotSupported(f"{table}: is sorted, and what is written here would not keep its order")
 
 
-def parts_of(table: Table, rows: Rows) -> Iterator[pa.Table]:
+def parts_of(table: Table, rows: RowSource) -> Iterator[pa.Table]:
     """Yields rows as they are given, in parts of bounded size where they come as a stream.
 
     Raises:
@@ -183,6 +192,8 @@ def parts_of(table: Table, rows: Rows) -> Iterator[pa.Table]:
         yield pa.Table.from_batches([rows])
     elif isinstance(rows, pa.Table):
         yield rows
+    elif isinstance(rows, Scan) and rows.is_within_a_transaction:
+        yield from _parts_of_stream(rows.to_arrow_batch_reader())
     elif isinstance(rows, pa.RecordBatchReader):  # not through the C interface, which makes errors texts
         yield from _parts_of_stream(rows)
     elif hasattr(rows, "__arrow_c_stream__"):

@@ -12,10 +12,11 @@ from compactor.errors import NotConforming
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.tables.reading.planning import partitions_to_read
+from compactor.tables.reading.scan import Scan
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import IN_PARTS
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
-from compactor.tables.writing.append import How, Rows, conformed, write
+from compactor.tables.writing.append import How, RowSource, conformed, read_within, write
 from compactor.tables.writing.changes import Deletion
 from compactor.tables.writing.matching import PLACE, comparable, has_null, key_columns, matches
 
@@ -28,7 +29,7 @@ class Upserted:
     inserted: int
 
 
-def upsert(txn: Transaction, table: Table, rows: Rows, join_cols: tuple[str, ...], how: How) -> Upserted:
+def upsert(txn: Transaction, table: Table, rows: RowSource, join_cols: tuple[str, ...], how: How) -> Upserted:
     """Puts ``rows`` in place of the rows with the same values of ``join_cols``, and adds the others.
 
     NULL equals nothing, so a row with a NULL in its key is always added. The lock excludes every other writer: of two
@@ -42,12 +43,13 @@ def upsert(txn: Transaction, table: Table, rows: Rows, join_cols: tuple[str, ...
         WriteConflict: another transaction wrote into the table while this one waited for its lock.
     """
     key = key_columns(table, join_cols, "join_cols")
-    source = pa.concat_tables(list(conformed(table, rows, how)), promote_options="permissive")
-    _must_be_unique(table, source, key)
-    if not source.num_rows:
+    source = None if isinstance(rows, Scan) else _source(table, rows, key, how)
+    if source is not None and not source.num_rows:
         return Upserted(updated=0, inserted=0)
     wanted = Wanted(selected_fields=tuple(key), row_ids=True, timestamps=IN_PARTS)
     txn.lock_for_changes(table, partitions_to_read(txn, table, wanted), LockType.EXCL_WRITE, must_see_all=True)
+    if source is None:
+        source = _source(table, read_within(txn, rows), key, how)
     known = comparable(source.select(key)).append_column(PLACE, pa.array(np.arange(source.num_rows)))
     replaced: set[int] = set()
 
@@ -59,6 +61,12 @@ def upsert(txn: Transaction, table: Table, rows: Rows, join_cols: tuple[str, ...
     Deletion(txn, table).of(wanted, take)
     write(txn, table, [source], WriteOperation.INSERT)
     return Upserted(updated=len(replaced), inserted=source.num_rows - len(replaced))
+
+
+def _source(table: Table, rows: RowSource, key: list[str], how: How) -> pa.Table:
+    source = pa.concat_tables(list(conformed(table, rows, how)), promote_options="permissive")
+    _must_be_unique(table, source, key)
+    return source
 
 
 def _must_be_unique(table: Table, source: pa.Table, key: list[str]) -> None:
