@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.model.versions import Row
+from tests.model.programs.versions import Row
 
 
 @dataclass(frozen=True, slots=True)

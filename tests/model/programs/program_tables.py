@@ -12,7 +12,7 @@ from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site
 from compactor.tables.table import Table
 from tests.model import reader
-from tests.model.versions import Row
+from tests.model.programs.versions import Row
 
 DAYS = ("x", "y")
 PARTITIONED, OTHERS = ("p",), ("t", "b")

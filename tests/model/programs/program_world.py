@@ -31,8 +31,8 @@ from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
 from compactor.service.heartbeat import Heartbeat
 from compactor.tables.store import Store, StoreTransaction
 from compactor.tables.table import Table
-from tests.model.program_tables import DAYS, OTHERS, PARTITIONED, TABLES, arrow, make_tables
-from tests.model.versions import Model, Overwritten, Row, Writer
+from tests.model.programs.program_tables import DAYS, OTHERS, PARTITIONED, TABLES, arrow, make_tables
+from tests.model.programs.versions import Model, Overwritten, Row, Writer
 from tests.support.tables import with_settings
 
 _ROOM = "compactor.tables.transactions"

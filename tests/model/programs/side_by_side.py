@@ -19,10 +19,10 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.tables.table import Table
-from tests.model.conditions import CONDITIONS, Condition
-from tests.model.program_tables import PARTITIONED, TABLES, arrow, named, of_arrow, rows_of, slow_rows
-from tests.model.program_world import MOST_OPEN, ProgramWorld, Reading
-from tests.model.versions import Writer
+from tests.model.programs.conditions import CONDITIONS, Condition
+from tests.model.programs.program_tables import PARTITIONED, TABLES, arrow, named, of_arrow, rows_of, slow_rows
+from tests.model.programs.program_world import MOST_OPEN, ProgramWorld, Reading
+from tests.model.programs.versions import Writer
 
 
 class Programs(ProgramWorld):

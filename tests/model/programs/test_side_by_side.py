@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.model.programs import Programs
+from tests.model.programs.side_by_side import Programs
 from tests.support.sizes import WHOLE, sized
 
 _IS_SEARCH = os.environ.get("HYPOTHESIS_PROFILE") == "search"

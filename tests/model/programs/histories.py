@@ -1,0 +1,425 @@
+"""Histories of one door against plain tables: statements alone, in transactions, and in pairs that stop at chosen steps."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from compactor.deployment import configure, open_site
+from compactor.errors import (
+    CompactorError,
+    LockNotGranted,
+    NotConforming,
+    NotFound,
+    NotSupported,
+    Refused,
+    TransactionAborted,
+)
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.initiator import initiate
+from compactor.sql.run import checked, run
+from compactor.steps import TransactionStep
+from compactor.tables.table import Table
+from tests.model.programs import drawn
+from tests.model.programs.doors import Change, Door, PythonDoor
+from tests.model.programs.independent_reader import rows_of_files
+from tests.model.programs.plain_tables import EVERYTHING, KEY, PlainTable, in_order
+from tests.model.programs.program_world import Beats
+from tests.support.interleaving import STEPS, Acting, Interrupted, interleaving
+from tests.support.tables import with_settings
+
+Tables = dict[str, PlainTable]
+
+
+class Missing(Exception):
+    """The model has no such table, or one too many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One of a pair: ``act`` does it through the door, ``apply`` in the model; both return what can be compared."""
+
+    name: str
+    act: Callable[[], Any]
+    apply: Callable[[Tables], Any]
+    defines: bool = False
+
+    @property
+    def kind(self) -> str:
+        return self.name.partition(" ")[0]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Histories(RuleBasedStateMachine):
+    """The state machine. ``seen`` counts, over all runs, what happened."""
+
+    empty_metastore: ClassVar[Path]
+    door_type: ClassVar[type[Door]]
+    seen: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        self.tables: Tables = {}
+        self.loaded: dict[str, tuple[Table, list[tuple[str, str]], bool]] = {}
+        self.names = 0
+
+    @initialize(exclusive=st.booleans(), first=drawn.tables(), second=drawn.tables())
+    def make_world(self, exclusive: bool, first: PlainTable, second: PlainTable) -> None:
+        folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(dir=self.empty_metastore.parent)))
+        shutil.copyfile(self.empty_metastore, folder / "metastore.db")
+        environment = {
+            "COMPACTOR_METASTORE_URL": f"sqlite:///{folder}/metastore.db",
+            "COMPACTOR_WAREHOUSE": f"{folder}/w",
+        }
+        self.stack.enter_context(patch("compactor.tables.transactions.running.Heartbeat", Beats))
+        site = self.stack.enter_context(open_site(configure("default", environment=environment)))
+        self.site = with_settings(
+            site,
+            hive_txn_opentxn_timeout="0ms",
+            compactor_lock_wait="1s",
+            hive_txn_xlock_write=str(exclusive).lower(),
+            hive_compactor_delta_num_threshold="2",
+        )
+        (folder / "w").mkdir()
+        self.site.metastore.embedded_catalog.create_database("default", str(folder / "w"))
+        self.door = self.door_type(self.site)
+        for name, table in zip(drawn.NAMES, (first, second), strict=True):
+            self.create(name, table)
+
+    def teardown(self) -> None:
+        self.stack.close()
+
+    # -- statements alone
+
+    @rule(data=st.data())
+    def statement(self, data: st.DataObject) -> None:
+        change = self.drawn_change(data)
+        table = self.tables[change.name]
+        self.must_be_told(change, self.door.change(change, table), change.apply(table))
+        self.look(data)
+
+    @rule(data=st.data(), count=st.integers(1, 3), commits=st.booleans())
+    def transaction(self, data: st.DataObject, count: int, commits: bool) -> None:
+        """Several statements in one transaction. After an overwrite nothing can be added to its table."""
+        after = {name: table.copy() for name, table in self.tables.items()}
+        changes: list[Change] = []
+        expected: list[Any] = []
+        overwritten: set[str] = set()
+        for _ in range(count):
+            change = self.drawn_change(data, after)
+            if change.name not in overwritten:
+                changes.append(change)
+                expected.append(change.apply(after[change.name]))
+                overwritten |= {change.name} if change.kind == "overwrite" else set()
+        told = self.door.transaction(changes, [self.tables[change.name] for change in changes], commits=commits)
+        for each, count_told, count_expected in zip(changes, told, expected, strict=True):
+            self.must_be_told(each, count_told, count_expected)
+        self.tables = after if commits else self.tables
+        self.seen["committed" if commits else "rolled back"] += 1
+        self.look(data)
+
+    @rule(data=st.data())
+    def too_much_after_an_overwrite(self, data: st.DataObject) -> None:
+        """A transaction that adds to what it has overwritten is refused, and nothing of it stays."""
+        name = self.drawn_name(data)
+        table = self.tables[name]
+        rows = self.door.fitted(table, data.draw(drawn.rows(table).filter(bool)))
+        changes = [Change("overwrite", name, rows), Change("append", name, rows)]
+        try:
+            self.door.transaction(changes, [table, table], commits=True)
+        except NotSupported:
+            self.look(data)
+            return
+        raise AssertionError("rows were added that nobody would see")
+
+    # -- definitions
+
+    @rule(data=st.data(), table=drawn.tables())
+    def make_again(self, data: st.DataObject, table: PlainTable) -> None:
+        name = self.drawn_name(data)
+        self.sql(f"DROP TABLE {name} PURGE")
+        self.create(name, table)
+        self.look(data)
+
+    @rule(data=st.data())
+    def rename(self, data: st.DataObject) -> None:
+        old = self.drawn_name(data)
+        new = self.next_name()
+        self.sql(f"ALTER TABLE {old} RENAME TO {new}")
+        self.tables[new] = self.tables.pop(old)
+        self.look(data)
+
+    @rule(data=st.data(), kind=st.sampled_from(("int", "string", "date", "array<int>", "char(4)")))
+    def add_column(self, data: st.DataObject, kind: str) -> None:
+        name, column = self.drawn_name(data), self.next_name()
+        self.sql(f"ALTER TABLE {name} ADD COLUMNS ({column} {kind})")
+        self.tables[name].add_column(column, kind)
+        self.look(data)
+
+    @rule(data=st.data())
+    def load(self, data: st.DataObject) -> None:
+        """A program keeps a table that it has loaded."""
+        name = self.drawn_name(data)
+        table = PythonDoor(self.site).store.load_table(f"default.{name}")
+        self.loaded[name] = (table, list(self.tables[name].columns.items()), True)
+
+    @rule(data=st.data())
+    def read_by_what_was_loaded(self, data: st.DataObject) -> None:
+        """PROTOCOL 14.25: it shows the rows that the same table has now, or is refused."""
+        for name, (table, columns, _) in self.loaded.items():
+            now = self.tables.get(name)
+            try:
+                count = table.scan().count() if "<" not in str(columns) else table.scan(selected_fields=[KEY]).count()
+            except Refused:
+                assert now is None or list(now.columns.items()) != columns or name in self.made_again
+                self.seen["refused: it was loaded before"] += 1
+            else:
+                assert now is not None
+                assert count == len(now.rows)
+
+    # -- side by side
+
+    @rule(
+        data=st.data(),
+        stop=st.integers(1, 12),
+        is_interrupted=st.booleans(),
+    )
+    def pair(self, data: st.DataObject, stop: int, is_interrupted: bool) -> None:
+        """One operation stops at one of its steps, another one is done until it waits, and then both end: what they have
+        told and left behind is what they do one after the other, in some order."""
+        first, second = self.drawn_operation(data), self.drawn_operation(data)
+        before = {name: table.copy() for name, table in self.tables.items()}
+        with interleaving() as stage:
+            one, other = stage.begin(first.act, STEPS), stage.begin(second.act, STEPS)
+            for _ in range(stop):
+                if one.is_over or one.go_on() is None:
+                    break
+            while not other.is_over:
+                if other.go_on() is TransactionStep.LOCK_AWAITED:
+                    self.seen["waited"] += 1
+                    break
+            if is_interrupted and not one.is_over:
+                one.interrupt()
+                self.seen["interrupted"] += 1
+            told = [_outcome(one), _outcome(other)]
+        self.adopt([first, second], told, before)
+        self.look(data)
+
+    def adopt(self, operations: list[Operation], told: list[Any], before: Tables) -> None:
+        """Takes over the outcome of the first order of the operations that explains what they told and what is there."""
+        wrong: list[str] = []
+        for order in ((0, 1), (1, 0)):
+            for done in _possible(told):
+                after = {name: table.copy() for name, table in before.items()}
+                why = next(filter(None, (self.differs(operations, told, place, done, after) for place in order)), None)
+                why = why or self.tables_differ(after)
+                if why is None:
+                    self.tables = after
+                    self.seen.update(f"{operations[place].kind}: {type(told[place]).__name__}" for place in order)
+                    return
+                wrong.append(f"{order}, done {done}: {why}")
+        raise AssertionError(f"{operations} told {told}; " + "; ".join(wrong))
+
+    def differs(
+        self, operations: list[Operation], told: list[Any], place: int, done: tuple[bool, ...], after: Tables
+    ) -> str | None:
+        """Does one of the operations in the model; returns why that is not what it told."""
+        operation, other, answer = operations[place], operations[1 - place], told[place]
+        if isinstance(answer, BaseException) and not isinstance(answer, Interrupted):
+            allowed = isinstance(answer, LockNotGranted | TransactionAborted)
+            stale = other.defines and isinstance(answer, NotFound | Refused | NotConforming)
+            return None if allowed or stale else f"{operation} failed: {answer!r}"
+        if not done[place]:
+            return None
+        try:
+            expected = operation.apply(after)
+        except Missing as error:
+            return f"{operation}: {error}"
+        is_told = answer is not None and expected is not None and not isinstance(answer, Interrupted)
+        return f"{operation} told {answer}, wanted {expected}" if is_told and answer != expected else None
+
+    def tables_differ(self, after: Tables) -> str | None:
+        there = {name for _, name in self.site.metastore.catalog.names()}
+        if there != set(after):
+            return f"tables {there}, wanted {set(after)}"
+        for name, table in after.items():
+            shown = self.door.scan(name, table, EVERYTHING, list(table.columns))
+            if shown != table.shown():
+                return f"{name} shows {shown}, wanted {table.shown()}"
+        return None
+
+    # -- roles
+
+    @rule(data=st.data(), kind=st.sampled_from(("minor", "major", None)))
+    def compact(self, data: st.DataObject, kind: str | None) -> None:
+        self.compaction(self.drawn_name(data), kind)
+        self.look(data)
+
+    @rule(data=st.data())
+    def clean(self, data: st.DataObject) -> None:
+        clean(self.site)
+        self.look(data)
+
+    def compaction(self, name: str, kind: str | None) -> None:
+        if kind is None:
+            initiate(self.site)
+        else:
+            with suppress(Refused):  # one is there already, or there are no partitions
+                request_compaction(self.site, table=f"default.{name}", type=kind)
+        done = run_entries(self.site, claimable(self.site), InProcessRunner())
+        self.seen.update(outcome.result.name for outcome in done.outcomes)
+
+    # -- looking
+
+    def look(self, data: st.DataObject) -> None:
+        """All rows, their number, those of a drawn condition, and the files, are those of the model."""
+        for name, table in self.tables.items():
+            whole = table.shown()
+            assert self.door.scan(name, table, EVERYTHING, list(table.columns)) == whole, name
+            assert self.door.count(name, EVERYTHING) == len(whole), name
+            where = data.draw(drawn.conditions(table))
+            names = data.draw(st.lists(st.sampled_from(list(table.columns)), min_size=1, unique=True))
+            chosen = table.select(where)
+            assert self.door.scan(name, table, where, names) == table.shown(chosen, names), (name, where, names)
+            assert self.door.count(name, where) == len(chosen), (name, where)
+            assert rows_of_files(self.site, name, table) == whole, f"{name}, as its files say"
+
+    def must_be_told(self, change: Change, told: int | None, expected: int) -> None:
+        assert told is None or told == expected, (change, told, expected)
+
+    # -- drawing
+
+    def create(self, name: str, table: PlainTable) -> None:
+        made = table.copy()
+        self.door.create(name, made)
+        self.tables[name] = made
+
+    @property
+    def made_again(self) -> set[str]:
+        """The names that another table has than when they were loaded."""
+        return {
+            name
+            for name, (table, _, _) in self.loaded.items()
+            if name in self.tables and self.site.metastore.catalog.table("default", name).id != table._found.id
+        }
+
+    def sql(self, *texts: str) -> None:
+        for _ in run(self.site, checked("; ".join(texts))):
+            pass
+
+    def next_name(self) -> str:
+        self.names += 1
+        return f"n{self.names}"
+
+    def drawn_name(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from(sorted(self.tables)))
+
+    def drawn_change(self, data: st.DataObject, tables: Tables | None = None) -> Change:
+        tables = self.tables if tables is None else tables
+        name = data.draw(st.sampled_from(sorted(tables)))
+        table = tables[name]
+        kind = data.draw(st.sampled_from(("append", "append", "overwrite", "delete", "update", "upsert")))
+        if kind in ("append", "overwrite"):
+            return Change(kind, name, self.door.fitted(table, data.draw(drawn.rows(table))))
+        if kind == "upsert":
+            rows = self.door.fitted(table, data.draw(drawn.rows(table)))
+            keys = {row[KEY]: row for row in rows if row[KEY] is not None}
+            return Change(kind, name, (*keys.values(), *(row for row in rows if row[KEY] is None)))
+        where = data.draw(drawn.conditions(table))
+        values = data.draw(drawn.assignments(table)) if kind == "update" else {}
+        return (
+            Change(kind, name, (), where, values) if values or kind == "delete" else Change("delete", name, (), where)
+        )
+
+    def drawn_operation(self, data: st.DataObject) -> Operation:
+        kind = data.draw(
+            st.sampled_from(("change", "change", "change", "scan", "rename", "drop", "add", "compact", "clean"))
+        )
+        name = self.drawn_name(data)
+        table = self.tables[name].copy()
+        match kind:
+            case "scan":
+                where = data.draw(drawn.conditions(table))
+                columns = list(table.columns)
+
+                def shown(tables: Tables) -> Any:
+                    now = _known(tables, name)
+                    return in_order(now.shown(now.select(where), columns))
+
+                return Operation(f"scan {name} {where}", lambda: self.door.scan(name, table, where, columns), shown)
+            case "rename":
+                new = self.next_name()
+
+                def renamed(tables: Tables) -> None:
+                    tables[new] = _known(tables, name)
+                    del tables[name]
+
+                return Operation(
+                    f"rename {name}", lambda: self.sql(f"ALTER TABLE {name} RENAME TO {new}"), renamed, True
+                )
+            case "drop" if len(self.tables) > 1:
+
+                def dropped(tables: Tables) -> None:
+                    _known(tables, name)
+                    del tables[name]
+
+                return Operation(f"drop {name}", lambda: self.sql(f"DROP TABLE {name} PURGE"), dropped, True)
+            case "add":
+                column = self.next_name()
+                text = f"ALTER TABLE {name} ADD COLUMNS ({column} int)"
+                return Operation(
+                    f"add to {name}",
+                    lambda: self.sql(text),
+                    lambda tables: _known(tables, name).add_column(column, "int"),
+                    True,
+                )
+            case "compact":
+                return Operation(f"compact {name}", lambda: self.compaction(name, "major"), lambda tables: None)
+            case "clean":
+                return Operation("clean", lambda: clean(self.site) and None, lambda tables: None)
+        change = self.drawn_change(data)
+        of_change = self.tables[change.name].copy()
+        return Operation(
+            f"{change.kind} {change}",
+            lambda: self.door.change(change, of_change),
+            lambda tables: change.apply(_known(tables, change.name)),
+        )
+
+
+def _known(tables: Tables, name: str) -> PlainTable:
+    if name not in tables:
+        raise Missing(f"there is no {name}")
+    return tables[name]
+
+
+def _outcome(acting: Acting[Any]) -> Any:
+    """Returns what a statement returns, or the error that it ends with."""
+    try:
+        return acting.end()
+    except (CompactorError, Interrupted) as error:
+        return error
+
+
+def _possible(told: list[Any]) -> Iterator[tuple[bool, ...]]:
+    """Yields which of the operations are done: an interrupted one is, or is not."""
+    yield (True, True)
+    for place, answer in enumerate(told):
+        if isinstance(answer, Interrupted):
+            yield tuple(other != place for other in range(len(told)))
