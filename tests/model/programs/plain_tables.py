@@ -110,6 +110,8 @@ class PlainTable:
         ]
         keys = [(known, of) for known, of in self.columns.items() if self.is_partitioned and known == PARTITION]
         self.columns = dict([*columns, (name, kind), *keys])
+        for row in self.rows:
+            row[name] = None
 
 
 def in_order(rows: Any) -> list[tuple[Any, ...]]:

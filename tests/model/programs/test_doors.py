@@ -14,7 +14,7 @@ from tests.model.programs.doors import Door, PythonDoor, SqlDoor
 from tests.model.programs.histories import Histories
 from tests.support.sizes import WHOLE, sized
 
-_HISTORIES = int(os.environ.get("HISTORIES", sized(short=4, whole=5000)))
+_HISTORIES = int(os.environ.get("HISTORIES", sized(short=3, whole=5000)))
 _STEPS = sized(short=6, whole=15)
 
 #: Without these so many histories have tried too little.
