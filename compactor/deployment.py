@@ -25,7 +25,7 @@ from compactor.metastore.schema import create
 from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.open_limits import TxnLimits
-from compactor.private_files import read_found
+from compactor.private_files import as_text, read_found
 from compactor.service.hive2.major import OldSite
 from compactor.service.mark_files import MarkFiles
 from compactor.service.mode import Mode, loosest_mode
@@ -270,16 +270,16 @@ def _united(layers: Sequence[Layer]) -> dict[str, str]:
 def _profile(path: str | None) -> Profile:
     if path is None:
         if not os.path.lexists(CONFIG):
-            log.info("configuration: no %s in %s", CONFIG, Path.cwd())
+            log.info("configuration: no file is named, and there is no %s in the current directory", CONFIG)
             return Profile()
         text = read_found(Path(CONFIG))
-        log.info("configuration: %s, found in the current directory", Path(CONFIG).absolute())
+        log.info("configuration: %s, found in the current directory", os.path.abspath(CONFIG))
         return parse_profile(text)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = as_text(Path(path).read_bytes(), Path(path))
     except OSError as error:
         raise BadSetting(f"{path}: cannot be read: {error.strerror}") from error
-    log.info("configuration: %s, as it was named", Path(path).absolute())
+    log.info("configuration: %s, as it was named", path)
     return parse_profile(text)
 
 
@@ -291,7 +291,7 @@ def _site_layers(hive_conf: str | None) -> Iterator[Layer]:
         raise BadSetting(f"hive_conf {hive_conf!r}: expected a directory with {' or '.join(SITE_FILES)}")
     for file in SITE_FILES:
         if (folder / file).is_file():
-            log.info("configuration: %s", (folder / file).absolute())
+            log.info("configuration: %s", folder / file)
             yield Layer(name=file, values=parse_site((folder / file).read_bytes()))
 
 

@@ -39,7 +39,19 @@ def read_found(path: Path) -> str:
                 f"configuration {path}: is not a regular file; remove it, or name another one with --config"
             )
         _must_be_ours(path, target, found, advice)
-        return _whole(file).decode("utf-8")
+        return as_text(_whole(file), path)
+
+
+def as_text(content: bytes, path: Path) -> str:
+    """Returns the text of a configuration file.
+
+    Raises:
+        BadSetting: it is not UTF-8.
+    """
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadSetting(f"configuration {path}: is not UTF-8 at byte {error.start}; expected: TOML") from None
 
 
 def read_secret(path: Path, what: str) -> bytes:

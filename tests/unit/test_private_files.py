@@ -29,6 +29,12 @@ def test_configuration_that_nobody_else_may_write_is_read(place: Path, mode: int
     assert why_not_trusted(place / "compactor.toml") is None
 
 
+def test_configuration_that_is_no_text_is_named(place: Path) -> None:
+    (place / "compactor.toml").write_bytes(b"a\xff")
+    with pytest.raises(BadSetting, match=r"compactor\.toml: is not UTF-8 at byte 1"):
+        read_found(place / "compactor.toml")
+
+
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666, 0o777])
 def test_configuration_that_others_may_write_is_refused(place: Path, mode: int) -> None:
     path = made(place / "compactor.toml", mode)

@@ -61,16 +61,12 @@ class OldSite:
     host: str
     others: OtherMetastores = field(default_factory=OtherMetastores)
 
-    @property
-    def claims(self) -> DirectoryClaims:
-        """The claims on directories (PROTOCOL 11.13)."""
-        return DirectoryClaims(self.name, self.metastore.claim_token, self.metastore.grounds, self.storage)
-
 
 def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = False) -> Iterator[Finding]:
     """Compacts each directory that needs it, one after the other, and yields a finding on the result of each."""
     again = _revoke_dead(site)
     ground = Ground(site.metastore.grounds, site.storage, site.others)
+    claims = DirectoryClaims(site.name, site.metastore.claim_token, site.metastore.grounds, site.storage)
     looked_at = done = 0
     for place in partition_places(site.metastore.catalog):
         looked_at += 1
@@ -81,7 +77,7 @@ def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = 
         try:
             with failing_alone(place.entity):
                 _may_compact(site, place, ground)
-                finding = _compacted(site, place, runner, full_verify)
+                finding = _compacted(site, place, claims, runner, full_verify)
             yield finding
         except CompactorError as error:
             log.warning("%s: %s", place.entity, error)
@@ -96,11 +92,13 @@ def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = 
         yield none_of(looked_at)
 
 
-def _compacted(site: OldSite, place: PartitionPlace, runner: Runner, full_verify: bool) -> Finding:
+def _compacted(
+    site: OldSite, place: PartitionPlace, claims: DirectoryClaims, runner: Runner, full_verify: bool
+) -> Finding:
     entity = place.entity
     claim = site.metastore.claim(entity, identity(_ROLE, site.host))
     reach(Step.CLAIMED)
-    hold = _Hold(site=site, place=place, claim=claim)
+    hold = _Hold(site=site, place=place, claims=claims, claim=claim)
     try:
         return hold.compact(runner, full_verify)
     except CommitUnknown:
@@ -116,6 +114,7 @@ class _Hold:
 
     site: OldSite
     place: PartitionPlace
+    claims: DirectoryClaims
     claim: Claim
     planned: Plan | None = None
     is_named: bool = False
@@ -124,7 +123,7 @@ class _Hold:
         site, entity = self.site, self.claim.entity
         path = path_of(site.storage, self.place.table, self.place.partition)
         run_as = site.storage.owner(path) or self.place.table.owner or site.user
-        claims, table = site.claims, self.place.table
+        claims, table = self.claims, self.place.table
         claims.must_be_free_above(table, path)
         claims.must_be_free_by_names(table, path, site.storage.children(path))
         self._clear_leftovers(path)

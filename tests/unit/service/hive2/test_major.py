@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from compactor.acid.directory import acid_directory
+from compactor.acid.names import CLAIM_PREFIX, DirectoryClaim, parse_claim
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable, StorageError
@@ -279,6 +280,24 @@ def test_a_table_in_anothers_directory_is_refused(site: OldSite, database: Datab
     assert ["lies there too" in one.found for one in found if one.subject == "default.f7_v1"] == [True]
     assert sorted((warehouse / "f7_v1").iterdir()) == before
     assert queue(database) == []
+
+
+def test_a_directory_that_another_table_claims_is_left_alone(
+    site: OldSite, database: Database, warehouse: Path
+) -> None:
+    """PROTOCOL 11.13: what is compacted there has the claim of this metastore's table afterwards."""
+    fixture = hive2.register(database, step(DML), warehouse)
+    claim = warehouse / "f7_v1" / DirectoryClaim(token="f" * 32, table_id=7).name
+    claim.touch()
+    before = sorted((warehouse / "f7_v1").iterdir())
+    (finding,) = hive2.compact(site)
+    assert (finding.level, "is claimed by table with id 7" in finding.found) == (Level.FAIL, True)
+    assert sorted((warehouse / "f7_v1").iterdir()) == before
+    claim.unlink()
+    (finding,) = hive2.compact(site)
+    assert finding.level is Level.OK
+    (own,) = (warehouse / fixture.table).glob(f"{CLAIM_PREFIX}*")
+    assert parse_claim(own.name) is not None
 
 
 def test_a_row_whose_worker_died_is_finished(site: OldSite, database: Database, warehouse: Path) -> None:
