@@ -185,7 +185,11 @@ def judged(site: Site, memory: MarkFiles) -> tuple[tuple[Remembered, ...], Prese
 
 
 def _remember(site: Site, memory: MarkFiles, last: Remembered | None) -> Remembered:
-    """Writes a token and the marks to both sides, the database first: it may be ahead, and the file may not."""
+    """Writes a token and the marks to both sides, the database first: it may be ahead, and the file may not.
+
+    The token of claims is made here at the latest: a backup from before the first compaction has it then (PROTOCOL 11.13).
+    """
+    site.metastore.claim_token.get_or_make()
     token, now = site.metastore.marks.mark(
         site.name,
         uuid.uuid4().hex,
