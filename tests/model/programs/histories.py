@@ -197,15 +197,25 @@ class Histories(RuleBasedStateMachine):
 
     # -- side by side
 
-    @rule(
-        data=st.data(),
-        stop=st.integers(1, 12),
-        is_interrupted=st.booleans(),
-    )
-    def pair(self, data: st.DataObject, stop: int, is_interrupted: bool) -> None:
+    @rule(data=st.data(), stop=st.integers(1, 5), is_interrupted=st.booleans())
+    def two_changes(self, data: st.DataObject, stop: int, is_interrupted: bool) -> None:
+        self.pair(data, ("change", "change"), stop, is_interrupted)
+
+    @rule(data=st.data(), stop=st.integers(1, 3), kind=st.sampled_from(("change", "scan")))
+    def a_statement_and_a_definition(self, data: st.DataObject, stop: int, kind: str) -> None:
+        defining = data.draw(st.sampled_from(("rename", "drop", "add")))
+        kinds = (kind, defining) if data.draw(st.booleans()) else (defining, kind)
+        self.pair(data, kinds, stop, is_interrupted=False)
+
+    @rule(data=st.data(), stop=st.integers(1, 4), kind=st.sampled_from(("change", "scan")))
+    def a_statement_and_a_role(self, data: st.DataObject, stop: int, kind: str) -> None:
+        self.pair(data, (kind, data.draw(st.sampled_from(("compact", "clean", "change")))), stop, is_interrupted=False)
+
+    def pair(self, data: st.DataObject, kinds: tuple[str, str], stop: int, is_interrupted: bool) -> None:
         """One operation stops at one of its steps, another one is done until it waits, and then both end: what they have
         told and left behind is what they do one after the other, in some order."""
-        first, second = self.drawn_operation(data), self.drawn_operation(data)
+        name = self.drawn_name(data)
+        first, second = (self.drawn_operation(data, kind, name) for kind in kinds)
         before = {name: table.copy() for name, table in self.tables.items()}
         with interleaving() as stage:
             one, other = stage.begin(first.act, STEPS), stage.begin(second.act, STEPS)
@@ -334,9 +344,9 @@ class Histories(RuleBasedStateMachine):
     def drawn_name(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(sorted(self.tables)))
 
-    def drawn_change(self, data: st.DataObject, tables: Tables | None = None) -> Change:
+    def drawn_change(self, data: st.DataObject, tables: Tables | None = None, names: tuple[str, ...] = ()) -> Change:
         tables = self.tables if tables is None else tables
-        name = data.draw(st.sampled_from(sorted(tables)))
+        name = data.draw(st.sampled_from(names or sorted(tables)))
         table = tables[name]
         kind = data.draw(st.sampled_from(("append", "append", "overwrite", "delete", "update", "upsert")))
         if kind in ("append", "overwrite"):
@@ -351,11 +361,7 @@ class Histories(RuleBasedStateMachine):
             Change(kind, name, (), where, values) if values or kind == "delete" else Change("delete", name, (), where)
         )
 
-    def drawn_operation(self, data: st.DataObject) -> Operation:
-        kind = data.draw(
-            st.sampled_from(("change", "change", "change", "scan", "rename", "drop", "add", "compact", "clean"))
-        )
-        name = self.drawn_name(data)
+    def drawn_operation(self, data: st.DataObject, kind: str, name: str) -> Operation:
         table = self.tables[name].copy()
         match kind:
             case "scan":
@@ -377,7 +383,7 @@ class Histories(RuleBasedStateMachine):
                 return Operation(
                     f"rename {name}", lambda: self.sql(f"ALTER TABLE {name} RENAME TO {new}"), renamed, True
                 )
-            case "drop" if len(self.tables) > 1:
+            case "drop":
 
                 def dropped(tables: Tables) -> None:
                     _known(tables, name)
@@ -397,7 +403,7 @@ class Histories(RuleBasedStateMachine):
                 return Operation(f"compact {name}", lambda: self.compaction(name, "major"), lambda tables: None)
             case "clean":
                 return Operation("clean", lambda: clean(self.site) and None, lambda tables: None)
-        change = self.drawn_change(data)
+        change = self.drawn_change(data, names=(name,))
         of_change = self.tables[change.name].copy()
         return Operation(
             f"{change.kind} {change}",
