@@ -26,6 +26,7 @@ from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.private_files import as_text, read_found
+from compactor.redaction import remember, remember_values, secrets_in
 from compactor.service.hive2.major import OldSite
 from compactor.service.mark_files import MarkFiles
 from compactor.service.mode import Mode, loosest_mode
@@ -123,6 +124,8 @@ def configure(
             f"metastore {name!r}: no database is configured; set COMPACTOR_METASTORE_URL, or url under [metastore.{name}] "
             "in compactor.toml, or COMPACTOR_HIVE_CONF to a folder whose hive-site.xml names it"
         )
+    remember(*secrets_in(url), *secrets_in(connection["state_url"] or profile.state_url or ""))
+    remember_values([in_site_files, document.storage, profile.values, given])
     layers = [
         Layer(name="default", values={"compactor.mode": "clean"} if url.startswith("sqlite") else {}),
         *site_layers,

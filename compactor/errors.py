@@ -13,16 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from compactor.printable import printable
+from compactor.redaction import redact
 
 log = logging.getLogger(__name__)
 
 
 class CompactorError(Exception):
     """An error that a person can act on. Its text is one line that can be stored and printed anywhere, whatever bytes a
-    name in it has."""
+    name in it has, and without secrets."""
 
     def __str__(self) -> str:
-        return printable(super().__str__())
+        return printable(redact(super().__str__()))
 
 
 class Refused(CompactorError):
@@ -105,7 +106,7 @@ class WriteConflict(TransactionAborted):
         self.winner = winner
 
     def __str__(self) -> str:
-        return printable(str(self.args[0]))
+        return printable(redact(str(self.args[0])))
 
 
 class TransactionTimedOut(TransactionAborted):

@@ -8,6 +8,8 @@ import sys
 import unicodedata
 from collections.abc import Collection, Sequence
 
+from compactor.redaction import redact
+
 _LINE = "\n"
 _FEW = 20  #: names in a message
 
@@ -36,7 +38,10 @@ def first_few(texts: Sequence[str], most: int = _FEW, between: str = ", ") -> st
 
 
 class PrintableFormatter(logging.Formatter):
-    """Formats a record so that its message is one line, whatever names are in it."""
+    """Formats a record so that its message is one line, whatever names are in it, and no secret is in it or in a trace."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name in logging
         return printable(super().formatMessage(record))

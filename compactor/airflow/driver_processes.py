@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 _KIND = "process"
 _ENDED = "0"  #: in place of a start time, of a process that had ended before anybody could look
 
 
-def start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> str:
-    """Starts ``command`` in a session of its own, its output appended to ``log``.
+def start(command: Sequence[str], environment: Mapping[str, str], log: Path, *, inherits: Collection[int] = ()) -> str:
+    """Starts ``command`` in a session of its own, its output appended to ``log``, with the open files ``inherits``.
 
     Returns:
         The name by which it is found again: ``process:HOST:PID:START``, where START is the kernel's start time, so that
@@ -34,7 +34,8 @@ def start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, output, 1),
                 (os.POSIX_SPAWN_DUP2, output, 2),
-                *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited()),
+                *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited() if number not in inherits),
+                *((os.POSIX_SPAWN_DUP2, number, number) for number in inherits),
             ],
             setsid=True,
         )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cache, partial
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
 
 from compactor.airflow.configuration import metastore_names, text
 from compactor.airflow.options import CONNECTION_TYPE
 from compactor.deployment import OTHERS, Configuration, configure, open_site
+from compactor.redaction import remembered
 from compactor.service.site import Site
 
 #: The keys of a connection, and the environment variables that pass them to the driver of an application.
@@ -55,7 +57,12 @@ class CompactorHook(BaseHook):
             AirflowNotFoundException: ``[compactor] conn_id`` names a connection that does not exist.
         """
         others = {name: partial(_connection_of, name) for name in metastore_names() if name != self.name}
-        return configure(self.name, flags=self.connection(), config_path=text("config") or None, others=others)
+        configuration = configure(
+            self.name, flags=self.connection(), config_path=text("config") or None, others=others
+        )
+        for secret in remembered():
+            _hide_in_logs(secret)
+        return configuration
 
     def connection(self) -> dict[str, str]:
         """Returns the values of the Airflow connection by the keys of ``ENVIRONMENT``; empty if none is configured.
@@ -92,3 +99,9 @@ def _connection_of(metastore: str) -> dict[str, str]:
         return CompactorHook(metastore).connection()
     except AirflowNotFoundException:
         return {}
+
+
+@cache
+def _hide_in_logs(secret: str) -> None:
+    """Lets Airflow hide ``secret`` in whatever the task logs, its libraries and child processes included."""
+    mask_secret(secret)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,8 @@ from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import one_of, seconds, text
 from compactor.airflow.links import HistoryLink, SparkLink
 from compactor.errors import BadSetting, CompactorError, LaunchFailed
+from compactor.redaction import is_secret
+from compactor.service.batches.properties_file import defaults_file, inherited_path, properties_file
 from compactor.settings.driver_config import driver_config, for_yarn, must_know_metastore
 from compactor.yarn.application import application_in, tag_of
 from compactor.yarn.refusal import reason_in
@@ -38,9 +42,10 @@ _UPLOADS = "spark.kubernetes.file.upload.path"
 class CompactionSubmitOperator(SparkSubmitOperator):
     """Submits one planned batch under its queue and its run-as user, and waits for it, without a slot if possible.
 
-    The command line contains only names and numbers: the driver finds the database by its own configuration. A driver
-    that is a separate process or runs in a cluster is only watched, through rows of our state and of the queue: the try
-    after a lost worker finds it and keeps waiting. A batch has one driver at a time, so no entry is run twice.
+    The command line contains only names and numbers: the driver finds the database by its own configuration, and
+    spark-submit inherits a file in memory with the site's secret keys of Spark. A driver that is a separate process or runs
+    in a cluster is only watched, through rows of our state and of the queue: the try after a lost worker finds it and keeps
+    waiting. A batch has one driver at a time, so no entry is run twice.
     """
 
     #: No templates: parts of ``conf`` come from table properties, which any owner of a table may write.
@@ -172,16 +177,38 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         is_process = one_of("launcher", "spark-submit", "process") == "process"
         if (detaches(hook) or is_process) and text("linger"):
             hook._application_args = [*(hook._application_args or ()), "--linger", str(seconds("linger"))]
-        if detaches(hook):
-            self._remember(applications.running(self.tag) or self._submitted(hook))
-        elif is_process:
-            log = driver_log(self.metastore, self.batch_id)
-            self.log.info("batch %s: its driver's output goes to %s", self.batch_id, log)
-            environment = {**os.environ, **(self.env_vars or {}), **self._connection()}
-            command = hook._build_spark_submit_command(self.application)
-            self._remember(driver_processes.start(command, environment, log))
-        else:
-            self._run_attached(context)
+        with self._secrets_in_file(hook) as inherits:
+            if detaches(hook):
+                self._remember(applications.running(self.tag) or self._submitted(hook))
+            elif is_process:
+                log = driver_log(self.metastore, self.batch_id)
+                self.log.info("batch %s: its driver's output goes to %s", self.batch_id, log)
+                environment = {**os.environ, **(self.env_vars or {}), **self._connection()}
+                command = hook._build_spark_submit_command(self.application)
+                self._remember(driver_processes.start(command, environment, log, inherits=inherits))
+            else:
+                self._run_attached(context)
+
+    @contextmanager
+    def _secrets_in_file(self, hook: SparkSubmitHook) -> Iterator[tuple[int, ...]]:
+        """Takes secrets out of the command line until the block ends, and yields the open file that has them instead."""
+        public: dict[str, str] = {}
+        secret = self._secret_conf()
+        for key, value in hook._conf.items():
+            (secret if is_secret(key, str(value)) else public)[key] = str(value)
+        instead_of = Path(hook._properties_file or defaults_file(self._spark_binary or "spark-submit", os.environ))
+        with properties_file(secret, instead_of) as descriptor:
+            if descriptor is None:
+                yield ()
+                return
+            hook._conf, hook._properties_file = public, inherited_path(descriptor)
+            hook.submit = partial(hook.submit, pass_fds=(descriptor,))
+            yield (descriptor,)
+
+    def _secret_conf(self) -> dict[str, str]:
+        from compactor.airflow.hooks import CompactorHook
+
+        return CompactorHook(self.metastore).configuration().settings.secret_spark_conf
 
     @property
     def tag(self) -> str:
@@ -305,7 +332,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             BadSetting: there is none for it.
         """
         config = (self.env_vars or {}).get("COMPACTOR_CONFIG")
-        must_know_metastore(config, hook._conf)
+        must_know_metastore(config, hook._conf if config else {**hook._conf, **self._secret_conf()})
         if config:
             hook._env_vars["COMPACTOR_CONFIG"] = driver_config(config, hook._conf, is_cluster=True)
 

@@ -16,6 +16,7 @@ from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, NotFound, Refused
 from compactor.metastore.marker import change_marker
+from compactor.redaction import redacted
 from compactor.service.answers.commits import Seen, commits_since
 from compactor.service.answers.preview import Preview, preview
 from compactor.service.batches.assembly import plan_batches
@@ -166,7 +167,7 @@ def dry_run(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
                 plans.append(one.to_json())
                 summary = one.error or one.nothing or _summary(one)
                 log.info("%s %s: %s", one.type.label.lower(), one.entity, summary)
-    return plans
+    return list(redacted(plans))
 
 
 def _summary(one: Preview) -> str:

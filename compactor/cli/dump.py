@@ -130,7 +130,7 @@ def _print_rows(rows: Iterator[dict[str, object]], file: DumpFile, *, as_json: b
         say(f"==> {file.shown} <==")
     for row in rows:
         named = {"path": file.shown, "row": row} if as_json and not is_one else row
-        print_json_line(named)
+        print_json_line(named, of_table=True)
 
 
 def _read(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
 from compactor.errors import ClusterUnavailable, LaunchFailed
+from compactor.redaction import redact
 from compactor.service.batches import control
 from compactor.service.batches.control import BatchStatus, BatchWithEntries
 from compactor.yarn.application import YarnApplication, application_in
@@ -75,6 +76,7 @@ class Launch:
     tag: str
     stop: Stop
     manager: ResourceManager | None = None
+    inherits: tuple[int, ...] = ()  #: open files that spark-submit gets
     said: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
 
     def run(self, stdout: int | None) -> Launched:
@@ -84,7 +86,13 @@ class Launch:
             stdout: the file descriptor for its output; None is ours. Its errors go to ours, line by line.
         """
         with subprocess.Popen(
-            self.line, env=self.environment, stdout=stdout, stderr=subprocess.PIPE, text=True, errors="replace"
+            self.line,
+            env=self.environment,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            pass_fds=self.inherits,
         ) as process:
             reader = threading.Thread(target=self._listen, args=(process.stderr,), name="spark-submit", daemon=True)
             reader.start()
@@ -96,7 +104,7 @@ class Launch:
     def _listen(self, errors: IO[str]) -> None:
         for line in errors:
             self.said.append(line)
-            sys.stderr.write(line)
+            sys.stderr.write(redact(line))
 
     def _wait(self, process: subprocess.Popen[str]) -> bool:
         with suppress(subprocess.TimeoutExpired):

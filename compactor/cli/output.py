@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from compactor.printable import printable, printable_json
+from compactor.redaction import redact, redacted
 from compactor.utc import utc_text
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -39,13 +40,13 @@ _BYTES = frozenset({"bytes", "bytes_waiting", "bytes_freed"})
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Prints one line, of which no name makes two, and none commands the terminal."""
-    click.echo(printable(text), err=err)
+    """Prints one line without secrets, of which no name makes two, and none commands the terminal."""
+    click.echo(printable(redact(text)), err=err)
 
 
 def print_json(value: object) -> None:
-    """Prints one JSON document, indented, with keys in their order."""
-    click.echo(printable_json(json.dumps(value, indent=2, ensure_ascii=False, default=str)))
+    """Prints one JSON document without secrets, indented, with keys in their order."""
+    click.echo(printable_json(json.dumps(redacted(value), indent=2, ensure_ascii=False, default=str)))
 
 
 def print_either(as_json: bool, value: Mapping[str, object], text: str) -> None:
@@ -57,19 +58,26 @@ def print_either(as_json: bool, value: Mapping[str, object], text: str) -> None:
             say(line)
 
 
-def print_json_line(value: object) -> None:
-    """Prints one JSON document on one line."""
-    click.echo(printable_json(json.dumps(value, ensure_ascii=False, default=str)))
+def print_json_line(value: object, *, of_table: bool = False) -> None:
+    """Prints one JSON document on one line, without secrets unless it is a row ``of_table``: that is shown as it is."""
+    shown = value if of_table else redacted(value)
+    click.echo(printable_json(json.dumps(shown, ensure_ascii=False, default=str)))
 
 
 def print_table(
-    rows: Sequence[Mapping[str, object]], columns: Sequence[str], empty: str, *, whole: bool = False
+    rows: Sequence[Mapping[str, object]],
+    columns: Sequence[str],
+    empty: str,
+    *,
+    whole: bool = False,
+    of_table: bool = False,
 ) -> None:
     """Prints ``rows`` with those of ``columns`` that have any value, or the ``whole`` of them; no value is truncated,
-    whatever the width."""
+    whatever the width. Rows ``of_table`` are shown as they are, others without secrets."""
     if not rows:
         say(empty)
         return
+    rows = rows if of_table else redacted(rows)
     shown = [c for c in columns if whole or any(row.get(c) is not None for row in rows)]
     cells = [[cell(column, row.get(column)) for column in shown] for row in rows]
     if sys.stdout.isatty() and _fits(shown, cells, shutil.get_terminal_size().columns):

@@ -37,6 +37,7 @@ from compactor.cli.context import FAILED, USAGE, CliContext
 from compactor.cli.output import say
 from compactor.errors import BadSetting, CompactorError, NotFound
 from compactor.printable import log_lines
+from compactor.redaction import is_secret, remember
 
 _CONNECTION = {
     "url": "COMPACTOR_METASTORE_URL",
@@ -61,7 +62,7 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
     """Parses ``--set`` texts into a mapping.
 
     Raises:
-        BadSetting: not KEY=VALUE, or a part of the connection, which may be secret and is never on a command line.
+        BadSetting: not KEY=VALUE, or a secret or a part of the connection, which is never on a command line.
     """
     given: dict[str, str] = {}
     for pair in pairs:
@@ -72,6 +73,11 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
             raise BadSetting(
                 f"--set {key.strip()}: the connection is not a setting, and others can see command lines; use "
                 f"{_CONNECTION[key.strip()]} or compactor.toml"
+            )
+        if is_secret(key.strip(), value):
+            remember(value)
+            raise BadSetting(
+                f"--set {key.strip()}: this is a secret, and others can see command lines; write it into compactor.toml"
             )
         given[key.strip()] = value
     return given

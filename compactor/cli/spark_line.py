@@ -14,6 +14,7 @@ import compactor
 from compactor.cli.context import CliContext
 from compactor.cli.spark_target import SparkTarget
 from compactor.errors import NotSupported
+from compactor.service.batches.properties_file import inherited_path
 from compactor.settings.driver_config import driver_config, for_yarn
 from compactor.yarn.application import tag_of
 
@@ -44,12 +45,16 @@ def spark_submit() -> str:
     raise NotSupported("spark-submit is neither in SPARK_HOME nor on PATH: install Spark, or `compactor run worker`")
 
 
-def command(program: str, context: CliContext, batch: PlannedBatch, target: SparkTarget) -> Sequence[str]:
+def command(
+    program: str, context: CliContext, batch: PlannedBatch, target: SparkTarget, properties: int | None = None
+) -> Sequence[str]:
     """Returns the command line of one batch's application.
 
-    It contains no secret: the driver reads the connection from its environment or from compactor.toml.
+    It contains no secret: the driver reads the connection from its environment or from compactor.toml, and spark-submit the
+    site's secret keys of Spark from the file that it inherits as the descriptor ``properties``.
     """
     line = [program, "--name", batch.job, *target.options]
+    line += ["--properties-file", inherited_path(properties)] if properties is not None else []
     line += ["--queue", batch.queue] if batch.queue else []
     line += ["--proxy-user", batch.run_as] if batch.run_as else []
     conf = for_yarn(batch.conf, target.defaults, is_cluster=target.is_cluster) if target.is_yarn else batch.conf

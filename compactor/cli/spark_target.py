@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+
+from compactor.service.batches.properties_file import defaults_file
 
 _MASTER, _MODE = "spark.master", "spark.submit.deployMode"
 _ENTRY = re.compile(r"\s*(?P<key>[^\s=:#!]+)(?:\s*[=:]\s*|\s+)(?P<value>.*?)\s*$")
@@ -55,10 +55,8 @@ def target_of(program: str, master: str | None, deploy_mode: str | None, environ
 
 def _defaults(program: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the entries of spark-defaults.conf, a Java properties file, where spark-submit looks for it."""
-    home = environ.get("SPARK_HOME") or str(Path(os.path.realpath(program)).parents[1])
-    folder = environ.get("SPARK_CONF_DIR") or f"{home}/conf"
     try:
-        lines = Path(folder, "spark-defaults.conf").read_text("utf-8", errors="replace").splitlines()
+        lines = defaults_file(program, environ).read_text("utf-8", errors="replace").splitlines()
     except OSError:
         return {}
     found = (_ENTRY.match(line) for line in lines if not line.lstrip().startswith(("#", "!")))

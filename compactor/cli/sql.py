@@ -57,12 +57,12 @@ def _given(text: str | None, path: str | None) -> str:
 def _print(context: CliContext, answer: Answer) -> None:
     if context.json:
         for row in answer.rows:
-            print_json_line(row)
+            print_json_line(row, of_table=answer.whole)
     elif answer.statement == "SHOW COMPACTIONS":
         rows = [with_progress(row) for row in answer.rows]
         print_table(rows, (*answer.columns, "progress", "watch"), answer.said)
     elif answer.columns:
-        print_table(list(answer.rows), answer.columns, answer.said, whole=answer.whole)
+        print_table(list(answer.rows), answer.columns, answer.said, whole=answer.whole, of_table=answer.whole)
     else:
         for line in answer.said.split("\n"):
             say(line)

@@ -69,6 +69,7 @@ def _launch(
     context: CliContext, site: Site, batch: PlannedBatch, program: str, target: SparkTarget, stop: Stop
 ) -> Launched:
     from compactor.cli.launch import Launch
+    from compactor.service.batches.properties_file import defaults_file, properties_file
     from compactor.yarn.manager import resource_manager
 
     if not target.is_local and not executors_python(target, batch):
@@ -77,18 +78,20 @@ def _launch(
             "compactor.spark.pyspark.python or PYSPARK_PYTHON",
             err=True,
         )
-    launch = Launch(
-        site=site,
-        batch=batch,
-        line=command(program, context, batch, target),
-        environment=environment(target),
-        is_cluster=target.is_cluster,
-        tag=tag_of(context.metastore, batch.batch_id, batch.planned_at),
-        stop=stop,
-        manager=resource_manager(os.environ) if target.is_yarn else None,
-    )
-    # The driver's own line of JSON must not mix with ours; its log goes to stderr anyway.
-    return launch.run(_STDERR if context.json else None)
+    with properties_file(site.settings.secret_spark_conf, defaults_file(program, os.environ)) as properties:
+        launch = Launch(
+            site=site,
+            batch=batch,
+            line=command(program, context, batch, target, properties),
+            environment=environment(target),
+            is_cluster=target.is_cluster,
+            tag=tag_of(context.metastore, batch.batch_id, batch.planned_at),
+            stop=stop,
+            manager=resource_manager(os.environ) if target.is_yarn else None,
+            inherits=() if properties is None else (properties,),
+        )
+        # The driver's own line of JSON must not mix with ours; its log goes to stderr anyway.
+        return launch.run(_STDERR if context.json else None)
 
 
 def _conclude(context: CliContext, batches: Sequence[PlannedBatch], launched: Mapping[int, Launched]) -> None:

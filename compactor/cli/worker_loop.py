@@ -179,7 +179,11 @@ class CliWorker:
         from compactor.spark.session import session
 
         interrupt = signal.getsignal(signal.SIGINT)
-        self._session = session(f"compactor-{self._site.name}", master=master, conf=self._site.settings.spark_conf)
+        self._session = session(
+            f"compactor-{self._site.name}",
+            master=master,
+            conf=self._site.settings.public_spark_conf | self._site.settings.secret_spark_conf,
+        )
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupt)  # pyspark installed its own handler, which cancels running jobs
         self._tokens = ExecutorTokens()

@@ -15,7 +15,8 @@ class Route:
     """Pool, Spark queue, user and Spark configuration of an application.
 
     ``pool`` None is the default pool, ``queue`` None lets the cluster choose, ``run_as`` None is the process's user.
-    ``conf`` holds sorted pairs of ``spark.*`` keys and values, so that routes compare and hash.
+    ``conf`` holds sorted pairs of ``spark.*`` keys and values that may be seen, so that routes compare and hash. Secret ones
+    are the same for all applications of a site; each launcher reads them again.
     """
 
     pool: str | None = None
@@ -41,5 +42,5 @@ def route(entry: Entry, settings: Settings, *, run_as: str | None) -> Route:
         pool=entry.pool or None,
         queue=settings.text("hive.compactor.job.queue") or None,
         run_as=run_as,
-        conf=tuple(sorted(settings.spark_conf.items())),
+        conf=tuple(sorted(settings.public_spark_conf.items())),
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import AbstractContextManager
 from typing import Protocol
+from urllib.parse import unquote
 
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
 from compactor.database.trouble import Trouble
+from compactor.redaction import redact, secrets_in
 
 
 class Backend(Protocol):
@@ -54,37 +55,14 @@ class Backend(Protocol):
 
 
 def masked(url: URL) -> str:
-    """Returns ``url`` as it may be logged: without passwords, wherever they are.
-
-    In a URL written for another driver (``…://h/user/password@db``, ``…://h/db;password=x``) they are in the name of the
-    database, or of the user.
-    """
-    hidden = {key: "***" for key in url.query if any(secret in key.lower() for secret in _SECRETS)}
-    shown = url.update_query_dict(hidden)
-    if _misplaced(url):
-        shown = shown.set(database="***")
-    if ":" in (url.username or ""):
-        shown = shown.set(username="***")
-    return shown.render_as_string(hide_password=True)
+    """Returns ``url`` as it may be shown."""
+    return redact(_written(url))
 
 
-def _misplaced(url: URL) -> bool:
-    """Returns true if the database's name may hold a password; a file's name may hold anything else."""
-    return url.get_backend_name() != "sqlite" and any(mark in (url.database or "") for mark in "@;=&/")
+def secrets_of(url: URL) -> tuple[str, ...]:
+    """Returns the passwords in ``url``, wherever they are, however short: what the driver says may repeat them."""
+    return secrets_in(_written(url))
 
 
-def secrets(url: URL) -> tuple[str, ...]:
-    """Returns the passwords in ``url``, which no message may repeat."""
-    texts = [str(url.password or "")]
-    if _misplaced(url):
-        pieces = re.split(r"[@;=&/]", url.database or "")
-        texts += [url.database or "", *(piece for piece in pieces if len(piece) > 2)]  # a letter is in every word
-    if ":" in (url.username or ""):
-        texts += [url.username or "", (url.username or "").partition(":")[2]]
-    for key, value in url.query.items():
-        if any(secret in key.lower() for secret in _SECRETS):
-            texts.extend((value,) if isinstance(value, str) else value)
-    return tuple(sorted({text for text in texts if text}, key=len, reverse=True))
-
-
-_SECRETS = ("password", "passwd", "pwd", "sslpassword", "secret", "token")
+def _written(url: URL) -> str:
+    return unquote(url.render_as_string(hide_password=False))

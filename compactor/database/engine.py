@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Dialect, Engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, TimeoutError
 
-from compactor.database.backend import Backend, masked, secrets
+from compactor.database.backend import Backend, masked, secrets_of
 from compactor.database.mysql import MySQLBackend
 from compactor.database.postgres import PostgresBackend
 from compactor.database.prepared import send_text
@@ -23,8 +23,7 @@ from compactor.database.retry import ATTEMPTS, PAUSE_SECONDS
 from compactor.database.sqlite import SqliteBackend
 from compactor.database.trouble import Retryable, Trouble, log_in_advice
 from compactor.errors import BadSetting, CommitUnknown, DatabaseUnavailable, NotSupported, TryAgain
-
-__all__ = ["Database", "masked", "open_database"]
+from compactor.redaction import HIDDEN
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +57,7 @@ class Database:
         self.read_only = read_only
         self.path = Path(url.database or "").absolute()
         self.url = masked(url)
-        self._secrets = secrets(url)
+        self._secrets = secrets_of(url)
         self._backend = _backend(url, read_only)
         self._retryable = Retryable(retryable)
         self._sleep = sleep
@@ -226,7 +225,7 @@ class Database:
         original: Any = getattr(error, "orig", None) or error
         text = " ".join(f"{type(original).__name__}: {original}".split())
         for secret in self._secrets:
-            text = text.replace(secret, "***")
+            text = text.replace(secret, HIDDEN)
         return text + log_in_advice(text)
 
 
@@ -261,20 +260,19 @@ def open_database(url: str, *, read_only: bool = False, retryable: str = "") -> 
         parsed = make_url(url)
     except (ArgumentError, ValueError):
         raise BadSetting("a database URL is malformed; wanted is for example sqlite:////var/lib/metastore.db") from None
+    shown = masked(parsed)
     if parsed.drivername in _DRIVERS:
         parsed = parsed.set(drivername=_DRIVERS[parsed.drivername])
         if not parsed.database:
-            raise BadSetting(f"database {masked(parsed)}: the URL names no database; wanted is …://host/name")
+            raise BadSetting(f"database {shown}: the URL names no database; wanted is …://host/name")
         return Database(parsed, read_only=read_only, retryable=retryable)
     if parsed.get_backend_name() != "sqlite":
         raise NotSupported(
-            f"database {masked(parsed)}: {parsed.drivername} is not supported; supported is SQLite, as "
+            f"database {shown}: {parsed.drivername} is not supported; supported is SQLite, as "
             "sqlite:////absolute/path, postgresql+psycopg://host/name and mysql+pymysql://host/name (MariaDB too)"
         )
     if not parsed.database or parsed.database == ":memory:":
-        raise NotSupported(
-            f"database {masked(parsed)}: a database in memory is lost between two transactions; name a file"
-        )
+        raise NotSupported(f"database {shown}: a database in memory is lost between two transactions; name a file")
     return Database(parsed, read_only=read_only, retryable=retryable)
 
 

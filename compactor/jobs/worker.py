@@ -20,6 +20,7 @@ from dataclasses import replace
 from compactor.deployment import open_deployment
 from compactor.errors import CompactorError
 from compactor.printable import log_lines
+from compactor.redaction import redacted
 from compactor.service.batches.control import must_not_have_failed
 from compactor.service.batches.driver import Application, WorkerPass, run_batch
 from compactor.service.batches.resident import linger
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     def report(done: WorkerPass) -> None:
         nonlocal failed
         failed = failed or bool(done.failed)
-        sys.stdout.write(json.dumps(done.to_json()) + "\n")
+        sys.stdout.write(json.dumps(redacted(done.to_json())) + "\n")
         sys.stdout.flush()
 
     try:
@@ -78,8 +79,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], None], tokens: ExecutorTokens) -> None:
     started = time.monotonic()
-    # The batch's own conf applies, whatever the launcher. It can only have keys of the site's allow-list.
-    spark = session(f"compactor-{given.metastore}-{given.batch}", conf=own_state(site).batches.get(given.batch).conf)
+    # The batch's own conf applies, whatever the launcher, and the site's secrets, which no batch has.
+    conf = {**site.settings.secret_spark_conf, **own_state(site).batches.get(given.batch).conf}
+    spark = session(f"compactor-{given.metastore}-{given.batch}", conf=conf)
     try:
         context = spark.sparkContext
         runner = SparkRunner(spark, tokens)

@@ -9,12 +9,14 @@ parameters of tables and databases, which anybody with ALTER may write, they are
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from compactor.errors import BadSetting
+from compactor.redaction import is_secret
 from compactor.settings.catalogue import CATALOGUE, find, lookup
 from compactor.settings.database_modes import KEY, loosest, mode_of_database
 from compactor.settings.output_class import OutputClass
@@ -39,6 +41,9 @@ _MODES_LAYER = "compactor.toml"  #: the layer that modes of databases belong to
 _SITE_FILES = frozenset({"metastore-site.xml", "hive-site.xml"})
 _UNTRUSTED = frozenset({"request", "override", "table", "database"})
 _SPARK = "compactor.spark."
+#: What Spark hides in its page and its event log: its default, and a little more.
+_REDACTION = "spark.redaction.regex"
+_SPARKS_OWN = r"(?i)secret|passw|token|credential|(?:access|account|api|private)[.]?key"
 _DURATIONS = tuple(unit for unit in SettingUnit if unit.is_duration)
 
 
@@ -156,6 +161,29 @@ class Settings:
 
     def text(self, key: str) -> str:
         return _typed(self, key, str, SettingUnit.TEXT)
+
+    @property
+    def public_spark_conf(self) -> dict[str, str]:
+        """The keys of ``spark_conf`` that may be seen: in plans, in our state and on command lines."""
+        return {key: value for key, value in self.spark_conf.items() if not is_secret(key, value)}
+
+    @property
+    def secret_spark_conf(self) -> dict[str, str]:
+        """The keys of ``spark_conf`` that only the application may know. They are the site's own: no table may set one.
+
+        Raises:
+            BadSetting: one of them is an option of Java, which Spark itself puts on a command line.
+        """
+        secret = {key: value for key, value in self.spark_conf.items() if is_secret(key, value)}
+        for key in secret:
+            if key.endswith("JavaOptions"):
+                raise BadSetting(
+                    f"compactor.{key} holds a secret, and Spark puts options of Java on a command line that others can "
+                    "list; name a file that holds it, or use the key of Spark for it, such as spark.ssl.keyStorePassword"
+                )
+        if secret and _REDACTION not in self.spark_conf:
+            secret[_REDACTION] = "|".join((_SPARKS_OWN, *(re.escape(key) for key in sorted(secret))))
+        return secret
 
     @property
     def output_class(self) -> OutputClass | None:

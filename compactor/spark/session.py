@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compactor.errors import NotSupported
+from compactor.redaction import is_secret
 from compactor.settings.driver_config import TRAVELS
 
 if TYPE_CHECKING:
@@ -40,10 +41,22 @@ def session(name: str, *, master: str | None = None, conf: Mapping[str, str] | N
     builder = SparkSession.builder.appName(_name(given, name))
     if master is not None:
         builder = builder.master(master)
-    for key, value in {**(_defaults(master) if master else {}), **(conf or {})}.items():
+    wanted = {**(_defaults(master) if master else {}), **(conf or {})}
+    for key, value in wanted.items():
         if not _is_shipped(key, given):
             builder = builder.config(key, value)
+    _start_jvm({"spark.app.name": name, **({"spark.master": master} if master else {}), **wanted})
     return builder.getOrCreate()
+
+
+def _start_jvm(conf: Mapping[str, str]) -> None:
+    """Starts the JVM, unless there is one, with the keys of ``conf`` that its command line may show, where pyspark puts
+    them. The session passes the others to the JVM once it runs."""
+    from pyspark import SparkConf, SparkContext
+
+    public = SparkConf(loadDefaults=False)
+    public.setAll([(key, value) for key, value in conf.items() if not is_secret(key, value)])
+    SparkContext._ensure_initialized(conf=public)
 
 
 def _defaults(master: str) -> Mapping[str, str]:

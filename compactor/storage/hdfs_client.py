@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from compactor.errors import NotSupported, StorageError
+from compactor.redaction import redact
 from compactor.storage.hadoop_tokens import token_for
 from compactor.storage.hdfs_options import HTTP_PORT, HdfsOptions
 from compactor.storage.kerberos_errors import UNPROVEN, LogInFailed, NotProven, advised
-from compactor.storage.options import scrub
 from compactor.storage.silent_logs import without_secrets
 
 #: The exception's name in the page that HttpFS returns when a stream fails.
@@ -83,7 +83,7 @@ class HdfsClient:
             done = "" if method == "GET" else "; what was asked may have been done all the same"
             raise RemoteError("Kerberos", f"{error}{done}") from error
         except requests.RequestException as error:
-            raise RemoteError("Connection", f"no answer ({type(error).__name__}: {scrub(error)})") from error
+            raise RemoteError("Connection", f"no answer ({type(error).__name__}: {redact(str(error))})") from error
         if answer.status_code < 400:
             return answer
         raise _error_in(answer)
@@ -142,7 +142,7 @@ def _error_in(answer: Any) -> RemoteError:
         kind, said = (thrown[1] if thrown else "Http"), f"answer {answer.status_code} {answer.reason}"
     if getattr(answer, UNPROVEN, False):  # nothing may follow from it but these words
         kind = "Http"
-    return RemoteError(kind, advised(scrub(said.partition("\n")[0])))
+    return RemoteError(kind, advised(redact(said.partition("\n")[0])))
 
 
 def _origin(url: str) -> tuple[str, str]:

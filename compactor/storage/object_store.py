@@ -20,12 +20,13 @@ from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
 from compactor.errors import BadFile, CompactorError, NotSupported, StorageError, VerificationFailed
+from compactor.redaction import redact
 from compactor.storage.build_listing import listing_of, tree_of
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.file_status import FileStatus
 from compactor.storage.listing_limits import ListingLimits
-from compactor.storage.options import SCHEMES, StoreOptions, scrub
+from compactor.storage.options import SCHEMES, StoreOptions
 from compactor.storage.taking_over import KnownBytes, TakenRange, TakingOver, pieces
 
 log = logging.getLogger(__name__)
@@ -299,7 +300,7 @@ class ObjectStorage:
             for path, refused in stay.items():
                 failed[path] = StorageError(
                     f"cannot remove {path}: {len(refused)} of {of_each[path]} keys stay, the first is {refused[0].key}: "
-                    f"{scrub(refused[0].why)}"
+                    f"{refused[0].why}"
                 )
         return failed
 
@@ -392,7 +393,7 @@ def _warn(place: str, why: str) -> None:
 
 def warn_once(path: str, error: Exception) -> None:
     """Warns that a store refused to copy: once for each bucket and reason."""
-    _warn("/".join(path.split("/", 3)[:3]), scrub(error))
+    _warn("/".join(path.split("/", 3)[:3]), redact(str(error)))
 
 
 def replaced(path: str) -> BadFile:
@@ -421,4 +422,4 @@ def errors(verb: str, path: str) -> Iterator[None]:
     except CompactorError:
         raise
     except Exception as error:
-        raise StorageError(f"cannot {verb} {path}: {scrub(error) or type(error).__name__}") from error
+        raise StorageError(f"cannot {verb} {path}: {str(error) or type(error).__name__}") from error

@@ -3,7 +3,7 @@
 Whoever creates a table chooses its location, and with it, in some stores, the host that is asked. Credentials go only to
 places that the configuration names, so every client is opened with ``StoreOptions.admitted``.
 
-Its text is never shown: everything logged or raised goes through ``scrub``.
+Its text is never shown.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ SCHEMES: Mapping[str, str] = {
 KINDS = tuple(dict.fromkeys(SCHEMES.values()))
 _NAMED_USER = re.compile(r"[^@'\"/\s]+@")
 _HOST = re.compile(r"(?:[\w.-]+@)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
-_SECRET = re.compile(r"(?i)\b(delegation|token|password|sig|secret|key|x-amz-[a-z-]+)=[^&\s'\")]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,8 +197,3 @@ def _unnamed(kind: str, place: str) -> str:
 
 def _masked(name: str) -> str:
     return _NAMED_USER.sub("***@", name)
-
-
-def scrub(text: object) -> str:
-    """Returns ``text`` without values that look like credentials in an address."""
-    return _SECRET.sub(lambda found: f"{found[1]}=***", str(text))

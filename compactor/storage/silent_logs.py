@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from compactor.storage.options import scrub
+from compactor.redaction import redact
 
 #: Log addresses, in which a data node's token is.
 _ADDRESSES = ("urllib3.connectionpool", "urllib3.util.retry", "webhdfs")
@@ -21,7 +21,7 @@ def without_secrets() -> None:
 
 
 def _scrubbed(record: logging.LogRecord) -> bool:
-    record.msg, record.args = scrub(record.getMessage()), ()
+    record.msg, record.args = redact(record.getMessage()), ()
     return True
 
 

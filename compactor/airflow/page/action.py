@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
-from airflow._shared.secrets_masker import redact
 from airflow.models import Log
 from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
@@ -22,6 +21,7 @@ from compactor.airflow.configuration import dag_id
 from compactor.airflow.page.access import SEE, Asker, Right, requires
 from compactor.airflow.page.readers import PageWork, on_readers
 from compactor.airflow.page.same_origin import from_our_page, must_be_json
+from compactor.redaction import redacted
 
 _Act = TypeVar("_Act", bound=Callable[..., dict[str, Any]])
 
@@ -70,10 +70,8 @@ def _log(event: str, by: Asker, given: Mapping[str, Any]) -> None:
 
 
 def _said(by: Asker, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the object of the action as the row names it, without the values of keys that look secret."""
+    """Returns the object of the action as the row names it, without secrets."""
     said: dict[str, Any] = {"metastore": by.metastore, "method": "POST"}
     for name, value in given.items():
         said |= value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else {name: str(value)}
-    if "value" in said:
-        said["value"] = redact(said["value"], said["key"])
-    return {name: redact(value, name) for name, value in said.items()}
+    return dict(redacted(said))

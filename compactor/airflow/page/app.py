@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response, status
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +17,7 @@ from compactor.airflow.page.access import may_see, visible
 from compactor.airflow.page.bounds import BoundedBody
 from compactor.airflow.page.readers import Overloaded
 from compactor.errors import BadSetting, CompactorError, DatabaseUnavailable, NotFound, Refused
+from compactor.redaction import redacted
 
 log = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"
@@ -68,9 +69,16 @@ def page(view: str) -> FileResponse:
     return FileResponse(STATIC / "index.html", media_type="text/html")
 
 
+class PublicJson(JSONResponse):
+    """An answer without secrets, whoever asks."""
+
+    def render(self, content: Any) -> bytes:
+        return super().render(redacted(content))
+
+
 def build() -> FastAPI:
     """Builds the application, without API documentation, which would be public."""
-    app = FastAPI(title="Compactor", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="Compactor", docs_url=None, redoc_url=None, openapi_url=None, default_response_class=PublicJson)
     app.include_router(queries.router, prefix="/{metastore}/api")
     app.include_router(actions.router, prefix="/{metastore}/api")
     app.include_router(told_reads.router, prefix="/{metastore}/api")
@@ -94,28 +102,28 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
 
 def _refused(request: Request, error: Exception) -> JSONResponse:
     code = next((code for kind, code in _STATUS if isinstance(error, kind)), status.HTTP_409_CONFLICT)
-    return JSONResponse({"detail": str(error)}, code)
+    return PublicJson({"detail": str(error)}, code)
 
 
 def _overloaded(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Overloaded)
     headers = {"Retry-After": str(error.retry_after)}
-    return JSONResponse(error.to_json(), status.HTTP_503_SERVICE_UNAVAILABLE, headers=headers)
+    return PublicJson(error.to_json(), status.HTTP_503_SERVICE_UNAVAILABLE, headers=headers)
 
 
 def _not_allowed(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     detail = error.detail if str(error.detail).endswith(".") else _SENTENCES.get(error.status_code, error.detail)
-    return JSONResponse({"detail": detail}, error.status_code, headers=error.headers)
+    return PublicJson({"detail": detail}, error.status_code, headers=error.headers)
 
 
 def _not_understood(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     found = [f"{'.'.join(map(str, one['loc'][1:])) or 'the request'}: {one['msg']}" for one in error.errors()]
-    return JSONResponse({"detail": f"This was not understood: {'; '.join(found)}."}, status.HTTP_400_BAD_REQUEST)
+    return PublicJson({"detail": f"This was not understood: {'; '.join(found)}."}, status.HTTP_400_BAD_REQUEST)
 
 
 def _broken(request: Request, error: Exception) -> JSONResponse:
     log.error("%s %s broke", request.method, request.url.path, exc_info=error)
     detail = "An internal error occurred; the log of Airflow's api-server has the details."
-    return JSONResponse({"detail": detail}, status.HTTP_500_INTERNAL_SERVER_ERROR)
+    return PublicJson({"detail": detail}, status.HTTP_500_INTERNAL_SERVER_ERROR)

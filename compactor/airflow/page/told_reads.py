@@ -20,6 +20,7 @@ from compactor.airflow.page.readers import Limits, Overloaded, PageWork, readers
 from compactor.deployment import Configuration, open_site
 from compactor.errors import BadFile, BadSetting, CompactorError
 from compactor.private_files import read_secret
+from compactor.redaction import remember
 from compactor.service.requests.import_reads import TooManyEvents, import_reads
 
 PATH = "/reads"
@@ -74,6 +75,7 @@ def _token(path: str) -> str | None:
         raise BadSetting(f"{TOKEN_FILE} {path}: it cannot be read, expected: text in UTF-8") from None
     if len(token) < LEAST_TOKEN:
         raise BadSetting(f"{TOKEN_FILE} {path}: {len(token)} characters; wanted: {LEAST_TOKEN} or more")
+    remember(token)
     return token
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -22,12 +21,12 @@ from compactor.service.worker.work import end_waiting, is_ours
 from compactor.state.store import OwnState
 
 log = logging.getLogger(__name__)
-_SECRET = re.compile(r"(?i)secret|password|token|credential|access[.]?key")  #: Spark's own, and a little more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """A batch as our state records it: everything a launcher needs to start its application."""
+    """A batch as our state records it: everything a launcher needs to start its application, except the site's secret keys
+    of Spark (``Settings.secret_spark_conf``)."""
 
     batch_id: int
     pool: str | None
@@ -42,13 +41,13 @@ class PlannedBatch:
     planned_at: int = 0  #: epoch ms of the database's clock; with the id, it distinguishes the batch everywhere
 
     def to_json(self) -> dict[str, object]:
-        """Returns what may be printed: secrets among the site's own keys of Spark are left out."""
+        """Returns what may be printed."""
         return {
             "batch": self.batch_id,
             "pool": self.pool,
             "queue": self.queue,
             "run_as": self.run_as,
-            "conf": {key: "***" if _SECRET.search(key) else value for key, value in self.conf.items()},
+            "conf": dict(self.conf),
             "entries": self.entries,
             "bytes": self.bytes,
             "job": self.job,

@@ -17,8 +17,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError
 
-from compactor.database.backend import secrets
-from compactor.database.engine import Database, masked, open_database
+from compactor.database.engine import Database, open_database
 from compactor.errors import BadSetting, DatabaseUnavailable, NotSupported
 from tests.support.patience import PATIENCE
 
@@ -320,24 +319,3 @@ def test_a_malformed_url_is_never_repeated() -> None:
 def test_a_database_in_memory_is_refused(url: str) -> None:
     with pytest.raises(NotSupported, match="name a file"):
         open_database(url)
-
-
-def test_masked_hides_passwords_in_queries() -> None:
-    url = make_url("postgresql://u:p@h/d?sslpassword=a&Password=b&application_name=c")
-    shown = masked(url)
-    assert "application_name=c" in shown
-    assert "=a&" not in shown
-    assert "=b" not in shown
-
-
-@pytest.mark.parametrize(
-    "url", ["postgresql://u/geheim@h/d", "mysql://h/d;password=geheim", "postgresql://u%3Ageheim@h/d"]
-)
-def test_masked_hides_passwords_of_other_drivers_urls(url: str) -> None:
-    assert "geheim" not in masked(make_url(url))
-    assert "geheim" in secrets(make_url(url))
-
-
-def test_masked_shows_ordinary_names() -> None:
-    assert masked(make_url("sqlite:////srv/a/m.db")) == "sqlite:////srv/a/m.db"
-    assert masked(make_url("postgresql://ann@h:5432/hive_4")) == "postgresql://ann@h:5432/hive_4"

@@ -1,0 +1,166 @@
+"""The home of what is secret: by the name of its key, by its form, and by the values that the configuration holds.
+
+Whatever leaves the process goes through here: messages, logs, JSON, tables, HTTP answers, rows of our state. Rows of
+users' tables do not: they belong to whoever may read the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+HIDDEN = "***"
+_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")  # fs.s3a.secretKey -> fs s3a secret Key
+_SECRET_NAME = re.compile(
+    r"passw|pwd|passphrase|passcode|secret|token|credential|delegation|signature|apikey|accesskey|privatekey|accountkey"
+    r"|\b(?:sig|sas|jwt|bearer|authorization|cookie)\b"
+    r"|\b(?:api|access|account|private|encryption|signing|session|shared|storage) key\b"
+)
+#: The last word of names such as ``password.file`` and ``credentials.provider``, whose values say where a secret is.
+_WHERE = frozenset(
+    {"file", "files", "path", "paths", "dir", "provider", "providers", "class", "type", "enabled", "interval", "url"}
+)
+_LEAST_REMEMBERED = 8  #: characters; a shorter text is part of too many others
+_DATABASES = "postgres(?:ql)?|mysql|mariadb|oracle|mssql|sqlserver|db2|mongodb|redis|amqps?"
+#: Names that a value follows, each with a text that whatever has this form contains, and the value, whose last group counts.
+_NAMED = tuple(
+    (part, re.compile(name), re.compile(value))
+    for part, name, value in (
+        # password=…, -Djavax.net.ssl.keyStorePassword=…, fs.s3a.secret.key = '…'; not the directory …/token=5
+        (
+            "=",
+            r"(?<![\w/%.-])(?:-D|--)?(?P<name>[\w.-]+)[\"']?\s*=\s*",
+            r"\"([^\"]+)\"|'([^']+)'|([^\s&;,'\")][^\s&;,)]*)",
+        ),
+        # "password": "…" of JSON, <name>…</name><value>…</value> of Hadoop, --password … of a command
+        (":", r"[\"'](?P<name>[\w.-]+)[\"']\s*:\s*", r"\"([^\"]+)\"|'([^']+)'"),
+        ("<value>", r"<name>(?P<name>[^<]+)</name>\s*<value>", r"([^<]+)"),
+        ("--", r"(?<!\S)--(?P<name>[\w-]+)\s+", r"([^\s-]\S*)"),
+    )
+)
+#: Forms of secrets that need no name, each with a text that whatever has this form contains. The group is the secret.
+_FORMS = tuple(
+    (part, re.compile(form))
+    for part, form in (
+        # s3a://KEY:SECRET@bucket, postgresql://hive%3Apassword@host; a number before a path is a port
+        ("@", r"\b[A-Za-z][\w+.-]*://[^\s/@:?#%]*(?::|%3[aA])(?!\d{1,5}(?:[/?#]|$))([^\s<>]+)@"),
+        # https://TOKEN@host
+        ("@", r"\b(?:https?|ftps?)://([^\s/@<>]+)@"),
+        # jdbc:oracle:thin:hive/password@host, mysql://hive/password@host
+        (
+            "@",
+            rf"\b(?i:{_DATABASES})(?:\+\w+)?(?::\w+)?:(?://|(?!/))[^\s:/@%]+(?:[:/]|%3[aA]|%2[fF])"
+            r"(?!\d{1,5}(?:[/?]|$))([^\s<>]+)@",
+        ),
+        ("key=", r"[?&]key=([^\s&'\")]+)"),
+        ("uthorization", r"(?i:authorization)[\"']?\s*[:=]\s*[\"']?\w+\s+([^\s\"']{8,})"),
+        ("earer ", r"\b(?i:bearer) +([\w.~+/=-]{16,})"),
+        # keys of AWS, JSON Web Tokens, private keys, keytabs in base 64
+        ("AKIA", r"\b(AKIA[0-9A-Z]{16})\b"),
+        ("ASIA", r"\b(ASIA[0-9A-Z]{16})\b"),
+        ("eyJ", r"\b(eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)"),
+        ("PRIVATE KEY", r"-----BEGIN [A-Z ]*PRIVATE KEY-----((?s:.+?))(?:-----END|\Z)"),
+        ("BQI", r"\b(BQI[A-Za-z0-9+/]{40,}={0,2})"),
+    )
+)
+#: Keys of JSON and columns whose texts are names: ``token=5`` is a partition there.
+_NAMES = re.compile(r"partition|location|path|entity|directory|(?:^|_)name$")
+_remembered: list[str] = []  #: the longest first
+
+
+def is_secret(key: str, value: str) -> bool:
+    """Returns true if ``value`` of the setting, property or option ``key`` may not be shown as it is."""
+    return redact_value(key, value) != value
+
+
+def redact_value(key: str, value: str) -> str:
+    """Returns ``value`` of ``key`` as it may be shown."""
+    return HIDDEN if value and is_secret_key(key) else redact(value)
+
+
+def is_secret_key(key: str) -> bool:
+    """Returns true if the name of a setting, property, option or environment variable is that of a secret."""
+    words = [word.lower() for word in _WORD.findall(key)]
+    return bool(words) and words[-1] not in _WHERE and _SECRET_NAME.search(" ".join(words)) is not None
+
+
+def redact(text: str) -> str:
+    """Returns ``text`` with ``***`` for each secret in it."""
+    for secret in _remembered:
+        if secret in text:
+            text = text.replace(secret, HIDDEN)
+    parts, done = [], 0
+    for start, end in sorted(_spans(text)):
+        if end > done:
+            parts += [text[done:start], HIDDEN] if start >= done else []
+            done = end
+    return "".join((*parts, text[done:])) if parts else text
+
+
+def secrets_in(text: str) -> tuple[str, ...]:
+    """Returns the secrets in ``text``, the longest first, each as it is written and as it reads without escapes of URLs."""
+    secrets = {text[start:end] for start, end in _spans(text)}
+    secrets |= {unquote(secret) for secret in secrets}
+    return tuple(sorted(secrets - {HIDDEN}, key=len, reverse=True))
+
+
+def redacted(value: Any, key: str = "") -> Any:
+    """Returns a copy of plain values, as JSON has them, without secrets; ``key`` is the name under which it is found.
+
+    A row ``{"key": "my.password", "value": "…"}`` counts as an entry ``my.password``.
+    """
+    if isinstance(value, str):
+        if is_secret_key(key) and value:
+            return HIDDEN
+        return value if _NAMES.search(key) and "://" not in value else redact(value)
+    if isinstance(value, Mapping):
+        named = value.get("key") or value.get("property")
+        return {
+            name: redacted(one, named if name == "value" and isinstance(named, str) else f"{name}")
+            for name, one in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [redacted(one, key) for one in value]
+    return value
+
+
+def remember(*secrets: str) -> None:
+    """Hides these texts from now on, wherever they are. Short ones and plain words are not: they are in other texts."""
+    for secret in secrets:
+        if len(secret) >= _LEAST_REMEMBERED and not secret.isalpha() and secret not in _remembered:
+            _remembered.append(secret)
+            _remembered.sort(key=len, reverse=True)
+
+
+def remembered() -> tuple[str, ...]:
+    """Returns the texts that ``remember`` hides."""
+    return tuple(_remembered)
+
+
+def remember_values(value: Any, key: str = "") -> None:
+    """Remembers each secret in plain values, as TOML and JSON have them."""
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            remember_values(one, f"{name}")
+    elif isinstance(value, list | tuple):
+        for one in value:
+            remember_values(one, key)
+    elif isinstance(value, str):
+        remember(*([value] if is_secret_key(key) else secrets_in(value)))
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yields where secrets begin and end."""
+    for part, form in _FORMS:
+        if part in text:
+            yield from (match.span(1) for match in form.finditer(text))
+    for part, name, value in _NAMED:
+        end = 0
+        for match in name.finditer(text) if part in text else ():
+            if match.start() < end or not is_secret_key(match["name"]):
+                continue
+            if (secret := value.match(text, match.end())) is not None:
+                yield secret.span(secret.lastindex or 0)
+                end = secret.end()

@@ -1,0 +1,64 @@
+"""The site's secret keys of Spark, on their way to spark-submit: in no plan, in no row and on no command line.
+
+A plan holds what may be seen. Whoever launches it reads the rest from the site's configuration again, and hands it over in a
+file in memory, which spark-submit inherits. It has no name in any directory, only processes of the same user can open it,
+and it is gone with the last one that has it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+_DEFAULTS = "spark-defaults.conf"
+_ESCAPED = re.compile(r"[\\\s=:#!]")
+
+
+@contextmanager
+def properties_file(secrets: Mapping[str, str], instead_of: Path) -> Iterator[int | None]:
+    """Yields the descriptor of a file for ``--properties-file``, to be inherited; None without secrets.
+
+    Args:
+        instead_of: the file that spark-submit would read otherwise, whose entries come first: it reads only one.
+    """
+    if not secrets:
+        yield None
+        return
+    descriptor = os.memfd_create("spark.properties", os.MFD_CLOEXEC)
+    try:
+        os.fchmod(descriptor, 0o600)
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(_content(instead_of))
+            file.write(b"\n")
+            file.writelines(f"{_escaped(key)}={_escaped(value)}\n".encode() for key, value in sorted(secrets.items()))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def inherited_path(descriptor: int) -> str:
+    """Returns the path by which any process that inherits ``descriptor`` opens its file from the beginning."""
+    return f"/proc/self/fd/{descriptor}"
+
+
+def defaults_file(program: str, environ: Mapping[str, str]) -> Path:
+    """Returns the path of the spark-defaults.conf that ``program``, a spark-submit, reads, whether or not it exists."""
+    home = environ.get("SPARK_HOME") or str(Path(os.path.realpath(program)).parents[1])
+    return Path(environ.get("SPARK_CONF_DIR") or f"{home}/conf", _DEFAULTS)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _escaped(text: str) -> str:
+    """Returns ``text`` as Java's ``Properties.load`` reads it back."""
+    return _ESCAPED.sub(
+        lambda match: {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"}.get(match[0], f"\\{match[0]}"), text
+    )
