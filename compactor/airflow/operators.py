@@ -24,7 +24,6 @@ from compactor.airflow.configuration import one_of, seconds, text
 from compactor.airflow.links import HistoryLink, SparkLink
 from compactor.errors import BadSetting, CompactorError, LaunchFailed
 from compactor.redaction import is_secret
-from compactor.service.batches.properties_file import defaults_file, inherited_path, properties_file
 from compactor.settings.driver_config import driver_config, for_yarn, must_know_metastore
 from compactor.yarn.application import application_in, tag_of
 from compactor.yarn.refusal import reason_in
@@ -192,6 +191,8 @@ class CompactionSubmitOperator(SparkSubmitOperator):
     @contextmanager
     def _secrets_in_file(self, hook: SparkSubmitHook) -> Iterator[tuple[int, ...]]:
         """Takes secrets out of the command line until the block ends, and yields the open file that has them instead."""
+        from compactor.service.batches.properties_file import defaults_file, inherited_path, properties_file
+
         public: dict[str, str] = {}
         secret = self._secret_conf()
         for key, value in hook._conf.items():

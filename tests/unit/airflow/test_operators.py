@@ -145,8 +145,22 @@ def test_on_yarn_the_driver_s_configuration_lies_where_the_site_says(monkeypatch
 
 def test_on_yarn_a_driver_must_know_of_a_metastore(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", "sqlite:////srv/metastore.db")
     with pytest.raises(BadSetting, match="driver runs on another machine"):
         command(submit())
+
+
+def test_on_yarn_a_driver_may_know_the_metastore_by_a_secret_key(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is no part of the plan, and spark-submit gets it in a file."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
+    (tmp_path / "compactor.toml").write_text(
+        '[metastore.archive]\nurl = "sqlite:////srv/metastore.db"\n[metastore.archive.settings]\n'
+        '"compactor.spark.yarn.appMasterEnv.COMPACTOR_METASTORE_URL" = "postgresql://hive:hush@db/m"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    assert "hush" not in " ".join(command(submit()))
 
 
 def test_a_driver_here_runs_this_interpreter(monkeypatch: pytest.MonkeyPatch, no_connection: None) -> None:
