@@ -20,7 +20,26 @@ _SECRET_NAME = re.compile(
 )
 #: The last word of names such as ``password.file`` and ``credentials.provider``, whose values say where a secret is.
 _WHERE = frozenset(
-    {"file", "files", "path", "paths", "dir", "provider", "providers", "class", "type", "enabled", "interval", "url"}
+    [
+        "alias",
+        "class",
+        "dir",
+        "enabled",
+        "file",
+        "files",
+        "interval",
+        "length",
+        "lifetime",
+        "location",
+        "name",
+        "path",
+        "paths",
+        "provider",
+        "providers",
+        "timeout",
+        "type",
+        "url",
+    ]
 )
 _LEAST_REMEMBERED = 8  #: characters; a shorter text is part of too many others
 _DATABASES = "postgres(?:ql)?|mysql|mariadb|oracle|mssql|sqlserver|db2|mongodb|redis|amqps?"
@@ -46,6 +65,8 @@ _FORMS = tuple(
     for part, form in (
         # s3a://KEY:SECRET@bucket, postgresql://hive%3Apassword@host; a number before a path is a port
         ("@", r"\b[A-Za-z][\w+.-]*://[^\s/@:?#%]*(?::|%3[aA])(?!\d{1,5}(?:[/?#]|$))([^\s<>]+)@"),
+        # hive:password@host, without a scheme
+        ("@", r"(?<![\w/:.@%-])[\w.+-]+:([^\s/:@'\"]+)@(?=[\w\[])"),
         # https://TOKEN@host
         ("@", r"\b(?:https?|ftps?)://([^\s/@<>]+)@"),
         # jdbc:oracle:thin:hive/password@host, mysql://hive/password@host

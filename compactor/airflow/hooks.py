@@ -57,9 +57,7 @@ class CompactorHook(BaseHook):
             AirflowNotFoundException: ``[compactor] conn_id`` names a connection that does not exist.
         """
         others = {name: partial(_connection_of, name) for name in metastore_names() if name != self.name}
-        configuration = configure(
-            self.name, flags=self.connection(), config_path=text("config") or None, others=others
-        )
+        configuration = configure(self.name, flags=self.connection(), config_path=text("config") or None, others=others)
         for secret in remembered():
             _hide_in_logs(secret)
         return configuration

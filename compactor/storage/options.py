@@ -33,7 +33,6 @@ SCHEMES: Mapping[str, str] = {
     "gcs": "gs",
 }  #: scheme of a location -> kind of store
 KINDS = tuple(dict.fromkeys(SCHEMES.values()))
-_NAMED_USER = re.compile(r"[^@'\"/\s]+@")
 _HOST = re.compile(r"(?:[\w.-]+@)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 
 
@@ -157,7 +156,7 @@ def _check_authorities(table: str, given: object, *, of_place: bool) -> None:
         )
     if not isinstance(given, list) or not all(isinstance(one, str) and one and "/" not in one for one in given):
         raise BadSetting(
-            f"[storage.{table}] authorities = {_masked(repr(given))}: wanted a list of names without scheme and path, "
+            f"[storage.{table}] authorities = {given!r}: wanted a list of names without scheme and path, "
             'such as ["namenode:8020", "nameservice"]'
         )
 
@@ -166,7 +165,7 @@ def _check_hosts(table: str, places: Iterable[str]) -> None:
     for place in places:
         if _HOST.fullmatch(place) is None:
             raise BadSetting(
-                f"[storage.{_masked(table)}]: {_masked(place)!r} is no authority of HDFS; wanted a host or name service, "
+                f"[storage.{table}]: {place!r} is no authority of HDFS; wanted a host or name service, "
                 "and its port if any"
             )
 
@@ -193,7 +192,3 @@ def _unnamed(kind: str, place: str) -> str:
         f"whoever creates a table, credentials go only where the configuration says. To have its tables compacted, write "
         f'[storage.{kind}] authorities = [{shown}], or give it a table [storage."{kind}://…"]'
     )
-
-
-def _masked(name: str) -> str:
-    return _NAMED_USER.sub("***@", name)

@@ -96,6 +96,7 @@ def test_names_of_secrets(key: str) -> None:
         "keyword",
         "authority",
         "passenger_path",
+        "HADOOP_TOKEN_FILE_LOCATION",
     ],
 )
 def test_names_of_others(key: str) -> None:
@@ -112,6 +113,8 @@ SHOWN = (
     "s3a://bucket/w/t/token=5/password=6",
     "default.t/token=5: entry 7 is refused",
     "https://h:8443/a?b=1",
+    "jdbc:postgresql://ann@h/m",
+    "2026-11-27T10:00:00Z",
     "jceks://file/etc/store.jceks",
     "wanted: the header Authorization: Bearer TOKEN",
     "compactor.reads.token.file /x: it cannot be read",
@@ -156,6 +159,7 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
         "Authorization: Negotiate hush-1hush-1",
         "curl -H 'authorization: bearer hush-1hush-1hush-1'",
         "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=hush-1==",
+        "authorities = ['hive:hush-1@nn']",
         "-----BEGIN RSA PRIVATE KEY-----\nhush-1\n-----END RSA PRIVATE KEY-----",
     ],
 )
