@@ -128,6 +128,8 @@ PROPERTY = next(f"{key}={value}" for key, value in REQUEST_PROPERTIES.items())
     ],
 )
 def test_no_command_says_one(planted: Path, compactor: Compactor, line: list[str], code: int | None) -> None:
+    if "away" in line:
+        write_site(planted, "sqlite:////nowhere/metastore.db", planted, away=True)
     for options in (["-vv"], ["-vv", "--json"]):
         done = compactor(*options, *line)
         assert code in (None, done.exit_code), done.output

@@ -70,8 +70,9 @@ CONNECTION_SECRET = _secret("airflow")
 PLANTED = next(_NUMBERS)  #: their number
 
 
-def write_site(folder: Path, url: str, warehouse: Path) -> Path:
-    """Writes compactor.toml, hive-site.xml and a token into ``folder`` and returns the path of the first."""
+def write_site(folder: Path, url: str, warehouse: Path, *, away: bool = False) -> Path:
+    """Writes compactor.toml, hive-site.xml and a token into ``folder`` and returns the path of the first. With a metastore
+    ``away`` nothing is compacted, since it cannot say whether its tables lie there, too."""
     (folder / "token").write_text(READS_TOKEN)
     (folder / "token").chmod(0o600)
     properties = "".join(
@@ -88,9 +89,9 @@ def write_site(folder: Path, url: str, warehouse: Path) -> Path:
         f'"compactor.reads.token.file" = "{folder / "token"}"',
         *(f'"compactor.spark.{key}" = "{value}"' for key, value in SPARK.items()),
         '"compactor.spark.executor.memory" = "700m"',
-        "[metastore.away]",
-        *(f'{key} = "{value}"' for key, value in AWAY.items()),
     ]
+    if away:
+        lines += ["[metastore.away]", *(f'{key} = "{value}"' for key, value in AWAY.items())]
     for kind, options in STORAGE.items():
         lines += [f"[storage.{kind}]", *(f'{key} = "{value}"' for key, value in options.items())]
     config = folder / "compactor.toml"
