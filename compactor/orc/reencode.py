@@ -27,6 +27,7 @@ from compactor.orc.format.tail_writer import Metadata, no_metadata, replace_tail
 from compactor.orc.format.types import Types
 from compactor.orc.last_keys import last_of
 from compactor.orc.pieces import Piece, common_zone, piece_batches
+from compactor.orc.read_back import ValueDigest, check_values, check_zone
 from compactor.orc.stripe_compatibility import calendars_agree
 from compactor.orc.widened_rows import widen_rows
 
@@ -144,22 +145,29 @@ def encode_acid(
     """Writes batches of ``codec.schema(types)`` to a file of the class of ``like`` and returns its tail.
 
     The footer has exactly ``types``, the columns ``filtered`` have bloom filters, and each stripe says that ``zone`` is its
-    writer's, in which the timestamps of ``batches`` count as if it were UTC.
+    writer's, in which the timestamps of ``batches`` count as if it were UTC. The file is read back.
 
     Raises:
         Unfit: ``codec`` is Arrow's and would lose something; start again with ``PYORC`` (as ``with_codec`` does).
         Ambiguous: some columns cannot have bloom filters; start again without them.
+        VerificationFailed: read back, the file does not hold the rows that were written.
     """
     last: pa.RecordBatch | None = None
+    written = ValueDigest(types)
     try:
         with codec.writer(path, like=like, types=types, filtered=filtered) as writer:
             for batch in batches:
                 check_hashes(batch, types, filtered)
+                written.add(batch)
                 writer.write(batch)
                 last = batch if batch.num_rows else last
+        check_values(path, types, written, codec)
         if not is_utc(zone):
             name_writer_zone(path, zone)
-        return replace_tail(path, like, types, metadata, last_of(last) if last is not None and types.is_acid else None)
+        last_row = last_of(last) if last is not None and types.is_acid else None
+        tail = replace_tail(path, like, types, metadata, last_row)
+        check_zone(path, tail, zone)
+        return tail
     except BaseException:
         Path(path).unlink(missing_ok=True)
         raise

@@ -10,6 +10,7 @@ from typing import Any
 from compactor.errors import BadSetting
 
 _CODECS = ("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD")
+UNKNOWN_TO_ORC_1_5 = frozenset({"ZSTD", "BROTLI"})  #: and so to Hive 3.1
 _BLOCK = 64 * 1024  #: the library that encodes takes multiples of it only
 
 
@@ -28,6 +29,7 @@ class OutputClass:
     stripe_bytes: int | None = None
     bloom_filters: tuple[str, ...] | None = None
     false_positives: float | None = None
+    avoids: frozenset[str] = frozenset()  #: codecs that a reader of the table does not know; see ``UNKNOWN_TO_ORC_1_5``
 
     @classmethod
     def of(cls, table_overrides: Mapping[str, str]) -> OutputClass | None:
@@ -59,6 +61,16 @@ class OutputClass:
             for key, (name, _) in _PROPERTIES.items()
             if (value := found[name]) is not None
         )
+
+
+def refused_by_orc_1_5(compression: str | None) -> str | None:
+    """Returns the reason why tables in a metastore of Hive 3.1 cannot have this ``orc.compress``; None if they can."""
+    if compression is None or compression.upper() not in UNKNOWN_TO_ORC_1_5:
+        return None
+    return (
+        f"orc.compress = {compression}: Hive 3.1, whose metastore this is, reads files by ORC 1.5, which does not know this "
+        "codec; expected NONE, ZLIB, SNAPPY or LZ4"
+    )
 
 
 def refusal(key: str, text: str) -> str | None:

@@ -24,7 +24,7 @@ def load(session: Session, statement: Statement, asked: actions.Load) -> Answer:
             also if there are no such files.
     """
     found = session.found(asked.table)
-    must_be_writable(found)
+    must_be_writable(session.site, found)
     static = key_values(found, asked.partition)
     if missing := [key.name for key in found.partition_keys if key.name.lower() not in static]:
         raise NotSupported(

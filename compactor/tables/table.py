@@ -19,7 +19,7 @@ from compactor.tables.schema import NANOSECONDS, arrow_schema
 from compactor.tables.transactions.loaded_tables import LoadedTable, find_again
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
-from compactor.tables.writing.append import How, RowSource, append, overwrite
+from compactor.tables.writing.append import How, RowSource, append, must_be_writable, overwrite
 from compactor.tables.writing.changes import delete, update
 from compactor.tables.writing.mutation import Mutation
 from compactor.tables.writing.stream import Stream, streaming
@@ -226,6 +226,7 @@ class Table:
                 "transaction, or give a key"
             )
         with tempfile.TemporaryDirectory(prefix="compactor-mutation-") as scratch:
+            must_be_writable(self._site, self._found)
             mutation = Mutation(self._found, None if key is None else _names(key), How(time_zone=time_zone), scratch)
             yield mutation
             with self._writing() as txn:

@@ -83,7 +83,12 @@ def read_batches(
     names = [f"f{place}" for place in (places if inner is None else range(len(inner)))]
     is_small = sum(tail.stripes[number].rows for number in chosen) <= size and view.size <= SMALL_FILE
     try:
-        for batch in _at_once(view, len(chosen), names) if is_small else _in_batches(view, size, names):
+        batches = (
+            _at_once(view, len(chosen), names)
+            if is_small
+            else read_in_batches(pa.PythonFile(view, mode="r"), size, names)
+        )
+        for batch in batches:
             if batch.num_rows:
                 yield relabelled_batch(batch, wanted)
     except pa.ArrowInvalid as error:
@@ -109,11 +114,11 @@ def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
     return relabelled_batch(batch, schema(tail.types))
 
 
-def _in_batches(view: StripeView, size: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+def read_in_batches(file: Any, size: int, names: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a file, or of its columns ``names``, ``size`` at a time; nothing is checked."""
     # Imports pandas unless it is excluded, which takes longer than the work of most of our processes.
     from pyarrow import dataset
 
-    file: Any = pa.PythonFile(view, mode="r")
     yield from (
         dataset.OrcFileFormat()
         .make_fragment(file)

@@ -32,6 +32,7 @@ from compactor.orc.format.plain_streams import plain_streams
 from compactor.orc.format.stripe_footer import LENGTH, read_stripe_footer
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import TypeKind, Types, subtree
+from compactor.orc.io.readable import SourceFile
 from compactor.orc.io.source import Source
 
 name = "pyorc"
@@ -144,6 +145,27 @@ def read_batches(
             "its map (0.0 and -0.0 count as one here); such rows cannot be re-encoded; rewrite the partition with INSERT "
             "OVERWRITE"
         )
+
+
+def read_rows(source: Source, tail: Tail, ranges: Sequence[range]) -> Iterator[pa.RecordBatch]:
+    """Yields these rows of a file that was encoded here, which needs none of the checks of ``read_batches``.
+
+    Raises:
+        NotLossless: a value cannot be represented.
+        BadFile: the file cannot be decoded.
+    """
+    children = list(tail.types[0].children)
+    wanted = schema(tail.types)
+    values = Values(tail, children, list(wanted.types))
+    try:
+        reader = pyorc.Reader(SourceFile(source, tail.length), batch_size=1024, converters=CONVERTERS)
+        for rows in ranges:
+            reader.seek(rows.start)
+            for start in range(rows.start, rows.stop, 1024):
+                batch = list(islice(reader, min(1024, rows.stop - start)))
+                yield pa.RecordBatch.from_arrays(values.arrays(batch), schema=wanted)
+    except (pyorc.errors.ORCError, UnicodeDecodeError, ValueError, OSError) as error:
+        raise decoding_failed(tail, error) from error
 
 
 class Values:

@@ -56,9 +56,10 @@ def new_tail(best: Tail, types: Types, wanted: OutputClass | None = None) -> Tai
     """Returns an empty file of the class that ``best`` has, or should have; or of the one that is ``wanted``."""
     target = encodable_target(best)
     asked = wanted or OutputClass()
+    compression = target.compression if asked.compression is None else Compression[asked.compression]
     return empty_tail(
         types,
-        compression=target.compression if asked.compression is None else Compression[asked.compression],
+        compression=Compression.ZLIB if compression.name in asked.avoids else compression,
         compression_block_size=asked.block_bytes or target.compression_block_size or BLOCK_SIZE,
         row_index_stride=asked.row_index_stride or target.row_index_stride,
         calendar=target.calendar,

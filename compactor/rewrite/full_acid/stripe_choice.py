@@ -273,6 +273,7 @@ def _has_class(tail: Tail, wanted: OutputClass | None) -> bool:
     return wanted is None or (
         not wanted.is_of_every_stripe
         and wanted.compression in (None, tail.compression.name)
+        and tail.compression.name not in wanted.avoids
         and wanted.row_index_stride in (None, tail.row_index_stride)
         and (wanted.block_bytes in (None, tail.compression_block_size) or tail.compression is Compression.NONE)
     )

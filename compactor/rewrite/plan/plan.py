@@ -15,7 +15,7 @@ from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Figures, Shape, Unit
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
-from compactor.settings.output_class import OutputClass
+from compactor.settings.output_class import UNKNOWN_TO_ORC_1_5, OutputClass
 from compactor.storage.options import StoreOptions
 
 
@@ -163,13 +163,20 @@ def _template(context: PlanContext, shape: Shape, first_write_id: WriteId) -> Un
         full_verify=context.full_verify,
         stores=context.stores,
         file_format=context.file_format,
-        output_class=context.output_class,
+        output_class=_output_class(context),
         version_1=context.layout is Layout.VERSION_1,
         default_zone=context.default_zone,
     )
     if context.small_stripe_bytes is None:
         return template
     return replace(template, small_stripe_bytes=context.small_stripe_bytes)
+
+
+def _output_class(context: PlanContext) -> OutputClass | None:
+    """Returns the class of what is written: nothing that the Hive whose metastore it is cannot read."""
+    if context.layout.has_visibility:
+        return context.output_class
+    return replace(context.output_class or OutputClass(), avoids=UNKNOWN_TO_ORC_1_5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

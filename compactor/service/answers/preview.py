@@ -125,7 +125,7 @@ def preview(
     elif found.partition_keys:
         names = [p.name for p in site.metastore.catalog.partitions(found)]
     asked = properties or {}
-    must_suit(found, with_request(site.settings_for(found), asked).output_class)
+    must_suit(found, with_request(site.settings_for(found), asked).output_class, site.metastore.dialect.layout)
     site = site.for_a_pass()
     survey = Survey(site)
     entities = [Entity(database=found.database, table=found.name, partition=name) for name in names]

@@ -113,7 +113,7 @@ def request_as(site: Site, words: RequestWords, who: str = "manual") -> list[Enq
     found = find_table(site.metastore.catalog, words.table)
     settings = site.settings_for(found)
     asked = with_request(settings, words.properties)
-    must_suit(found, asked.output_class)
+    must_suit(found, asked.output_class, site.metastore.dialect.layout)
     entities = entities_of(site, found, words.partition)
     _must_be_compactable(site, found, entities)
     overlapping = _overlapping(site, found, entities)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from compactor.acid.names import Layout
 from compactor.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.orc.codecs.bloom_filters import asked_filters
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.service.where import nearest
-from compactor.settings.output_class import OutputClass
+from compactor.settings.output_class import OutputClass, refused_by_orc_1_5
 
 
-def must_suit(table: Table, asked: OutputClass | None) -> None:
-    """Raises ``Refused`` if files of ``table`` cannot be of the class that is asked for."""
+def must_suit(table: Table, asked: OutputClass | None, layout: Layout) -> None:
+    """Raises ``Refused`` if files of ``table``, in a metastore of this layout, cannot be of the class that is asked for."""
     if asked is None:
         return
+    if not layout.has_visibility and (reason := refused_by_orc_1_5(asked.compression)):
+        raise Refused(f"{table}: {reason}")
     if table.is_insert_only:
         raise Refused(f"{table}: {asked}: files of an insert-only table are combined as they are")
     types = {column.name.lower(): column.type for column in table.columns}

@@ -16,7 +16,8 @@ from compactor.errors import NotConforming, NotFound, NotSupported, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.tail import JULIAN
 from compactor.rewrite.run.attempt_files import attempt_folder
-from compactor.service.site import path_of
+from compactor.service.site import Site, path_of
+from compactor.settings.output_class import OutputClass, refused_by_orc_1_5
 from compactor.tables.reading.planning import must_be_readable
 from compactor.tables.reading.scan import Scan
 from compactor.tables.transactions.lock_kinds import is_hive_4
@@ -132,7 +133,7 @@ def write(
     Args:
         partition: to which all rows belong, if that is known.
     """
-    must_be_writable(table)
+    must_be_writable(txn.site, table)
     is_known = not table.is_partitioned or (partition is not None and _exists(txn, table, partition))
     if is_known:
         entity = Entity(database=table.database, table=table.name, partition=partition)
@@ -171,7 +172,7 @@ def stage_rows(
     return locations
 
 
-def must_be_writable(table: Table) -> None:
+def must_be_writable(site: Site, table: Table) -> None:
     """Refuses tables that are not written here.
 
     Raises:
@@ -180,6 +181,9 @@ def must_be_writable(table: Table) -> None:
     must_be_readable(table)
     if table.sort_columns:
         raise NotSupported(f"{table}: is sorted, and what is written here would not keep its order")
+    compression = OutputClass.of_table(table.parameters).compression
+    if not is_hive_4(site) and (reason := refused_by_orc_1_5(compression)):
+        raise NotSupported(f"{table}: {reason}; change the property of the table")
 
 
 def parts_of(table: Table, rows: RowSource) -> Iterator[pa.Table]:

@@ -20,7 +20,7 @@ from compactor.tables.reading.planning import partitions_to_read
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import IN_PARTS, ROW_ID, ROW_ID_TYPE
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
-from compactor.tables.writing.append import How, Rows, must_be_writable, parts_of, write
+from compactor.tables.writing.append import How, Rows, parts_of, write
 from compactor.tables.writing.changes import Deletion
 from compactor.tables.writing.conform import Door
 from compactor.tables.writing.insert_files import WaitingRows
@@ -40,7 +40,6 @@ class Mutation:
     """
 
     def __init__(self, table: Table, key: Sequence[str] | None, how: How, scratch: str) -> None:
-        must_be_writable(table)
         self._table, self._how, self._scratch = table, how, scratch
         self._by_row_id = key is None
         partitions = [column.name for column in table.partition_keys]

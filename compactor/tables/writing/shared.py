@@ -44,7 +44,7 @@ def begin(
         LockNotGranted: somebody holds a conflicting lock.
         WriteConflict: as with ``append.overwrite``.
     """
-    must_be_writable(table)
+    must_be_writable(txn.site, table)
     if operation is WriteOperation.UPDATE:
         txn.lock_for_overwriting(table, None)
     statement = txn.statement_of_rows(table, operation)

@@ -64,7 +64,7 @@ def begin_changes(txn: Transaction, table: Table, intent: Intent) -> tuple[Chang
     """
     must_be_readable(table)
     if intent.inserts or intent.assigns is not None:
-        must_be_writable(table)
+        must_be_writable(txn.site, table)
     must_be_assignable(table, sorted(intent.assigns or ()))
     partitions = partitions_to_read(txn, table, Wanted(selected_fields=()))
     kind = LockType.EXCL_WRITE if intent.inserts else None

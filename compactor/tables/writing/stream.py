@@ -205,7 +205,7 @@ class _Rest(Periodic):
 def streaming(site: Site, table: Table, how: How) -> Iterator[Stream]:
     """Opens a stream into ``table`` until the block ends; see ``Table.stream``."""
     must_write(site.settings_for(table), str(table))
-    must_be_writable(table)
+    must_be_writable(site, table)
     with tempfile.TemporaryDirectory(prefix="compactor-stream-") as scratch:
         stream = Stream(site, table, how, scratch)
         try:

@@ -9,6 +9,7 @@ from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import acid_types
 from compactor.rewrite.full_acid.output_format import new_tail, output_of, template_of_files
+from compactor.settings.output_class import UNKNOWN_TO_ORC_1_5, OutputClass
 from tests.support.acid_files import like
 
 TYPES = acid_types(parse_hive_type("struct<a:int>"))
@@ -26,6 +27,14 @@ def test_the_largest_file_with_a_row_index_gives_the_class() -> None:
 def test_a_new_file_is_of_the_class_and_empty() -> None:
     made = new_tail(replace(like(), row_index_stride=7000), TYPES)
     assert (made.rows, made.stripes, made.row_index_stride, made.types) == (0, (), 7000, TYPES)
+
+
+def test_a_codec_that_a_reader_does_not_know_is_never_written() -> None:
+    avoiding = OutputClass(avoids=UNKNOWN_TO_ORC_1_5)
+    made = {kind: new_tail(replace(like(), compression=kind), TYPES, avoiding).compression for kind in Compression}
+    assert Compression.ZSTD not in made.values()
+    assert made[Compression.ZSTD] is Compression.ZLIB
+    assert made[Compression.SNAPPY] is Compression.SNAPPY
 
 
 def test_the_output_of_a_written_file(tmp_path: Path) -> None:

@@ -237,6 +237,8 @@ def test_the_class_with_most_bytes_is_the_target_and_others_are_encoded(tmp_path
         (OutputClass(stripe_bytes=1 << 20), []),
         (OutputClass(bloom_filters=("a",)), []),
         (OutputClass(false_positives=0.01), []),
+        (OutputClass(avoids=frozenset({"ZSTD"})), [0, 1, 2]),
+        (OutputClass(avoids=frozenset({"ZLIB"})), []),
     ],
     ids=str,
 )

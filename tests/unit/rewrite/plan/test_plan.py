@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -15,6 +16,7 @@ from compactor.errors import BadFile, BadName, Refused
 from compactor.ids import TxnId, WriteId
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Shape
+from compactor.settings.output_class import UNKNOWN_TO_ORC_1_5, OutputClass
 
 TXNS = ValidTxnList(high_watermark=TxnId(99))
 
@@ -96,6 +98,17 @@ def test_deltas_are_named_by_what_is_read(ids: ValidWriteIdList, names: tuple[st
 def test_names_for_hive_3_bear_no_transaction(shape: Shape, names: tuple[str, str]) -> None:
     made = replace(planned(shape, see(2), "delta_0000001_0000001", "delta_0000002_0000002"), layout=Layout.PLAIN)
     assert (made.directory(DeltaKind.INSERT), made.directory(DeltaKind.DELETE)) == names
+
+
+def test_what_hive_3_reads_is_not_of_a_codec_that_it_does_not_know() -> None:
+    directory = acid_directory(listed(*D[:2]), see(2), TXNS)
+    for layout, asked in product((Layout.PLAIN, Layout.VISIBILITY), (None, OutputClass(row_index_stride=5000))):
+        made = plan(directory, Shape.MAJOR, replace(context(see(2)), layout=layout, output_class=asked))
+        found = made.units[0].output_class
+        assert (found.avoids if found else frozenset()) == (
+            UNKNOWN_TO_ORC_1_5 if layout is Layout.PLAIN else frozenset()
+        )
+        assert (found.row_index_stride if found else None) == (asked and 5000)
 
 
 def test_a_minor_reads_deltas_only_and_a_major_all() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.acid.names import Layout
 from compactor.errors import Refused
 from compactor.metastore.catalog.values import Column, Table
 from compactor.service.worker.output_class import must_suit
@@ -24,7 +25,14 @@ TABLE = Table(
 
 @pytest.mark.parametrize("asked", [None, OutputClass(compression="ZSTD"), OutputClass(bloom_filters=("*", "name"))])
 def test_what_suits(asked: OutputClass | None) -> None:
-    must_suit(TABLE, asked)
+    must_suit(TABLE, asked, Layout.VISIBILITY)
+
+
+def test_a_codec_that_hive_3_1_cannot_read_is_refused_by_name() -> None:
+    """ORC 1.5 reads no ZSTD."""
+    must_suit(TABLE, OutputClass(compression="SNAPPY"), Layout.PLAIN)
+    with pytest.raises(Refused, match=r"orc\.compress = ZSTD: Hive 3\.1, .* expected NONE, ZLIB, SNAPPY or LZ4"):
+        must_suit(TABLE, OutputClass(compression="ZSTD"), Layout.PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -37,5 +45,5 @@ def test_what_suits(asked: OutputClass | None) -> None:
 )
 def test_a_filter_that_a_column_cannot_have_is_refused_by_name(name: str, said: str) -> None:
     with pytest.raises(Refused) as refused:
-        must_suit(TABLE, OutputClass(bloom_filters=("name", name)))
+        must_suit(TABLE, OutputClass(bloom_filters=("name", name)), Layout.VISIBILITY)
     assert said in str(refused.value)

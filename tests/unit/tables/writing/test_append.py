@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site
 from compactor.tables.store import Store
 from compactor.tables.transactions.pending import Pending
+from compactor.tables.writing import append as append_module
 from compactor.tables.writing import insert_files
 from compactor.tables.writing.bucket_hashes import bucket_numbers
 from tests.support.passes import compact
@@ -272,3 +274,29 @@ def test_early_days_are_read_as_they_were_given(store: Store, warehouse: Path) -
     [file] = (warehouse / "early").rglob("bucket_00000")
     stored = orc.ORCFile(file).read(columns=["row.d"])["row"].combine_chunks().field("d").cast(pa.int32()).to_pylist()
     assert stored == [-719_164, -141_428, -141_427]
+
+
+def test_a_codec_that_hive_3_1_cannot_read_is_not_written(
+    deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hive 3.1 has ORC 1.5, which reads no ZSTD."""
+    store = Store(deployment)
+    store.create_database("db", str(warehouse))
+    table = store.create_table("db.z", {"i": "bigint"}, properties={"orc.compress": "zstd"})
+    given = pa.table({"i": [1]})
+    table.append(given)
+    monkeypatch.setattr(append_module, "is_hive_4", lambda site: False)
+    statements: list[Callable[[], object]] = [
+        lambda: table.append(given),
+        lambda: table.overwrite(given),
+        lambda: table.upsert(given, join_cols=["i"]),
+        lambda: table.update({"i": "2"}),
+        lambda: table.mutate(["i"]).__enter__(),
+        lambda: table.stream().__enter__(),
+    ]
+    for statement in statements:
+        with pytest.raises(
+            NotSupported, match=r"db\.z: orc\.compress = ZSTD: Hive 3\.1, .*ORC 1\.5.* change the property"
+        ):
+            statement()
+    assert table.delete("i = 5") == 0

@@ -1,0 +1,228 @@
+"""Checks that an encoded file holds the values that its writer was given, before anything relies on it (PROTOCOL 4).
+
+The rows are reduced to a few checksums for each column as they are written, and again as they are read back. Between rows
+of the same order this finds any changed, lost, moved or doubled value. All rows are read by Arrow's decoder, and where that
+library has also written the file, some rows of each stripe by the other one as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.orc as po
+from isal import isal_zlib
+
+from compactor.errors import NotLossless, VerificationFailed
+from compactor.orc.codecs.arrow_codec import SMALL_FILE, read_in_batches
+from compactor.orc.codecs.arrow_types import Array
+from compactor.orc.codecs.choice import ARROW, PYORC
+from compactor.orc.codecs.codec import Codec, relabelled_batch
+from compactor.orc.codecs.pyorc_codec import read_rows
+from compactor.orc.codecs.stripe_view import BATCH_BYTES, BATCH_ROWS
+from compactor.orc.format.java_zones import is_utc
+from compactor.orc.format.stripe_footer import writer_zone
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.format.types import TypeKind, Types, subtree
+from compactor.orc.io.source import LocalSource
+
+log = logging.getLogger(__name__)
+SAMPLE = 16  #: rows at the start of each stripe that the other decoder reads
+_SECOND = 10**9
+_VALID, _LENGTHS, _DATA, _NANOS = range(4)
+
+
+class ValueDigest:
+    """Checksums of rows in their order: those of the NULLs, lengths and values of each column, however rows are batched."""
+
+    def __init__(self, types: Types) -> None:
+        self._types = types
+        self._sums: dict[tuple[int, int], int] = defaultdict(int)
+        self.rows = self._bytes = 0
+
+    @property
+    def rows_at_once(self) -> int:
+        """The number of such rows that may be decoded at once."""
+        return max(16, min(BATCH_ROWS, BATCH_BYTES * self.rows // max(1, self._bytes)))
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Adds rows of either codec's schema."""
+        self.rows += batch.num_rows
+        self._bytes += batch.nbytes
+        for column, array in zip(self._types[0].children, batch.columns, strict=True):
+            self._add(array, column)
+
+    def differing_columns(self, other: ValueDigest) -> list[int]:
+        """Returns the numbers of the columns that differ."""
+        return sorted({key[0] for key in self._sums.keys() | other._sums.keys() if self._sums[key] != other._sums[key]})
+
+    def _add(self, array: Array, column: int) -> None:
+        item = self._types[column]
+        if array.null_count:
+            self._update(column, _VALID, np.asarray(array.is_valid()))
+            array = array.drop_null()
+        else:
+            self._update(column, _VALID, np.ones(len(array), np.bool_))
+        if item.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT):
+            seconds, nanos = _seconds(array)
+            self._update(column, _DATA, seconds)
+            self._update(column, _NANOS, nanos)
+        elif item.kind is TypeKind.STRUCT:
+            for part, child in zip(array.flatten(), item.children, strict=True):
+                self._add(part, child)
+        elif item.kind in (TypeKind.LIST, TypeKind.MAP):
+            offsets = np.asarray(array.offsets)
+            self._update(column, _LENGTHS, np.diff(offsets))
+            parts = [array.values] if item.kind is TypeKind.LIST else [array.keys, array.items]
+            for part, child in zip(parts, item.children, strict=True):
+                self._add(part.slice(offsets[0], offsets[-1] - offsets[0]), child)
+        elif pa.types.is_binary(array.type) or pa.types.is_string(array.type):
+            _, ends, data = array.buffers()
+            whole = np.frombuffer(ends, np.int32) if ends else np.zeros(1, np.int32)
+            offsets = whole[array.offset : array.offset + len(array) + 1]
+            self._update(column, _LENGTHS, np.diff(offsets))
+            if data is not None:
+                self._update(column, _DATA, np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]])
+        elif pa.types.is_boolean(array.type):
+            self._update(column, _DATA, np.asarray(array.to_numpy(zero_copy_only=False)))
+        else:
+            self._update(column, _DATA, _fixed(array))
+
+    def _update(self, column: int, part: int, values: npt.NDArray[np.generic]) -> None:
+        key = column, part
+        self._sums[key] = isal_zlib.crc32(np.ascontiguousarray(values).view(np.uint8).data, self._sums[key])
+
+
+def _fixed(array: Array) -> npt.NDArray[np.generic]:
+    """Returns the values of an array without NULLs, each in as many bytes as its type has; all NaNs are the same."""
+    width = array.type.bit_width // 8
+    data = np.frombuffer(array.buffers()[1] or b"", np.uint8)[
+        width * array.offset : width * (array.offset + len(array))
+    ]
+    if not pa.types.is_floating(array.type):
+        return data
+    numbers = data.view(np.float32 if width == 4 else np.float64)
+    return np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)
+
+
+def _seconds(array: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Returns the seconds and nanoseconds of timestamps of either codec."""
+    if pa.types.is_struct(array.type):
+        seconds, nanos = (np.asarray(part).astype(np.int64) for part in array.flatten())
+        return seconds, nanos
+    whole, rest = np.divmod(np.asarray(array.view(pa.int64())), _SECOND)
+    return whole, rest
+
+
+def check_values(path: str | os.PathLike[str], types: Types, written: ValueDigest, codec: Codec) -> None:
+    """Reads the file at ``path``, which ``codec`` has just encoded, and checks that it holds the rows of ``written``. Its
+    tail is still the encoder's own.
+
+    Raises:
+        VerificationFailed: it does not, or two decoders disagree.
+    """
+    by_arrow = codec is ARROW
+    starts = _sampled_rows(path)
+    sample = ValueDigest(types)
+    try:
+        read = ValueDigest(types)
+        for batch in _by_arrow(path, types, written.rows_at_once):
+            if by_arrow:
+                _add_sample(batch, read.rows, starts, sample)
+            read.add(batch)
+    except pa.ArrowInvalid as error:  # a timestamp beyond 64 bits of nanoseconds
+        if by_arrow:
+            raise VerificationFailed(
+                f"{path}: cannot be read back ({error}); nothing was changed, please report this"
+            ) from error
+        read = _by_pyorc(path, types, [range(written.rows)])
+    _must_agree(path, types, written, read, "that were written")
+    if sample.rows:
+        try:
+            other = _by_pyorc(path, types, [range(start, stop) for start, stop in starts])
+        except NotLossless as error:
+            log.info("no rows are read by another decoder: %s", error)
+        else:
+            _must_agree(path, types, sample, other, "that another decoder reads", _within_maps(types))
+
+
+def check_zone(path: str | os.PathLike[str], tail: Tail, zone: str) -> None:
+    """Checks that all stripes of the file name ``zone`` as their writer's, if it has timestamps.
+
+    Raises:
+        VerificationFailed: one names another.
+    """
+    if tail.types.has_timestamps:
+        with LocalSource(path) as source:
+            for number in range(len(tail.stripes)):
+                named = writer_zone(source, tail, number)
+                if named != zone and not (is_utc(named) and is_utc(zone)):
+                    raise VerificationFailed(
+                        f"{path}, stripe {number}: says that its writer's zone is {named!r}, {zone!r} was written; nothing "
+                        "was changed, please report this"
+                    )
+
+
+def _sampled_rows(path: str | os.PathLike[str]) -> list[tuple[int, int]]:
+    """Returns the ranges of rows, the first ones of each stripe, that both decoders read."""
+    with LocalSource(path) as source:
+        ends = list(accumulate(stripe.rows for stripe in read_tail(source).stripes))
+    return [(start, min(start + SAMPLE, end)) for start, end in pairwise([0, *ends])]
+
+
+def _by_arrow(path: str | os.PathLike[str], types: Types, rows: int) -> Iterator[pa.RecordBatch]:
+    if os.stat(path).st_size <= SMALL_FILE:
+        file: Any = po.ORCFile(os.fspath(path))
+        if file.nrows <= rows:
+            batches = file.read().to_batches()
+            yield from (relabelled_batch(batch, ARROW.schema(types)) for batch in batches)
+            return
+    with pa.OSFile(os.fspath(path)) as file:
+        for batch in read_in_batches(file, rows):
+            yield relabelled_batch(batch, ARROW.schema(types))
+
+
+def _add_sample(batch: pa.RecordBatch, place: int, ranges: Sequence[tuple[int, int]], sample: ValueDigest) -> None:
+    """Adds the rows in ``ranges`` of a batch whose first row is ``place``."""
+    for start, stop in ranges:
+        low, high = max(start, place), min(stop, place + batch.num_rows)
+        if low < high:
+            sample.add(batch.slice(low - place, high - low))
+
+
+def _by_pyorc(path: str | os.PathLike[str], types: Types, ranges: Sequence[range]) -> ValueDigest:
+    digest = ValueDigest(types)
+    with LocalSource(path) as source:
+        for batch in read_rows(source, read_tail(source), ranges):
+            digest.add(relabelled_batch(batch, PYORC.schema(types)))
+    return digest
+
+
+def _within_maps(types: Types) -> frozenset[int]:
+    """Returns the columns of maps and what is in them: of entries with equal keys pyorc returns one."""
+    maps = [number for number, item in enumerate(types) if item.kind is TypeKind.MAP]
+    return frozenset(column for number in maps for column in range(number, number + len(subtree(types, number))))
+
+
+def _must_agree(
+    path: str | os.PathLike[str],
+    types: Types,
+    wanted: ValueDigest,
+    found: ValueDigest,
+    what: str,
+    unknown: Collection[int] = (),
+) -> None:
+    columns = [column for column in wanted.differing_columns(found) if column not in unknown]
+    if columns or wanted.rows != found.rows:
+        names = ", ".join(f"{column} ({types[column].kind.name.lower()})" for column in columns)
+        raise VerificationFailed(
+            f"{path}: read back, its {found.rows} rows are not the {wanted.rows} {what}: columns {names} differ; "
+            "nothing was changed, please report this"
+        )
