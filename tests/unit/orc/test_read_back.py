@@ -178,3 +178,15 @@ def test_another_zone_than_the_rows_have_is_caught(tmp_path: Path, monkeypatch: 
         VerificationFailed, match=r"stripe 0: says that its writer's zone is .*'Europe/Paris' was written"
     ):
         encode_acid([batch], tmp_path / "out", like=empty_tail(types), types=types, zone="Europe/Paris")
+
+
+@pytest.mark.parametrize("codec", [arrow_codec, pyorc_codec], ids=["arrow", "pyorc"])
+def test_bounds_are_those_of_the_values_that_are_stored(tmp_path: Path, codec: Any) -> None:
+    """Of a float: bounds of 0.1 as a double would hide it. Of a long text: ORC 1.5 takes one without exact bounds for NULL."""
+    types, text = parse_hive_type("struct<f:float,w:string>"), "a" * 2000
+    batch = pa.RecordBatch.from_pylist([{"f": 0.1, "w": text}], arrow_codec.schema(types))
+    tail = encode_acid([batch], tmp_path / "out", like=empty_tail(types), types=types, codec=codec)
+    assert tail.stripe_statistics is not None
+    [(_, of_float, of_text)] = tail.stripe_statistics
+    assert of_float.double_statistics.minimum == of_float.double_statistics.maximum == np.float32(0.1).item()
+    assert (of_text.string_statistics.minimum, of_text.string_statistics.maximum) == (text.encode(), text.encode())
