@@ -182,7 +182,7 @@ def test_another_zone_than_the_rows_have_is_caught(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("codec", [arrow_codec, pyorc_codec], ids=["arrow", "pyorc"])
 def test_bounds_are_those_of_the_values_that_are_stored(tmp_path: Path, codec: Any) -> None:
-    """Of a float: bounds of 0.1 as a double would hide it. Of a long text: ORC 1.5 takes one without exact bounds for NULL."""
+    """Bounds of 0.1 as a double would hide a float; a long text without exact bounds is NULL to ORC 1.5."""
     types, text = parse_hive_type("struct<f:float,w:string>"), "a" * 2000
     batch = pa.RecordBatch.from_pylist([{"f": 0.1, "w": text}], arrow_codec.schema(types))
     tail = encode_acid([batch], tmp_path / "out", like=empty_tail(types), types=types, codec=codec)
