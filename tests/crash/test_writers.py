@@ -31,6 +31,7 @@ from tests.support.partitioned import make_partitioned
 from tests.support.passes import clean_all, compact, time_out_all
 from tests.support.patience import PATIENCE, until
 from tests.support.tables import make_table, with_settings
+from tests.support.watching import names_in
 
 _PROGRAM = """
 import pyarrow as pa
@@ -127,7 +128,7 @@ def test_a_killed_writer_wrote_everything_or_nothing(
         compact(site, table=str(table))
     clean_all(site)
     assert rows(site) == (wanted[0] | {9}, wanted[1] | {9}, wanted[2])
-    names = [path.name for table in tables(site) for path in Path(table.location).iterdir()]
+    names = [name for table in tables(site) for name in names_in(Path(table.location))]
     assert [name for name in names if name.startswith(".")] == []
     assert len(names) == 2, "what the dead one named is gone, too"
     partitioned = Store(site).load_table("default.p")
@@ -168,7 +169,7 @@ def test_a_killed_create_table_as_made_the_table_with_its_rows_or_none(
     compact(site, table="default.made")
     clean_all(site)
     assert _values(site, "made") == [1, 2]
-    assert [path.name for path in (warehouse / "made").iterdir() if path.name.startswith(".")] == []
+    assert [name for name in names_in(warehouse / "made") if name.startswith(".")] == []
 
 
 @pytest.mark.parametrize("step", WriteStep, ids=lambda step: step.name)
@@ -233,7 +234,7 @@ def test_a_writer_that_was_paused_until_it_was_forgotten_names_nothing(
     assert process.returncode == 1, err
     assert "transaction" in err
     assert rows(site) == BEFORE
-    names = [path.name for table in tables(site) for path in Path(table.location).iterdir()]
+    names = [name for table in tables(site) for name in names_in(Path(table.location))]
     assert names == ["delta_0000001_0000001_0000"]
 
 
@@ -259,7 +260,7 @@ def test_a_writer_whose_number_was_given_out_again_names_and_commits_nothing(
     assert (process.returncode, "gave the number out again" in err) == (1, True), err
     found = {name: _values(site, name) for name in "tuw"}
     assert found == {"t": [1, 2], "u": [], "w": []} | {other: [*([1, 2] if other == "t" else []), 77]}
-    names = [path.name for table in tables(site) for path in Path(table.location).iterdir()]
+    names = [name for table in tables(site) for name in names_in(Path(table.location))]
     assert [name for name in names if name.startswith(".")] == []
 
 
