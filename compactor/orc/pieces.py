@@ -14,7 +14,7 @@ from compactor.ids import WriteId
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.codecs.wall_clock import shown_zone, stored_batch, wall_clock_batch
 from compactor.orc.format.java_zones import UTC_NAME, JavaZone, is_utc, java_zone
-from compactor.orc.format.stripe_footer import read_stripe_footer, writer_zone, zone_named
+from compactor.orc.format.stripe_footer import stripe_zone, writer_zone
 from compactor.orc.format.tail import KeyStatistics, Tail
 from compactor.orc.format.types import ACID_FIELDS, Types, acid_types
 from compactor.orc.io.source import Source
@@ -62,7 +62,7 @@ def zone_of_stripe(source: Source, tail: Tail, stripe_index: int) -> str | None:
     one name for all names of UTC."""
     if not tail.types.has_zoned_times:
         return None
-    name = zone_named(read_stripe_footer(source, tail, stripe_index)) or tail.default_zone or ""
+    name = stripe_zone(source, tail, stripe_index) or tail.default_zone or ""
     return UTC_NAME if is_utc(name) else name
 
 
@@ -70,7 +70,7 @@ def lacks_zone(source: Source, tail: Tail, stripe_index: int) -> bool:
     """Returns true if a stripe with times names no zone and gets one when it is encoded again: that which is set."""
     if tail.default_zone is None or not tail.types.has_zoned_times:
         return False
-    return not zone_named(read_stripe_footer(source, tail, stripe_index))
+    return not stripe_zone(source, tail, stripe_index)
 
 
 def common_zone(pieces: Iterable[Piece]) -> str | None:

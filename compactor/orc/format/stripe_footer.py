@@ -57,12 +57,24 @@ def read_stripe_footer(source: Source, tail: Tail, stripe_index: int) -> message
     footer = _parsed(messages.StripeFooter, data, where, "footer", allowed, source.limits)
     _check_streams(footer, stripe, columns, where)
     _check_encodings(footer, tail, where)
+    tail.zones[stripe_index] = zone_named(footer)
     return footer
 
 
 def zone_named(footer: messages.Message) -> str:
     """Returns the writer's time zone that a stripe's footer names; the empty text if it names none."""
     return str(footer.writer_timezone.decode("utf-8", "replace"))
+
+
+def stripe_zone(source: Source, tail: Tail, stripe_index: int) -> str:
+    """Returns the writer's time zone that a stripe names; its footer is read at most once for it.
+
+    Raises:
+        BadFile: the footer cannot be read.
+    """
+    if stripe_index not in tail.zones:
+        read_stripe_footer(source, tail, stripe_index)
+    return tail.zones[stripe_index]
 
 
 def writer_zone(source: Source, tail: Tail, stripe_index: int) -> str:
@@ -72,7 +84,7 @@ def writer_zone(source: Source, tail: Tail, stripe_index: int) -> str:
         BadFile: the footer cannot be read.
         NotLossless: the stripe names none, and none is set; readers of such stripes take that of their own machine.
     """
-    if name := zone_named(read_stripe_footer(source, tail, stripe_index)) or tail.default_zone:
+    if name := stripe_zone(source, tail, stripe_index) or tail.default_zone:
         return name
     raise NotLossless(
         f"file {tail.name}, stripe {stripe_index}: has timestamps without their writer's time zone, as of Hive before 1.2; "

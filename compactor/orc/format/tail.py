@@ -134,6 +134,11 @@ class Tail:
         )
 
     @cached_property
+    def zones(self) -> dict[int, str]:
+        """The writers' time zones that those stripes name whose footers have been read; the empty text if one names none."""
+        return {}
+
+    @cached_property
     def complete_statistics(self) -> bool:
         """True if each stripe has statistics of each column that cover all its rows."""
         return self.stripe_statistics is not None and all(
