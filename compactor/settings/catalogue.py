@@ -346,6 +346,14 @@ _OWN = (
         "list and open the files that were read and those that were written, at most a second each. 0 measures none.",
     ),
     _hive(
+        "compactor.read.idle.max.age",
+        "1h",
+        _S,
+        "Time for which a program of Spark may run nothing and ask for nothing before the snapshots of its DataFrames are "
+        "ended. Those that it opened by `snapshot` are not.",
+        minimum=1,
+    ),
+    _hive(
         "compactor.read.max.age",
         "24h",
         _S,

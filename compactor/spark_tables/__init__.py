@@ -14,13 +14,13 @@ from compactor.spark_tables.spark_version import must_have_data_sources
 must_have_data_sources()  # before anything is imported that Spark has not
 from compactor.spark_tables.acid_table import AcidTable, Merge  # noqa: E402
 from compactor.spark_tables.data_source import HiveAcid  # noqa: E402
-from compactor.spark_tables.session import register, snapshot  # noqa: E402
+from compactor.spark_tables.session import forget_stream, register, snapshot  # noqa: E402
 from compactor.tables.writing.row_change import Changed  # noqa: E402
 
 if TYPE_CHECKING:
     from compactor.spark_tables.sql_run import sql
 
-__all__ = ["AcidTable", "Changed", "HiveAcid", "Merge", "register", "snapshot", "sql"]
+__all__ = ["AcidTable", "Changed", "HiveAcid", "Merge", "forget_stream", "register", "snapshot", "sql"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,10 +7,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from compactor.spark_tables.active_session import activate
-from compactor.spark_tables.asking import asked
+from compactor.spark_tables.active_session import activate, is_remote
 from compactor.spark_tables.changed_frames import Target, deleted_rows, merged_rows, stored, updated_rows
-from compactor.spark_tables.changes import HiveAcidChange, begun_of, counts_of, options_of
+from compactor.spark_tables.changes import begun_of, counts_of
 from compactor.spark_tables.clauses import (
     Clause,
     Expression,
@@ -21,10 +20,11 @@ from compactor.spark_tables.clauses import (
     must_name_columns,
 )
 from compactor.spark_tables.data_source import HiveAcid
-from compactor.spark_tables.errors_of_spark import typed
+from compactor.spark_tables.frame_sources import sources_in
 from compactor.spark_tables.merge_keys import key_filter
-from compactor.spark_tables.messages import AbortChange, BeginChange, BegunChange, CountChange, Place
+from compactor.spark_tables.messages import BeginChange, BegunChange, CountChange, Place
 from compactor.spark_tables.options import CHANGE, WITHIN
+from compactor.spark_tables.statement_control import ask_keeper, at_work
 from compactor.tables.writing.row_change import CHECK, Changed, Kind
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class AcidTable:
             TransactionAborted: the transaction is lost; nothing was changed.
             CommitUnknown: nobody knows whether it was committed.
         """
-        request = BeginChange(place=self._place, table=self.name, deletes=True)
+        request = BeginChange(place=self._place, table=self.name, deletes=True, reads=self._read_tables)
 
         def rows(begun: BegunChange) -> DataFrame:
             return deleted_rows(self._target(begun, columns_in([condition], begun.columns)), condition)
@@ -91,7 +91,13 @@ class AcidTable:
         """
         values = dict(set or {})
         must_name_columns(values, "update")
-        request = BeginChange(place=self._place, table=self.name, assigns=tuple(sorted(values)))
+        request = BeginChange(
+            place=self._place,
+            table=self.name,
+            assigns=tuple(sorted(values)),
+            reads=self._read_tables,
+            time_zone=self._time_zone,
+        )
 
         def rows(begun: BegunChange) -> DataFrame:
             named = by_column(values, begun.columns, self.name)
@@ -99,7 +105,7 @@ class AcidTable:
 
         return self._changed(request, rows)
 
-    def merge(self, source: DataFrame, on: Expression) -> Merge:
+    def merge(self, source: DataFrame | SourceQuery, on: Expression) -> Merge:
         """Returns a merge of the rows of ``source``, those that match by ``on`` and those that do not; clauses say what
         becomes of them, and ``execute`` does it."""
         return Merge(table=self, source=source, on=on)
@@ -112,6 +118,14 @@ class AcidTable:
     def _options(self) -> dict[str, str]:
         named = {"table": self.name, "metastore": self.metastore}
         return named if self.config is None else {**named, "config": self.config}
+
+    @property
+    def _time_zone(self) -> str:
+        return str(self.spark.conf.get("spark.sql.session.timeZone"))
+
+    @property
+    def _read_tables(self) -> tuple[str, ...]:
+        return tuple(table for _, table in self.reads)
 
     @property
     def _place(self) -> Place:
@@ -130,20 +144,15 @@ class AcidTable:
 
     def _changed(self, request: BeginChange, rows: Callable[[BegunChange], DataFrame]) -> Changed:
         """Does one change: begins it, lets Spark write what ``rows`` finds, and returns how many they are."""
-        begun = begun_of(self._asked(request))
-        try:
+        place = {key: value for key, value in self._options.items() if key != "table"}
+        begun = begun_of(ask_keeper(self.spark, place, request))
+        with at_work(self.spark, place, begun.change):
             activate(self.spark)
             with self._pushing(), self._views(begun):
                 frame = rows(begun)
                 write = frame.write.format(HiveAcid.name()).options(**self._options, **{CHANGE: begun.change})
                 write.mode("append").save()
-        except BaseException as error:
-            with suppress(Exception):  # the first error says more; a transaction that stays open times out
-                self._asked(AbortChange(change=begun.change))
-            if (known := typed(error)) is not None:
-                raise known from error
-            raise
-        return counts_of(self._asked(CountChange(change=begun.change)))
+        return counts_of(ask_keeper(self.spark, place, CountChange(change=begun.change)))
 
     @contextmanager
     def _views(self, begun: BegunChange) -> Iterator[None]:
@@ -158,15 +167,6 @@ class AcidTable:
                 with suppress(Exception):  # of a session that has ended, too, which another error says
                     self.spark.catalog.dropTempView(view)
 
-    def _asked(self, request: BeginChange | AbortChange | CountChange) -> str:
-        place = {key: value for key, value in self._options.items() if key != "table"}
-        try:
-            return asked(self.spark, HiveAcidChange.name(), {**place, **options_of(request)})
-        except Exception as error:
-            if (known := typed(error)) is not None:
-                raise known from error
-            raise
-
     @contextmanager
     def _pushing(self) -> Iterator[None]:
         """Lets Spark push conditions into the read, so that what cannot meet them is not read."""
@@ -179,12 +179,20 @@ class AcidTable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SourceQuery:
+    """A query of tables that is a merge's source: ``read`` returns its rows within a change, by the name of that."""
+
+    read: Callable[[str], DataFrame]
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Merge:
     """A merge with the clauses that it has so far. Of the clauses for a row the first whose condition is true counts; a
     condition that is NULL is not."""
 
     table: AcidTable
-    source: DataFrame
+    source: DataFrame | SourceQuery
     on: Expression
     clauses: tuple[Clause, ...] = ()
 
@@ -217,7 +225,8 @@ class Merge:
     def execute(self) -> Changed:
         """Merges, and returns the numbers of rows that were deleted, updated and inserted.
 
-        The source is evaluated once, and kept by Spark until that is done.
+        The source is evaluated once, and kept by Spark until that is done. Tables that it reads are read in the transaction
+        of the merge, where it is a query of ``sql``; a DataFrame has the snapshot that it was loaded with.
 
         Raises:
             Refused: a row matches several rows of the source (``hive.merge.cardinality.check``); there is no clause, or one
@@ -225,11 +234,17 @@ class Merge:
             NotFound: there is no such column.
             NotSupported: a partition or bucketing column is assigned.
             NotConforming: a value is not of its column's type.
-            LockNotGranted, WriteConflict, TransactionAborted, CommitUnknown: as with ``AcidTable.delete``.
+            WriteConflict: also if the source is a DataFrame of this table, and another transaction has written into it
+                since.
+            LockNotGranted, TransactionAborted, CommitUnknown: as with ``AcidTable.delete``.
         """
         must_be_complete(self.clauses)
         kinds = {clause.kind for clause in self.clauses}
-        source = stored(self.source)
+        is_query = isinstance(self.source, SourceQuery)
+        sources = () if isinstance(self.source, SourceQuery) else sources_in(self.source.schema)
+        # a DataFrame of Spark Connect is loaded when it is evaluated: under the lock then, if it may be one of this table
+        is_late = is_query or (bool(sources) and is_remote(self.table.spark))
+        early = None if is_late else self._stored()
         request = BeginChange(
             place=self.table._place,
             table=self.table.name,
@@ -237,13 +252,21 @@ class Merge:
             assigns=assigned(self.clauses),
             inserts=Kind.INSERT in kinds,
             is_checked=self._check if kinds != {Kind.INSERT} else False,
+            time_zone=self.table._time_zone,
+            reads=self.source.tables if isinstance(self.source, SourceQuery) else (),
+            sources=() if is_late or kinds == {Kind.INSERT} else sources,
         )
 
         def rows(begun: BegunChange) -> DataFrame:
+            source = self._stored(begun.change) if early is None else early
             keys = key_filter(self.on, self.table._alias, begun, source)
             return merged_rows(self.table._target(begun, row_filter=keys), source, self.on, self.clauses)
 
         return self.table._changed(request, rows)
+
+    def _stored(self, change: str = "") -> DataFrame:
+        """Returns the rows of the source, evaluated once."""
+        return stored(self.source.read(change) if isinstance(self.source, SourceQuery) else self.source)
 
     @property
     def _check(self) -> bool | None:

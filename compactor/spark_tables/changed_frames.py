@@ -8,25 +8,24 @@ that ``stored`` gave the source's rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import StructType
 
 from compactor.errors import NotFound
 from compactor.spark_tables.clauses import Clause, Expression, by_column, is_plain
 from compactor.spark_tables.messages import BegunChange
 from compactor.spark_tables.pushdown import quoted
 from compactor.tables.schema import ROW_ID
-from compactor.tables.writing.row_change import EXACT, FILE, KIND, Kind
+from compactor.tables.writing.row_change import CLAUSE, EXACT, FILE, KIND, Kind, value_column, value_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 SOURCE_ROW = "row__source"  #: the number of a row of the source
-_CLAUSE = "row__clause"  #: the number of the clause that counts for a row
+_UNMOVED = "unmoved"  #: the key of a value that must be the row's own
 _RANGE = 22  #: bits of row IDs and numbers that are written by one task
 _CHECKPOINTS = "spark.checkpoint.dir"
 
@@ -38,6 +37,17 @@ class Target:
     rows: DataFrame
     begun: BegunChange
     table: str
+
+    def place(self, column: str) -> int:
+        """Returns the place of one of its columns."""
+        return self.begun.columns.index(column)
+
+    def kept(self, columns: Iterable[str]) -> list[str]:
+        """Returns the names of what ``rows`` has of those of ``columns`` that stay as they are: exact values, where Spark
+        would cut digits off."""
+        schema, stays = self.rows.schema, list(columns)
+        exact = schema[EXACT].dataType.names if EXACT in schema.names else []
+        return [*([EXACT] if set(exact) & set(stays) else []), *(column for column in stays if column not in exact)]
 
 
 def stored(source: DataFrame) -> DataFrame:
@@ -58,17 +68,12 @@ def deleted_rows(target: Target, condition: Expression | None) -> DataFrame:
 def updated_rows(target: Target, condition: Expression | None, values: Mapping[str, Expression]) -> DataFrame:
     """Returns the rows of an UPDATE with their new values."""
     found = _meeting(target.rows, condition)
-    names = {column: f"row__value_{place}" for place, column in enumerate(values)}
-    raw = found.select("*", *(_expression(value).alias(names[column]) for column, value in values.items()))
-    types = target.rows.schema
-    columns = [
-        (_made(target, types, column, F.col(names[column])) if column in values else F.col(quoted(column))).alias(
-            column
-        )
-        for column in target.begun.columns
+    named = {target.place(column): _as_text(target, column, _expression(value)) for column, value in values.items()}
+    new = [value.alias(value_column(place, [0])) for place, value in named.items()]
+    stays = [
+        F.col(quoted(name)) for name in target.kept(column for column in target.begun.columns if column not in values)
     ]
-    columns += _exact(types, lambda column: F.lit(column not in values))
-    return _arranged(raw.select(F.lit(int(Kind.UPDATE)).alias(KIND), F.col(ROW_ID), F.col(FILE), *columns), [])
+    return _arranged(found.select(F.lit(int(Kind.UPDATE)).alias(KIND), F.col(ROW_ID), F.col(FILE), *stays, *new), [])
 
 
 def merged_rows(target: Target, source: DataFrame, on: Expression, clauses: Sequence[Clause]) -> DataFrame:
@@ -78,74 +83,63 @@ def merged_rows(target: Target, source: DataFrame, on: Expression, clauses: Sequ
         NotFound: a clause names a column that the table does not have, or takes one that the source does not have.
     """
     values = [_values(target, source, clause) for clause in clauses]
-    types = target.rows.schema
     inserts = any(not clause.is_matched for clause in clauses)
     joined = source.join(target.rows, _expression(on), "left_outer" if inserts else "inner")
     matched = target.rows[ROW_ID].isNotNull()
-    chosen = joined.select("*", _chosen(clauses, matched).alias(_CLAUSE))
-    counts = F.col(_CLAUSE).isNotNull()
+    chosen = joined.select("*", _chosen(clauses, matched).alias(CLAUSE))
+    counts = F.col(CLAUSE).isNotNull()
     chosen = chosen.filter(counts | matched if target.begun.is_checked else counts)
-    own = {column: f"row__own_{place}" for place, column in enumerate(target.begun.columns)}
-    names = {
-        (at, column): f"row__value_{at}_{own[column]}" for at, of_clause in enumerate(values) for column in of_clause
-    }
-    raw = chosen.select(
-        F.col(_CLAUSE),
-        source[SOURCE_ROW].alias(SOURCE_ROW),
-        *(target.rows[name].alias(name) for name in (ROW_ID, FILE, EXACT) if name in types.names),
-        *(target.rows[quoted(column)].alias(name) for column, name in own.items()),
-        *(
-            F.when(F.col(_CLAUSE) == at, values[at][column]).alias(
-                name
-            )  # of no other row: an expression may fail there
-            for (at, column), name in names.items()
-        ),
+    kind = _by_clause([F.lit(int(clause.kind)) for clause in clauses], F.lit(int(Kind.NOTHING)))
+    stays = target.kept(
+        column
+        for column in target.begun.columns
+        if any(clause.kind is Kind.UPDATE and column not in of for clause, of in zip(clauses, values, strict=True))
     )
-    columns = [_column(target, types, clauses, column, own, names).alias(column) for column in target.begun.columns]
-    columns += _exact(types, lambda column: F.col(_CLAUSE).isin(_leaving(target, clauses, column)))
-    kinds = [int(clause.kind) for clause in clauses]
-    kind = _by_clause([F.lit(one) for one in kinds], F.lit(int(Kind.NOTHING)))
-    made = raw.select(kind.alias(KIND), F.col(ROW_ID), F.col(FILE), *columns, F.col(SOURCE_ROW))
-    return _arranged(made, _place_of_added(target, clauses)).drop(SOURCE_ROW)
+    new = _new_values(target, values)
+    made = chosen.select(
+        kind.alias(KIND),
+        F.col(CLAUSE),
+        *(target.rows[quoted(name)].alias(name) for name in (ROW_ID, FILE, *stays)),
+        # of no other row: an expression may fail there
+        *(F.when(F.col(CLAUSE).isin(list(of)), value).alias(value_column(place, of)) for place, of, value in new),
+        source[SOURCE_ROW].alias(SOURCE_ROW),
+    )
+    return _arranged(made, _place_of_added(target, clauses, made)).drop(SOURCE_ROW)
 
 
-def _exact(types: StructType, stays: Callable[[str], Column]) -> list[Column]:
-    """Returns the column of exact values, of the rows in which a column stays as it is; none for a table without any."""
-    if EXACT not in types.names:
-        return []
-    fields = types[EXACT].dataType.names
-    return [F.struct(*(F.when(stays(name), F.col(EXACT)[name]).alias(name) for name in fields)).alias(EXACT)]
+def _new_values(
+    target: Target, values: Sequence[Mapping[str, tuple[object, Column]]]
+) -> list[tuple[int, tuple[int, ...], Column]]:
+    """Returns the new values, each with the place of its column and the numbers of the clauses that give it."""
+    shared: dict[tuple[int, object], tuple[list[int], Column]] = {}
+    for at, of_clause in enumerate(values):
+        for column, (key, value) in of_clause.items():
+            text = _as_text(target, column, value)
+            shared.setdefault((target.place(column), key), ([], text))[0].append(at)
+    return [(place, tuple(of), value) for (place, _), (of, value) in shared.items()]
 
 
-def _leaving(target: Target, clauses: Sequence[Clause], column: str) -> list[int]:
-    """Returns the numbers of the clauses that update a row and leave this column of it as it is."""
-    fixed = column.lower() in {one.lower() for one in (*target.begun.partition_keys, *target.begun.bucket_columns)}
-    return [
-        at
-        for at, clause in enumerate(clauses)
-        if clause.kind is Kind.UPDATE
-        and (fixed if clause.values is None else column.lower() not in {name.lower() for name in clause.values})
-    ]
-
-
-def _values(target: Target, source: DataFrame, clause: Clause) -> dict[str, Column]:
-    """Returns the values of a clause by column, of the source's types."""
+def _values(target: Target, source: DataFrame, clause: Clause) -> dict[str, tuple[object, Column]]:
+    """Returns the values of a clause by column, of the source's types, each with a key that equal ones share."""
     if clause.values is not None:
         named = by_column(clause.values, target.begun.columns, target.table)
-        return {column: _expression(value) for column, value in named.items()}
+        return {
+            column: (value if isinstance(value, str) else object(), _expression(value))
+            for column, value in named.items()
+        }
     found = {column.lower() for column in source.columns}
     if missing := [column for column in target.begun.columns if column.lower() not in found]:
         raise NotFound(
             f"{target.table}: the source has no column {missing[0]!r}, which a clause that takes all columns needs; name "
             "the columns in set or values instead"
         )
-    if clause.kind is Kind.INSERT:
-        return {column: source[quoted(column)] for column in target.begun.columns}
+    every = {column: source[quoted(column)] for column in target.begun.columns}
     fixed = {column.lower() for column in (*target.begun.partition_keys, *target.begun.bucket_columns)}
     return {
-        column: _unmoved(target, column, value) if column.lower() in fixed else value
-        for column in target.begun.columns
-        for value in (source[quoted(column)],)
+        column: (_UNMOVED, _unmoved(target, column, value))
+        if clause.kind is Kind.UPDATE and column.lower() in fixed
+        else (None, value)
+        for column, value in every.items()
     }
 
 
@@ -170,57 +164,36 @@ def _chosen(clauses: Sequence[Clause], matched: Column) -> Column:
     return found
 
 
-def _column(
-    target: Target,
-    types: StructType,
-    clauses: Sequence[Clause],
-    column: str,
-    own: Mapping[str, str],
-    names: Mapping[tuple[int, str], str],
-) -> Column:
-    """Returns the new values of one column."""
-    kind = types[column].dataType
-    nothing = F.lit(None).cast(kind)
-    branches = []
-    for at, clause in enumerate(clauses):
-        if (at, column) in names:
-            branches.append(_made(target, types, column, F.col(names[at, column])))
-        else:
-            branches.append(F.col(own[column]) if clause.kind is Kind.UPDATE else nothing)
-    return _by_clause(branches, nothing)
-
-
 def _by_clause(branches: Sequence[Column], otherwise: Column) -> Column:
     found: Any = F
     for at, branch in enumerate(branches):
-        found = found.when(F.col(_CLAUSE) == at, branch)
+        found = found.when(F.col(CLAUSE) == at, branch)
     return found.otherwise(otherwise)
 
 
-def _made(target: Target, types: StructType, column: str, value: Column) -> Column:
-    """Returns a value made its column's type, as Spark's INSERT makes it; one that cannot be fails the statement, also in a
-    session whose casts give NULL for it."""
-    kind = types[column].dataType
-    made = value.try_cast(kind)
-    why = f"compactor: NotConforming: {target.table}: column {column}: a value is no {kind.simpleString()}: "
-    refused = F.raise_error(F.concat(F.lit(why), F.coalesce(value.try_cast("string"), F.lit("?"))))
-    return F.when(value.isNotNull() & made.isNull(), refused).otherwise(made)
+def _as_text(target: Target, column: str, value: Column) -> Column:
+    """Returns the values of a column of texts as Spark writes them; others stay of their types, and who writes them converts
+    them (PROTOCOL 14.3)."""
+    kind = target.begun.types[target.place(column)]
+    return value.cast("string") if kind == "string" or kind.startswith(("char(", "varchar(")) else value
 
 
-def _place_of_added(target: Target, clauses: Sequence[Clause]) -> list[Column]:
+def _place_of_added(target: Target, clauses: Sequence[Clause], rows: DataFrame) -> list[Column]:
     """Returns what rows that are added are shuffled by: their partition, so that it has few files, if each evaluation is
     sure to give the same; else the numbers of the source's rows."""
     keys = target.begun.partition_keys
-    inserts = [clause for clause in clauses if clause.kind is Kind.INSERT]
+    inserts = {at: clause for at, clause in enumerate(clauses) if clause.kind is Kind.INSERT}
     texts = [
         value
-        for clause in inserts
+        for clause in inserts.values()
         for name, value in (clause.values or {}).items()
         if name.lower() in {key.lower() for key in keys}
     ]
     is_added = F.col(KIND) == int(Kind.INSERT)
     if keys and all(map(is_plain, texts)):
-        return [F.when(is_added, F.col(quoted(key))) for key in keys]
+        new, places = value_columns(rows.columns), [target.place(key) for key in keys]
+        names = [[new[at, place] for at in inserts if (at, place) in new] for place in places]
+        return [F.when(is_added, F.coalesce(*(F.col(name).cast("string") for name in some))) for some in names if some]
     return [F.when(is_added, F.shiftright(F.col(SOURCE_ROW), _RANGE - 2))]
 
 

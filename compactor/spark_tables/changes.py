@@ -1,26 +1,49 @@
-"""Begins, aborts and counts changes for a program that may be far from the driver: it reads a row, the driver's host
-acts."""
+"""Begins, renews, aborts and counts changes and statements for a program that may be far from the driver: it reads a row,
+the driver's host acts."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from compactor.spark_tables.messages import AbortChange, BeginChange, BegunChange, CountChange
-from compactor.spark_tables.options import place_of
+from compactor.spark_tables.messages import (
+    AbortChange,
+    Active,
+    BeginChange,
+    BeginStatement,
+    BegunChange,
+    CountChange,
+    ForgetStream,
+    ReadersOf,
+    Renew,
+)
+from compactor.spark_tables.options import place_of, sources_of
 from compactor.spark_tables.snapshots import Answer
 from compactor.tables.writing.row_change import Changed
 
-_KINDS = {"begin": BeginChange, "abort": AbortChange, "count": CountChange}
+#: What a program asks the keeper for through this source.
+KeeperRequest: TypeAlias = (
+    BeginChange | BeginStatement | Renew | ForgetStream | ReadersOf | Active | AbortChange | CountChange
+)
+_KINDS: Mapping[str, type[KeeperRequest]] = {
+    "begin": BeginChange,
+    "statement": BeginStatement,
+    "renew": Renew,
+    "forget": ForgetStream,
+    "readers": ReadersOf,
+    "active": Active,
+    "abort": AbortChange,
+    "count": CountChange,
+}
 
 
 class HiveAcidChange(DataSource):
-    """One row: a ``BegunChange``, or the numbers of a committed change, as JSON."""
+    """One row: the keeper's answer as JSON, such as a ``BegunChange`` or the numbers of a committed change."""
 
     application: ClassVar[str] = ""
 
@@ -35,21 +58,26 @@ class HiveAcidChange(DataSource):
         return Answer(request_of(dict(self.options.items()), self.application), as_json)
 
 
-def options_of(request: BeginChange | AbortChange | CountChange) -> dict[str, str]:
+def options_of(request: KeeperRequest) -> dict[str, str]:
     """Returns a request as options of this source, without its place."""
     action = next(name for name, kind in _KINDS.items() if isinstance(request, kind))
-    fields = {one.name: getattr(request, one.name) for one in dataclasses.fields(request) if one.name != "place"}
+    fields = dataclasses.asdict(request)
+    fields.pop("place", None)
     return {"action": action, "request": json.dumps(fields)}
 
 
-def request_of(options: Mapping[str, str], application: str) -> BeginChange | AbortChange | CountChange:
+def request_of(options: Mapping[str, str], application: str) -> KeeperRequest:
     """Returns the request that ``options_of`` made these options from, with the place that they name besides."""
-    fields = json.loads(options["request"])
-    if options["action"] != "begin":
-        return _KINDS[options["action"]](**fields)  # type: ignore[no-any-return]  # a class of _KINDS
-    assigns = fields.pop("assigns")
-    place = place_of(options, application)
-    return BeginChange(place=place, assigns=None if assigns is None else tuple(assigns), **fields)
+    kind = _KINDS[options["action"]]
+    fields = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in json.loads(options["request"]).items()
+    }
+    if "sources" in fields:
+        fields["sources"] = sources_of(json.dumps(fields["sources"]))
+    if any(field.name == "place" for field in dataclasses.fields(kind)):
+        fields["place"] = place_of(options, application)
+    return kind(**fields)  # type: ignore[arg-type]  # they are those of ``options_of``
 
 
 def as_json(answer: Any) -> str:

@@ -25,13 +25,19 @@ from compactor.spark_tables.messages import (
     AbortChange,
     AbortStream,
     AbortWrite,
+    Active,
+    BeginInserts,
+    BeginWrite,
     CheckSnapshot,
     CommitChange,
     CommitInserts,
     CommitWrite,
     CountChange,
     PlanScan,
+    Readers,
+    ReadersOf,
     Release,
+    Renew,
     Request,
     Taken,
     WriteChange,
@@ -42,10 +48,20 @@ _ENTRY = "compactor.spark_tables.keeper"
 _STARTED: list[subprocess.Popen[bytes]] = []  #: keepers outlive whoever started them, so nobody waits for their end
 #: of these another keeper than the one that has begun knows nothing
 _LATER = (
-    *(CheckSnapshot, Release, CommitWrite, CommitInserts, AbortWrite, AbortStream),
-    *(WriteChange, CommitChange, AbortChange, CountChange),
+    *(CheckSnapshot, Release, ReadersOf, Active, CommitWrite, CommitInserts, AbortWrite, AbortStream),
+    *(WriteChange, CommitChange, AbortChange, CountChange, Renew),
 )
 _ATTEMPTS = 3  #: a keeper that has nothing to hold ends, perhaps just now
+
+
+def _goes_on(request: Request) -> bool:
+    """Returns true for a scan or write of a statement that has begun."""
+    match request:
+        case PlanScan(change=change, within=within):
+            return (change or within) is not None
+        case BeginWrite(statement=statement) | BeginInserts(statement=statement):
+            return statement is not None
+    return False
 
 
 class _NotTaken(EOFError):
@@ -72,7 +88,7 @@ class Keeper:
             BadMessage: the request or the answer is too long, or the answer is none that the request has.
         """
         data = encode(request)
-        is_later = isinstance(request, _LATER) or (isinstance(request, PlanScan) and request.change is not None)
+        is_later = isinstance(request, _LATER) or _goes_on(request)
         answer = self._ask_running(request, data) if is_later else self._ask_any(request, data)
         if isinstance(answer, Failure):
             raise error_of(answer)
@@ -91,7 +107,9 @@ class Keeper:
         try:
             return _answer(self._running(), request, data)
         except _NotTaken as error:
-            if isinstance(request, Release | AbortWrite | AbortStream | AbortChange):
+            if isinstance(request, ReadersOf):
+                return Readers(txns=())
+            if isinstance(request, Active | Release | Renew | AbortWrite | AbortStream | AbortChange):
                 return 0
             raise _lost(request) from error
         except (EOFError, OSError, BadMessage) as error:
@@ -166,7 +184,15 @@ def _environment() -> Mapping[str, str]:
 
 def _lost(request: Request) -> CompactorError:
     match request:
-        case CommitWrite() | CommitInserts() | CommitChange() | WriteChange() | PlanScan():
+        case (
+            CommitWrite()
+            | CommitInserts()
+            | CommitChange()
+            | WriteChange()
+            | PlanScan()
+            | BeginWrite()
+            | BeginInserts()
+        ):
             return TransactionAborted(
                 f"{_subject(request)}: the keeper that held it is gone; nothing was committed, write the rows again"
             )
@@ -182,7 +208,14 @@ def _lost(request: Request) -> CompactorError:
     return StorageError("the keeper ended while it was asked to let go; what it held times out")
 
 
-def _subject(request: CommitWrite | CommitInserts | CommitChange | WriteChange | CountChange | PlanScan) -> str:
-    if isinstance(request, CommitWrite | CommitInserts):
-        return f"transaction {request.hold.txn}"
-    return f"change {request.change}"
+def _subject(request: Request) -> str:
+    match request:
+        case CommitWrite(hold=hold) | CommitInserts(hold=hold):
+            return f"transaction {hold.txn}"
+        case BeginWrite(statement=statement) | BeginInserts(statement=statement):
+            return f"statement {statement}"
+        case PlanScan(change=change, within=within):
+            return f"change {change or within}"
+        case WriteChange(change=change) | CommitChange(change=change) | CountChange(change=change):
+            return f"change {change}"
+    return "the request"

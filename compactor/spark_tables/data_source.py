@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from pyspark.sql.datasource import DataSource
@@ -10,8 +11,9 @@ from pyspark.sql.types import StructType
 from compactor.errors import Refused
 from compactor.spark_tables.change_writer import ChangeWriter
 from compactor.spark_tables.client import Keeper
+from compactor.spark_tables.frame_sources import source_of, sources_in, with_source
 from compactor.spark_tables.inserts_writer import InsertsWriter
-from compactor.spark_tables.messages import BegunInserts, ChangeWork, PlannedScan, Release
+from compactor.spark_tables.messages import BeginWrite, BegunInserts, ChangeWork, PlannedScan, Release
 from compactor.spark_tables.options import read_options, schema_options, stream_options, stream_request, write_request
 from compactor.spark_tables.reader import Reader, schema_of
 from compactor.spark_tables.spark_types import spark_schema
@@ -32,9 +34,12 @@ class HiveAcid(DataSource):
 
     def schema(self) -> StructType:
         """Plans the scan, which fixes its snapshot, and returns the schema of its rows."""
-        self._scan = Keeper().ask(schema_options(self.options, self.application).request)
-        assert self._scan is not None
-        return spark_schema(schema_of(self._scan))
+        request = schema_options(self.options, self.application).request
+        scan: PlannedScan = Keeper().ask(request)
+        self._scan = scan
+        schema = spark_schema(schema_of(scan))
+        is_frame = request.change is None and request.within is None
+        return with_source(schema, source_of(request.place, scan)) if is_frame else schema
 
     def reader(self, schema: StructType) -> Reader:
         """Returns the reader of what ``schema`` has planned.
@@ -47,7 +52,10 @@ class HiveAcid(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> Writer | InsertsWriter | ChangeWriter:
         """Begins an append, several of them or an overwrite, or goes on with a change; Spark asks for it when it runs the
         write, once."""
-        begun = Keeper().ask(write_request(self.options, self.application, overwrite=overwrite))
+        request = write_request(self.options, self.application, overwrite=overwrite)
+        if isinstance(request, BeginWrite):
+            request = replace(request, sources=(*request.sources, *sources_in(schema)))
+        begun = Keeper().ask(request)
         match begun:
             case ChangeWork():
                 return ChangeWriter(begun)

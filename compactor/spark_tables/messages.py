@@ -36,6 +36,17 @@ class Commits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FrameSource:
+    """A table that a DataFrame reads, and the commits of it that its snapshot sees."""
+
+    metastore: str
+    config: str | None
+    table: str
+    commits: Commits
+    snapshot: str  #: its name, as ``Hold`` has it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LatestCommits:
     """Asks for the ``Commits`` that a table has now."""
 
@@ -57,7 +68,7 @@ class PlanScan:
     row_ids: bool = False
     snapshot: str | None = None
     change: str | None = None  #: that ``BeginChange`` named: its rows are found with their ROW__IDs and files
-    within: str | None = None  #: a change, too: its condition reads the table, under its snapshot
+    within: str | None = None  #: a change or statement that reads the table, under its locks and snapshot
     between: tuple[Commits, Commits] | None = None
     reader: Process | None = None
 
@@ -79,6 +90,7 @@ class PlannedScan:
     hold: Hold
     plan: ScanPlan
     stores: StoreOptions = field(repr=False)
+    table_id: int
     padded: tuple[str, ...] = ()
     has_files: bool = False
     shown: pa.Schema | None = None
@@ -98,9 +110,11 @@ class CheckSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSnapshot:
-    """Asks for a snapshot that several scans may see; answered by its name."""
+    """Asks for a snapshot that several scans may see; answered by its name. It is held until it is released, or, where it
+    ``is_of_frames``, until no frame needs it."""
 
     place: Place
+    is_of_frames: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +122,26 @@ class Release:
     """Asks that a snapshot that has a name, or with None each that is held, is let go; answered by their number."""
 
     snapshot: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadersOf:
+    """Asks for the ``Readers`` of a table."""
+
+    place: Place
+    table: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readers:
+    """The transactions of this application that still read a table."""
+
+    txns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Active:
+    """Says that the program of an application is at work, so that the snapshots of its frames are held on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +158,30 @@ class Creation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BeginStatement:
+    """Asks for a transaction in which a query is read and its rows are written, with the locks of all of its tables in one
+    request; answered by its name. ``targets`` are written into: overwritten, if there is one and ``overwrites`` says so."""
+
+    place: Place
+    targets: tuple[str, ...] = ()
+    overwrites: bool = False
+    reads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renew:
+    """Says that the program of a statement or change is at work; answered by whether it is under way."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BeginWrite:
     """Asks for a transaction that appends to a table, or overwrites it.
 
     Attributes:
+        statement: the one that has begun the transaction; without it, another one is opened.
+        sources: the tables that the rows are known to be read from.
         stream: the name of the stream whose batch is written. One of the same stream into this table that is under way is
             ended: it is tried again.
         batch: the batch's number, if it is known already.
@@ -141,6 +195,8 @@ class BeginWrite:
     stream: str | None = None
     batch: int | None = None
     creates: Creation | None = None
+    statement: str | None = None
+    sources: tuple[FrameSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,15 +216,17 @@ class CommitWrite:
     hold: Hold
     parts: tuple[WrittenPart, ...]
     batch: int | None = None
+    query: str = ""  #: Spark's id of the query whose batch it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginInserts:
-    """Asks for a transaction that appends to several tables."""
+    """Asks for a transaction that appends to several tables, or for the one that ``statement`` has begun."""
 
     place: Place
     tables: tuple[str, ...]
     time_zone: str | None = None
+    statement: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +262,15 @@ class AbortStream:
     stream: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetStream:
+    """Asks that the batches of a stream into a table, and whose it is, are forgotten; answered by whether any were known."""
+
+    place: Place
+    table: str
+    stream: str
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """Sent before the work on a request begins, and its answer after it: without this nothing was done."""
@@ -222,6 +289,9 @@ class BeginChange:
     assigns: tuple[str, ...] | None = None
     inserts: bool = False
     is_checked: bool | None = False
+    time_zone: str | None = None  #: in which an instant becomes a timestamp of Hive
+    reads: tuple[str, ...] = ()  #: other tables that the statement reads
+    sources: tuple[FrameSource, ...] = ()  #: the tables that a merge's source is known to be read from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +333,8 @@ class CommitChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortChange:
-    """Asks that a change ends without a trace; answered by whether it was under way."""
+    """Asks that a change or statement ends without a trace, or the write that a statement became; answered by whether it
+    was under way."""
 
     change: str
 
@@ -281,12 +352,17 @@ Request: TypeAlias = (
     | CheckSnapshot
     | OpenSnapshot
     | Release
+    | ReadersOf
+    | Active
+    | BeginStatement
+    | Renew
     | BeginWrite
     | CommitWrite
     | BeginInserts
     | CommitInserts
     | AbortWrite
     | AbortStream
+    | ForgetStream
     | BeginChange
     | WriteChange
     | CommitChange
@@ -301,12 +377,17 @@ ANSWERS: Mapping[type, type] = {
     CheckSnapshot: NoneType,
     OpenSnapshot: str,
     Release: int,
+    ReadersOf: Readers,
+    Active: NoneType,
+    BeginStatement: str,
+    Renew: bool,
     BeginWrite: BegunWrite,
     CommitWrite: int,
     BeginInserts: BegunInserts,
     CommitInserts: int,
     AbortWrite: bool,
     AbortStream: bool,
+    ForgetStream: bool,
     BeginChange: BegunChange,
     WriteChange: ChangeWork,
     CommitChange: NoneType,

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 
 from compactor.errors import BadSetting
-from compactor.spark_tables.messages import BeginInserts, BeginWrite, Creation, Place, PlanScan, WriteChange
+from compactor.spark_tables.messages import (
+    BeginInserts,
+    BeginWrite,
+    Commits,
+    Creation,
+    FrameSource,
+    Place,
+    PlanScan,
+    WriteChange,
+)
 
 CREATES = "creates"  #: the table that a write creates, as ``creation_text`` writes it
 INSERTS = "inserts"  #: the tables of several INSERTs, as a list in JSON
 CHANGE = "change"  #: a change that ``AcidTable`` has begun, which rows are found or written for
 WHERE = "where"  #: the condition of a query, which Spark evaluates itself
 WITHIN = "within"  #: a change whose transaction reads a table that its condition names
+STATEMENT = "statement"  #: one that ``BeginStatement`` has begun, whose rows are written
+SOURCES = "sources"  #: what the rows are read from, as ``sources_text`` writes it
 _PLACE = ("table", "metastore", "config")
 _READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes", CHANGE, WHERE, WITHIN)
-_WRITING = (*_PLACE, "time_zone", "stream", "batch", CHANGE, CREATES, INSERTS)
+_WRITING = (*_PLACE, "time_zone", "stream", "batch", CHANGE, CREATES, INSERTS, STATEMENT, SOURCES)
 _STREAMING = (*_PLACE, "time_zone", "stream")
 _STARTING = "starting"
 _STREAMED = (*_PLACE, "columns", "filter", "row_ids", "split_bytes", _STARTING)
@@ -104,16 +115,36 @@ def write_request(
         return WriteChange(change=given[CHANGE])
     if INSERTS in given:
         tables = tuple(json.loads(given[INSERTS]))
-        return BeginInserts(place=place_of(given, application), tables=tables, time_zone=given.get("time_zone"))
+        return BeginInserts(
+            place=place_of(given, application),
+            tables=tables,
+            time_zone=given.get("time_zone"),
+            statement=given.get(STATEMENT),
+        )
     if ("stream" in given) is not ("batch" in given):
         raise BadSetting("hive_acid: stream and batch are given together, or none of them")
-    begun = replace(_begin(given, application, overwrite), creates=_creation(given))
+    begun = replace(
+        _begin(given, application, overwrite),
+        creates=_creation(given),
+        statement=given.get(STATEMENT),
+        sources=sources_of(given.get(SOURCES, "[]")),
+    )
     return replace(begun, stream=_stream(given), batch=_number(given, "batch")) if "stream" in given else begun
 
 
 def creation_text(creation: Creation) -> str:
     """Returns a table to be created as the option ``creates`` has it."""
     return json.dumps(asdict(creation))
+
+
+def sources_text(sources: Iterable[FrameSource]) -> str:
+    """Returns what rows are read from as the option ``sources`` has it."""
+    return json.dumps([asdict(source) for source in sources])
+
+
+def sources_of(text: str) -> tuple[FrameSource, ...]:
+    """Returns what ``sources_text`` wrote."""
+    return tuple(FrameSource(**{**fields, "commits": Commits(**fields["commits"])}) for fields in json.loads(text))
 
 
 def _creation(given: Mapping[str, str]) -> Creation | None:

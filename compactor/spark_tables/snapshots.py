@@ -29,7 +29,8 @@ class HiveAcidSnapshot(DataSource):
         given = dict(self.options.items())
         if given.get("action") == "release":
             return Answer(Release(snapshot=given.get("snapshot")))
-        return Answer(OpenSnapshot(place=place_of(given, self.application)))
+        is_of_frames = given.get("action") == "open_of_frames"
+        return Answer(OpenSnapshot(place=place_of(given, self.application), is_of_frames=is_of_frames))
 
 
 class Answer(DataSourceReader):

@@ -5,23 +5,37 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from compactor.deployment import open_deployment
-from compactor.errors import NotConforming, NotSupported
+from compactor.errors import CompactorError, LockNotGranted, NotConforming, NotSupported
 from compactor.locking.accesses import Name
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
-from compactor.spark_tables.acid_table import AcidTable
+from compactor.service.answers.explain_locks import planned_locks
+from compactor.spark_tables.acid_table import AcidTable, SourceQuery
 from compactor.spark_tables.changed_frames import SOURCE_ROW, stored
 from compactor.spark_tables.clauses import is_plain
-from compactor.spark_tables.messages import Creation
-from compactor.spark_tables.options import CREATES, INSERTS, WHERE, creation_text
+from compactor.spark_tables.frame_sources import sources_in
+from compactor.spark_tables.living_frames import session_of_query, watch_of
+from compactor.spark_tables.messages import BeginStatement, Creation, Place, ReadersOf
+from compactor.spark_tables.options import (
+    CREATES,
+    INSERTS,
+    SOURCES,
+    STATEMENT,
+    WHERE,
+    WITHIN,
+    creation_text,
+    sources_text,
+)
 from compactor.spark_tables.pushdown import quoted
 from compactor.spark_tables.session import open_snapshot, register
 from compactor.spark_tables.spark_types import hive_types
+from compactor.spark_tables.statement_control import ask_keeper, at_work
 from compactor.sql.changes import columns_of_values
 from compactor.sql.creations import answer_if_there, must_be_there_once
 from compactor.sql.partitions import key_values
@@ -49,8 +63,9 @@ def sql(
 
     Args:
         database: the current one at the beginning.
-        snapshot: one of ``snapshot``, for queries. Without it a query has one of its own for all of its tables, which ends
-            with the application or at compactor.read.max.age.
+        snapshot: one of ``snapshot``, under which queries and the queries of statements read. Without it a query has one of
+            its own for all of its tables, which ends once no DataFrame needs it, and a statement that writes reads in its
+            own transaction.
         time_zone: as for a write with ``hive_acid``.
         metastore, config: as for a read with ``hive_acid``.
 
@@ -65,9 +80,10 @@ def sql(
     register(spark)
     with _Script(spark, text, options, database) as script:
         script.snapshot, script.time_zone = snapshot, time_zone
-        for statement in statements:
-            frame = script.run(statement)
-    return frame
+        *others, last = statements
+        for statement in others:
+            script.run(statement)
+        return script.run(last)
 
 
 class _Script:
@@ -113,13 +129,14 @@ class _Script:
                 return self._create(statement, action)
             case actions.Merge():
                 return self._merge(statement, action)
+        self._must_not_be_in_its_own_way(statement)
         answer = HANDLERS[type(action)](self.session, statement, action)
         return _frame(self._spark, list(answer.rows), answer.columns)
 
     def _query(
         self,
         query: actions.Query,
-        snapshot: str | None = None,
+        within: str | None = None,
         before: str = "",
         where: str | None = None,
         **given: DataFrame,
@@ -127,23 +144,75 @@ class _Script:
         """Returns the query's DataFrame: Spark gets its text, with the DataFrames of its tables in place of their names.
 
         Args:
-            snapshot: of its tables; that of the text, or one of its own, without it.
+            within: the statement or change that reads it.
             before: text that comes before the query, with the names of DataFrames that are ``given``.
             where: the condition of a query that names one table once.
         """
-        tables = list(dict.fromkeys(place.table for place in query.places))
+        tables = _tables(query)
         fields = {name: f"table_{number}" for number, name in enumerate(tables)}
         written = before + query.rewritten(self._text, lambda name: f"{{{fields[name]}}}")
         if not tables and not given:
             return self._spark.sql(written.format())
-        snapshot = snapshot or self.snapshot
-        if snapshot is None and len(tables) > 1:
-            snapshot = open_snapshot(self._spark, self._options)
-        held = {} if snapshot is None else {"snapshot": snapshot}
+        held = self._reading(within)
+        is_own = not held  # a snapshot that ends with the DataFrame
+        if is_own and len(tables) > 1:
+            is_watched = watch_of(self._spark) is not None
+            held = {"snapshot": open_snapshot(self._spark, self._options, is_of_frames=is_watched)}
         if where is not None:
             held[WHERE] = where
         frames = {field: self._read(name, **held) for name, field in fields.items()}
-        return self._spark.sql(written, **given, **frames)
+        if not is_own or (watch := watch_of(self._spark)) is None:
+            return self._spark.sql(written, **given, **frames)
+        session = session_of_query(self._spark)
+        snapshots = {source.snapshot for frame in frames.values() for source in sources_in(frame.schema)}
+        watch.watch(session, snapshots, self._options)
+        return session.sql(written, **given, **frames)
+
+    def _must_not_be_in_its_own_way(self, statement: Statement) -> None:
+        """Refuses a statement that needs a table for itself while the program itself reads it.
+
+        Raises:
+            LockNotGranted: it does.
+        """
+        try:
+            planned = planned_locks(self.session.site, statement, self.session.database)
+        except CompactorError:  # which the statement says better
+            return
+        requests = [one.request for one in planned if one.request.type is LockType.EXCLUSIVE]
+        for table in sorted({f"{request.database}.{request.table}" for request in requests if request.table}):
+            if (watch := watch_of(self._spark)) is not None:
+                watch.settle()
+            request = ReadersOf(place=Place(), table=table)
+            if txns := json.loads(ask_keeper(self._spark, self._options, request))["txns"]:
+                raise LockNotGranted(
+                    f"{statement.name}: {table} is read by this program itself, in transaction {', '.join(map(str, txns))}: "
+                    "a DataFrame or view that was loaded, or a snapshot that is open, holds it. Read within "
+                    "compactor.spark_tables.snapshot, whose end lets go of all that was read in it"
+                )
+
+    def _reading(self, within: str | None) -> dict[str, str]:
+        """Returns the options of what a statement reads: under the snapshot of the text if there is one, else in its own
+        transaction."""
+        if self.snapshot is not None:
+            return {"snapshot": self.snapshot}
+        return {} if within is None else {WITHIN: within}
+
+    @contextmanager
+    def _statement(
+        self, targets: Sequence[Table], into: actions.Target | None, *queries: actions.Query
+    ) -> Iterator[str]:
+        """Begins a statement that writes the rows of queries, and yields its name; it ends without a trace if the block
+        raises."""
+        tables = dict.fromkeys(self._full(name) for query in queries for name in _tables(query))
+        request = BeginStatement(
+            place=Place(),
+            targets=tuple(map(str, targets)),
+            overwrites=into is not None and into.overwrite,
+            reads=() if self.snapshot is not None else tuple(tables),
+        )
+        name: str = json.loads(ask_keeper(self._spark, self._options, request))
+        with at_work(self._spark, self._options, name):
+            yield name
 
     def _read(self, name: Name, **options: str) -> DataFrame:
         return self._spark.read.format("hive_acid").options(table=self._full(name), **self._options, **options).load()
@@ -175,10 +244,7 @@ class _Script:
             NotConforming: an INSERT has too few or too many values.
         """
         table = self._table(action.table, action.alias)
-        source = (self._read(action.source) if isinstance(action.source, Name) else self._query(action.source)).alias(
-            action.source_alias
-        )
-        merge = table.merge(source, self._text_of(action.on))
+        merge = table.merge(self._source(action), self._text_of(action.on))
         for clause in action.clauses:
             condition = self._expression(clause.condition)
             values = map(self._text_of, clause.values)
@@ -190,6 +256,21 @@ class _Script:
             else:
                 merge = merge.when_matched_delete(condition)
         return _frame(self._spark, [{"statement": statement.name, "table": table.name, **asdict(merge.execute())}], ())
+
+    def _source(self, action: actions.Merge) -> SourceQuery | DataFrame:
+        """Returns the source of a merge: read in its transaction, or under the snapshot of the text."""
+
+        def read(change: str | None) -> DataFrame:
+            source = action.source
+            frame = (
+                self._read(source, **self._reading(change)) if isinstance(source, Name) else self._query(source, change)
+            )
+            return frame.alias(action.source_alias)
+
+        if self.snapshot is not None:
+            return read(None)
+        names = [action.source] if isinstance(action.source, Name) else _tables(action.source)
+        return SourceQuery(read=read, tables=tuple(map(self._full, names)))
 
     def _inserted(self, table: Name, clause: actions.WhenNotMatched) -> list[str]:
         """Returns the columns of the values of an INSERT."""
@@ -221,37 +302,46 @@ class _Script:
             raise NotSupported(
                 f"{statement.name} at {statement.place}: PARTITION with values; give them in the query, as dynamic ones"
             )
-        rows = _as_columns(found, into, self._query(query))
         mode = "overwrite" if into.overwrite else "append"
-        rows.write.format("hive_acid").options(table=str(found), **self._writing).mode(mode).save()
+        with self._statement([found], into, query) as name:
+            rows = _as_columns(found, into, self._query(query, name))
+            options = {"table": str(found), STATEMENT: name, SOURCES: self._sources(found, query), **self._writing}
+            rows.write.format("hive_acid").options(**options).mode(mode).save()
         return _frame(self._spark, [{"statement": statement.name, "table": str(found)}], ())
 
     def _insert_all(self, statement: Statement, action: actions.MultiInsert) -> DataFrame:
-        """Writes the rows of several INSERTs of one query in one job and one transaction; all tables that it reads are seen
-        under one snapshot.
+        """Writes the rows of several INSERTs of one query in one job and one transaction, in which all tables that it reads
+        are seen.
 
         Raises:
             NotConforming: a SELECT has too few or too many columns.
             Refused: two INSERTs name one table.
         """
+        targets = [self.session.found(one.into.table) for one in action.inserts]
+        queries = [*([] if action.source is None else [action.source]), *(one.query for one in action.inserts)]
+        with self._statement(targets, None, *queries) as name:
+            every = self._rows_of_all(action, targets, name)
+            tables = json.dumps([str(target) for target in targets])
+            options = {INSERTS: tables, STATEMENT: name, **self._writing}
+            every.write.format("hive_acid").options(**options).mode("append").save()
+        return _frame(self._spark, [{"statement": statement.name, "table": str(target)} for target in targets], ())
+
+    def _rows_of_all(self, action: actions.MultiInsert, targets: Sequence[Table], within: str) -> DataFrame:
+        """Returns the rows of several INSERTs as those of one DataFrame."""
         from pyspark.sql.functions import lit, struct
 
-        targets = [self.session.found(one.into.table) for one in action.inserts]
-        snapshot = self.snapshot or open_snapshot(self._spark, self._options)
         source: dict[str, DataFrame] = {}
         before = ""
         if action.source is not None:
-            source = {"source": stored(self._query(action.source, snapshot)).drop(SOURCE_ROW)}
+            source = {"source": stored(self._query(action.source, within)).drop(SOURCE_ROW)}
             before = f"FROM {{source}} AS {quoted(action.alias)} "
         every: DataFrame | None = None
         for number, (one, target) in enumerate(zip(action.inserts, targets, strict=True)):
-            rows = _as_columns(target, one.into, self._query(one.query, snapshot, before, **source))
+            rows = _as_columns(target, one.into, self._query(one.query, within, before, **source))
             own = rows.select(lit(number).alias(TARGET), struct("*").alias(values_of(number)))
             every = own if every is None else every.unionByName(own, allowMissingColumns=True)
         assert every is not None
-        tables = json.dumps([str(target) for target in targets])
-        every.write.format("hive_acid").options(**{INSERTS: tables}, **self._writing).mode("append").save()
-        return _frame(self._spark, [{"statement": statement.name, "table": str(target)} for target in targets], ())
+        return every
 
     def _create(self, statement: Statement, action: actions.CreateTableAs) -> DataFrame:
         """Creates a table with the rows of a query.
@@ -264,7 +354,13 @@ class _Script:
         there = answer_if_there(self.session, statement, action)
         if there is not None:
             return _frame(self._spark, list(there.rows), there.columns)
-        name, rows = self._full(action.table), self._query(action.query)
+        table = self._full(action.table)
+        with self._statement([], None, action.query) as name:
+            self._write_new(table, action, self._query(action.query, name), name)
+        return _frame(self._spark, [{"statement": statement.name, "table": table, "created": True}], ())
+
+    def _write_new(self, name: str, action: actions.CreateTableAs, rows: DataFrame, statement: str) -> None:
+        """Writes the rows with which a table is created."""
         columns = hive_types(name, rows.schema, has_time_zone=self.time_zone is not None)
         must_be_there_once(name, [column for column, _ in columns])
         wanted = Creation(
@@ -275,9 +371,16 @@ class _Script:
             location=action.location,
             properties=action.properties,
         )
-        options = {"table": name, CREATES: creation_text(wanted), **self._writing}
+        options = {"table": name, CREATES: creation_text(wanted), STATEMENT: statement, **self._writing}
         rows.write.format("hive_acid").options(**options).mode("append").save()
-        return _frame(self._spark, [{"statement": statement.name, "table": name, "created": True}], ())
+
+    def _sources(self, target: Table, query: actions.Query) -> str:
+        """Returns, as the option ``sources``, what a statement reads of its own target under the snapshot of the text; all
+        else it reads in its own transaction."""
+        names = [name for name in _tables(query) if self._full(name) == str(target)]
+        if self.snapshot is None or not names:
+            return sources_text([])
+        return sources_text(sources_in(self._read(names[0], snapshot=self.snapshot).schema))
 
     @property
     def _writing(self) -> dict[str, str]:
@@ -287,6 +390,11 @@ class _Script:
     def _full(self, name: Name) -> str:
         current = self._database if self._session is None else self._session.database
         return f"{name.database or current}.{name.table}"
+
+
+def _tables(query: actions.Query) -> list[Name]:
+    """Returns the tables that a query names, each once."""
+    return list(dict.fromkeys(place.table for place in query.places))
 
 
 def _as_columns(table: Table, into: actions.Target, rows: DataFrame) -> DataFrame:

@@ -20,6 +20,18 @@ def task_number() -> int:
     return int(task.partitionId())
 
 
+def query_id() -> str:
+    """Returns Spark's id of the query whose batch the task belongs to; empty for a task of no stream."""
+    task = TaskContext.get()
+    assert task is not None
+    return task.getLocalProperty("sql.streaming.queryId") or ""
+
+
+def query_of(messages: Iterable[Staged | None]) -> str:
+    """Returns the id of the query that all tasks belong to."""
+    return next((message.query for message in messages if message is not None), "")
+
+
 def stage(begun: BegunWrite, rows: Iterator[pa.RecordBatch]) -> tuple[WrittenPart, ...]:
     """Stages the rows of one task, on an executor."""
     # needed on executors alone; the driver's many short processes start sooner without
@@ -37,8 +49,8 @@ def parts_of(messages: Iterable[Staged | None]) -> tuple[WrittenPart, ...]:
 class Staged(WriterCommitMessage):
     """The parts that one task has staged. Spark hands on those of one attempt of each task; of others nobody learns."""
 
-    def __init__(self, parts: tuple[WrittenPart, ...]) -> None:
-        self.parts = parts
+    def __init__(self, parts: tuple[WrittenPart, ...], query: str) -> None:
+        self.parts, self.query = parts, query
 
 
 class Writer(DataSourceArrowWriter):
@@ -49,7 +61,7 @@ class Writer(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stages the rows of one task, on an executor."""
-        return Staged(stage(self._begun, iterator))
+        return Staged(stage(self._begun, iterator), query_id())
 
     def commit(self, messages: Sequence[Staged | None]) -> None:
         """Names what the tasks have staged, and commits.
@@ -58,7 +70,7 @@ class Writer(DataSourceArrowWriter):
             TransactionAborted: the transaction is lost; nothing was named.
             CommitUnknown: nobody knows whether it was committed.
         """
-        Keeper().ask(CommitWrite(hold=self._begun.hold, parts=parts_of(messages)))
+        Keeper().ask(CommitWrite(hold=self._begun.hold, parts=parts_of(messages), query=query_of(messages)))
 
     def abort(self, messages: Sequence[Staged | None]) -> None:
         """Ends the transaction without a trace; does nothing to one that has ended."""

@@ -15,8 +15,8 @@ from compactor.metastore.transactions.rows import ABORTED
 from compactor.metastore.transactions.stream_batches import StreamBatch
 
 
-def batch(number: int, stream: str = "arrivals", table_id: int = 7) -> StreamBatch:
-    return StreamBatch(table_id=table_id, stream=stream, number=number)
+def batch(number: int, stream: str = "arrivals", table_id: int = 7, query: str = "") -> StreamBatch:
+    return StreamBatch(table_id=table_id, stream=stream, number=number, query=query)
 
 
 def commit(metastore: Metastore, one: StreamBatch) -> TxnId:
@@ -39,6 +39,30 @@ def test_a_batch_is_known_once_it_is_committed(metastore: Metastore) -> None:
         known(batch(0))
     with metastore.database.read() as conn:
         assert conn.execute(select(func.count()).select_from(REPL_TXN_MAP)).scalar() == 1
+
+
+def test_a_stream_belongs_to_one_query_until_it_is_forgotten(metastore: Metastore) -> None:
+    """PROTOCOL 14.21: also a query whose first batch has the number of the other one's last."""
+    batches = metastore.stream_batches
+    commit(metastore, batch(0, query="one"))
+    commit(metastore, batch(0, query="two", stream="arrivals_2"))
+    commit(metastore, batch(0, query="two", stream="arrivalsX2"))
+    for number, query in ((0, "two"), (1, "two"), (0, ""), (7, "")):
+        with pytest.raises(Refused, match=r"the name is that of query one; .*forget_stream"):
+            batches.is_committed(batch(number, query=query))
+        with pytest.raises(Refused, match="the name is that of query one"):
+            commit(metastore, batch(number, query=query))
+    assert batches.is_committed(batch(0, query="one"))
+    commit(metastore, batch(1, query="one"))
+    assert batches.forget(7, "arrivals")
+    assert not batches.forget(7, "arrivals")
+    commit(metastore, batch(0, query="two"))
+    assert batches.is_committed(batch(0, query="two"))
+    assert batches.is_committed(batch(0, query="two", stream="arrivals_2"))
+    commit(metastore, batch(3, stream="own"))
+    with pytest.raises(Refused, match="the name is that of a program without a query"):
+        batches.is_committed(batch(4, stream="own", query="one"))
+    commit(metastore, batch(4, stream="own"))
 
 
 def test_a_commit_of_a_known_batch_commits_nothing(metastore: Metastore) -> None:

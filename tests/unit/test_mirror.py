@@ -65,6 +65,8 @@ ELSEWHERE: dict[str, str] = {
     "spark_tables/active_session.py": "integration/tables_for_spark/test_changing.py",
     "spark_tables/asking.py": "integration/tables_for_spark/test_reading.py",
     "spark_tables/change_writer.py": "integration/tables_for_spark/test_changing.py",
+    "spark_tables/living_frames.py": "integration/tables_for_spark/test_statements.py",
+    "spark_tables/statement_control.py": "integration/tables_for_spark/test_statements.py",
     "spark_tables/inserts_writer.py": "integration/tables_for_spark/test_sql.py",
     "spark_tables/changed_frames.py": "integration/tables_for_spark/test_changing.py",
     "spark_tables/client.py": "integration/tables_for_spark/test_keeper.py",

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from compactor.errors import TransactionAborted
 from compactor.service.mode import must_write
 from compactor.service.site import Site
+from compactor.spark_tables.keeper.commits import must_have_been_seen
 from compactor.spark_tables.keeper.held import Held
+from compactor.spark_tables.keeper.statements import SILENT_S, parts_to_read
 from compactor.spark_tables.keeper.under_way import UnderWay
 from compactor.spark_tables.messages import BeginChange, BegunChange, ChangeWork
 from compactor.tables.store import named_table
@@ -21,9 +23,6 @@ from compactor.tables.writing.shared_statement import SharedChange
 from compactor.tables.writing.written_part import ChangedPart
 
 log = logging.getLogger(__name__)
-PLANNING_S = (
-    600.0  #: that a program has from the beginning of a change to its write: only Spark's planning lies between
-)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,7 +30,7 @@ class _Change:
     held: Held
     statements: ChangeStatements
     work: ChangeWork
-    begun: float
+    heard_of: float
     is_written: bool = False
 
 
@@ -45,7 +44,7 @@ class Changes(UnderWay[_Change]):
         self._counts: dict[str, Changed] = {}
 
     def begin(self, site: Site, role: str, request: BeginChange) -> BegunChange:
-        """Begins a change in a transaction of its own; see ``begin_changes`` for the errors."""
+        """Begins a change in a transaction of its own; raises as ``begin_changes`` and ``must_have_been_seen`` do."""
         table = named_table(site, request.table)
         settings = site.settings_for(table)
         must_write(settings, request.table)
@@ -58,7 +57,9 @@ class Changes(UnderWay[_Change]):
         )
         held = Held(site, role)
         try:
-            statements, work = begin_changes(held.txn, table, intent)
+            others = parts_to_read(held.txn, request.reads)
+            statements, work = begin_changes(held.txn, table, intent, others, request.time_zone)
+            must_have_been_seen(held.txn, table, work.rows.write_id, request)
             stores = held.tokens.standing_in(site.storage.options, table.location)
         except BaseException:
             held.abort()
@@ -67,7 +68,7 @@ class Changes(UnderWay[_Change]):
             held=held,
             statements=statements,
             work=ChangeWork(change=held.name, work=work, stores=stores),
-            begun=self._clock(),
+            heard_of=self._clock(),
         )
         self.put(made)
         log.info("transaction %d changes %s for %s", held.txn.id, table, request.place.application)
@@ -116,12 +117,19 @@ class Changes(UnderWay[_Change]):
             raise _gone(name)
         return found
 
+    def renew(self, name: str) -> bool:
+        """Notes that the program of a change is at work; returns false if it is not under way."""
+        change = self.find(name)
+        if change is not None:
+            change.heard_of = self._clock()
+        return change is not None
+
     def let_go_of_lost(self) -> None:
         """Ends changes whose program went away, perhaps far from here, before it had them written: Spark says how those
         end that are."""
         for change in self.every():
-            if not change.is_written and self._clock() - change.begun >= PLANNING_S:
-                log.warning("transaction %d: nobody wrote its change in %d s", change.held.txn.id, PLANNING_S)
+            if not change.is_written and self._clock() - change.heard_of >= SILENT_S:
+                log.warning("transaction %d: nobody has written its change", change.held.txn.id)
                 self.abort(change.held.name)
 
     def rewrites(self, name: str | None) -> bool:

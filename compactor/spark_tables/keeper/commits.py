@@ -5,12 +5,14 @@ from __future__ import annotations
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import Refused
+from compactor.errors import Refused, WriteConflict
+from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site
-from compactor.spark_tables.messages import Commits
+from compactor.spark_tables.messages import BeginChange, BeginWrite, Commits
 from compactor.tables.reading.later_rows import NOTHING
 from compactor.tables.store import named_table
+from compactor.tables.transactions.transaction import Transaction
 
 _DONE = (State.READY_FOR_CLEANING, State.SUCCEEDED)
 _ANEW = "start the query with a new checkpoint"
@@ -51,6 +53,42 @@ def write_ids_between(
         )
     _must_not_be_sorted(site, table, start, end)
     return start, end
+
+
+def must_have_been_seen(txn: Transaction, table: Table, own: WriteId | None, request: BeginWrite | BeginChange) -> None:
+    """Refuses rows from a DataFrame of ``table`` that would take the place of rows which the DataFrame did not see.
+
+    Args:
+        own: the write ID of ``txn``.
+
+    Raises:
+        WriteConflict: another transaction has written into the table since the DataFrame was loaded.
+        Refused: the DataFrame is one of a table that was dropped, and made anew since.
+    """
+    here = (request.place.metastore, request.place.config)
+    for source in request.sources:
+        if (source.metastore, source.config) != here:
+            continue
+        if source.commits.table_id == table.id:
+            _must_see_all(txn, table, own, ValidWriteIdList.parse(source.commits.write_ids))
+        elif source.table.lower() == str(table):
+            raise Refused(
+                f"{table} has id {table.id}, the rows are read from a table of id {source.commits.table_id}: it was dropped "
+                "and made anew since the DataFrame was loaded; load it again"
+            )
+
+
+def _must_see_all(txn: Transaction, table: Table, own: WriteId | None, seen: ValidWriteIdList) -> None:
+    now, write_ids = txn.write_ids(table).since(seen), txn.site.metastore.write_ids
+    lowest = min(seen.open, default=seen.high_watermark + 1)
+    later = {WriteId(at) for at in range(lowest, now.high_watermark + 1) if at != own and now.is_valid(WriteId(at))}
+    if later and (later := later - write_ids.of_compactions(table.database, table.name)):
+        winner = write_ids.transactions(table.database, table.name).get(max(later), 0)
+        raise WriteConflict(
+            f"{table}: transaction {winner} wrote into it after the DataFrame that the rows are read from was loaded, and "
+            "what it wrote would be lost; load the table again and write once more",
+            winner,
+        )
 
 
 def _must_not_be_sorted(site: Site, table: Table, start: ValidWriteIdList, end: ValidWriteIdList) -> None:

@@ -20,8 +20,10 @@ class Held:
     """An open transaction, perhaps for the process ``reader`` alone. ``lock`` is for whoever uses it: requests come side by
     side."""
 
-    def __init__(self, site: Site, role: str, reader: Process | None = None) -> None:
+    def __init__(self, site: Site, role: str, reader: Process | None = None, *, is_of_frames: bool = False) -> None:
         self._reader = reader
+        self.is_of_frames = is_of_frames  #: it is let go once no frame needs it, or the program is idle
+        self.tables: set[str] = set()  #: those that were read
         self._stack = ExitStack()
         self.name = uuid.uuid4().hex
         self.lock = threading.RLock()

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from compactor.compaction.entry import Entity
 from compactor.errors import Refused
-from compactor.locking.requests import LockRequest
+from compactor.locking.lock_types import LockType
+from compactor.locking.requests import LockRequest, sorted_requests
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site
@@ -31,8 +33,9 @@ class _Inserts:
 class Inserts(UnderWay[_Inserts]):
     """The groups of INSERTs of one application that are under way."""
 
-    def begin(self, site: Site, role: str, request: BeginInserts) -> BegunInserts:
-        """Begins a statement on each table, in a transaction of their own, with all locks in one request.
+    def begin(self, site: Site, role: str, request: BeginInserts, held: Held | None = None) -> BegunInserts:
+        """Begins a statement on each table, in a transaction of their own, with all locks in one request, or in the one that
+        a statement has begun.
 
         Raises:
             Refused: a table is named twice; or the mode of one is observe.
@@ -40,12 +43,10 @@ class Inserts(UnderWay[_Inserts]):
             NotSupported: one is not written here.
             LockNotGranted: somebody holds a conflicting lock.
         """
-        tables = [existing(site, name) for name in request.tables]
-        if len({table.id for table in tables}) < len(tables):
-            raise Refused(f"{', '.join(request.tables)}: a table is named twice; write its rows with one INSERT")
-        held = Held(site, role)
+        held = held or Held(site, role)
         try:
-            _lock(held.txn, tables)
+            tables = existing_once(site, request.tables)
+            lock_for_inserts(held.txn, tables)
             begun = [begin(held.txn, table, WriteOperation.INSERT, request.time_zone) for table in tables]
             stores = site.storage.options
             for table in tables:
@@ -75,8 +76,26 @@ class Inserts(UnderWay[_Inserts]):
         return rows
 
 
-def _lock(txn: Transaction, tables: Sequence[Table]) -> None:
+def existing_once(site: Site, names: Sequence[str]) -> list[Table]:
+    """Returns the tables that are to be written; raises as ``existing`` does.
+
+    Raises:
+        Refused: one is named twice.
+    """
+    tables = [existing(site, name) for name in names]
+    if len({table.id for table in tables}) < len(tables):
+        raise Refused(f"{', '.join(names)}: a table is named twice; write its rows with one INSERT")
+    return tables
+
+
+def lock_for_inserts(txn: Transaction, tables: Sequence[Table], to_read: Sequence[Entity] = ()) -> None:
     """Takes the locks of all tables in one request, so that no two groups wait for each other."""
     kind = lock_of(txn.site, AccessKind.INSERT)
-    if kind is not None:
-        txn.lock_as_planned([LockRequest(database=one.database, table=one.name, type=kind) for one in tables])
+    if kind is None:
+        return
+    writing = [LockRequest(database=table.database, table=table.name, type=kind) for table in tables]
+    reading = [
+        LockRequest(database=one.database, table=one.table, partition=one.partition, type=LockType.SHARED_READ)
+        for one in to_read
+    ]
+    txn.lock_as_planned(sorted_requests([*writing, *reading]))

@@ -65,6 +65,7 @@ def planned(held: Held, request: PlanScan, *, rewrites: bool = False) -> Planned
         hold=held.hold,
         plan=plan,
         stores=stores,
+        table_id=table.id,
         padded=_padded(table),
         has_files=has_files,
         shown=None if plan.schema.equals(shown) else shown,

@@ -9,6 +9,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.stream_batches import StreamBatch
 from compactor.service.mode import must_write
 from compactor.service.site import Site
+from compactor.spark_tables.keeper.commits import must_have_been_seen
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.under_way import UnderWay
 from compactor.spark_tables.messages import AbortStream, BeginWrite, BegunWrite, CommitWrite
@@ -26,28 +27,34 @@ class _Writer:
     statement: WriteStatement
     request: BeginWrite
 
-    def batch(self, number: int | None) -> StreamBatch | None:
+    def batch(self, number: int | None, query: str) -> StreamBatch | None:
         """Returns the batch that is written; None for a write that belongs to no stream."""
         stream, of_request = self.request.stream, self.request.batch
         number = of_request if number is None else number
         if stream is None or number is None:
             return None
-        return StreamBatch(table_id=self.statement.table.id, stream=stream, number=number)
+        return StreamBatch(table_id=self.statement.table.id, stream=stream, number=number, query=query)
 
 
 class Writers(UnderWay[_Writer]):
     """The writes of one application that are under way."""
 
-    def begin(self, site: Site, role: str, request: BeginWrite) -> BegunWrite:
-        """Begins a write in a transaction of its own; see ``shared.begin`` for the errors."""
-        there = None if request.creates is not None else existing(site, request.table)
+    def begin(self, site: Site, role: str, request: BeginWrite, held: Held | None = None) -> BegunWrite:
+        """Begins a write in a transaction of its own, or in the one that its statement has begun.
+
+        Raises:
+            WriteConflict, Refused: as ``must_have_been_seen`` says.
+            CompactorError: as ``shared.begin`` does.
+        """
         if request.stream is not None:
             self.abort_stream(request)
         operation = WriteOperation.UPDATE if request.overwrite else WriteOperation.INSERT
-        held = Held(site, role)
+        held = held or Held(site, role)
         try:
-            table = there or _created(held.txn, request)
+            table = existing(site, request.table) if request.creates is None else _created(held.txn, request)
             statement, work = begin(held.txn, table, operation, request.time_zone)
+            if request.overwrite:
+                must_have_been_seen(held.txn, table, statement.write_id, request)
             stores = held.tokens.standing_in(site.storage.options, table.location)
         except BaseException:
             held.abort()
@@ -63,11 +70,11 @@ class Writers(UnderWay[_Writer]):
         Raises:
             TransactionAborted: it is not under way: lost, or ended before.
             CommitUnknown: the answer of the database was lost.
-            Refused: a later batch of the stream is committed.
+            Refused: the stream is another query's, or a later batch of it is committed.
         """
         hold = request.hold
         writer = self.must_take(hold)
-        txn, batch = writer.held.txn, writer.batch(request.batch)
+        txn, batch = writer.held.txn, writer.batch(request.batch, request.query)
         if batch is not None and _was_committed(writer.held, batch):
             return 0
         with writer.held.finishing():

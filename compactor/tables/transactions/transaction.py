@@ -267,11 +267,11 @@ class Transaction:
                     self.record_partitions(statement, {})
             raise
 
-    def lock_for_overwriting(self, table: Table, partition: str | None) -> None:
-        """Takes the lock of an INSERT OVERWRITE on the table or partition; see ``lock_for_changes``. What it replaces must
-        be what its transaction has seen, or may see yet."""
+    def lock_for_overwriting(self, table: Table, partition: str | None, to_read: Sequence[Entity] = ()) -> None:
+        """Takes the lock of an INSERT OVERWRITE on the table or partition, and those to read others; see
+        ``lock_for_changes``. What it replaces must be what its transaction has seen, or may see yet."""
         lock = lock_of(self.site, _WHAT[WriteOperation.UPDATE])
-        self._lock_then_look(table, _entity(table, partition), lock, (), must_see_all=True)
+        self._lock_then_look(table, _entity(table, partition), lock, to_read, must_see_all=True)
 
     def lock_for_changes(
         self,
@@ -280,9 +280,11 @@ class Transaction:
         kind: LockType | None = None,
         *,
         must_see_all: bool = False,
+        others: Sequence[Entity] = (),
     ) -> None:
-        """Takes the table's lock of an UPDATE or DELETE, or ``kind``, with those to read ``partitions``, before anything is
-        looked at (PROTOCOL 14.2): all in one request, since a second one would wait behind whoever waits for the first.
+        """Takes the table's lock of an UPDATE or DELETE, or ``kind``, with those to read ``partitions`` and ``others``,
+        before anything is looked at (PROTOCOL 14.2): all in one request, since a second one would wait behind whoever waits
+        for the first.
 
         Where another transaction wrote into the table and committed while this one waited, this one begins again, so that
         it sees that; but not once it has read or written anything.
@@ -294,14 +296,15 @@ class Transaction:
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
         """
         lock = lock_of(self.site, AccessKind.DELETE) if kind is None else excluding(self.site, kind)
-        self._lock_then_look(table, _entity(table), lock, list(partitions), must_see_all=must_see_all)
+        to_read = [*(_entity(table, name) for name in partitions), *others]
+        self._lock_then_look(table, _entity(table), lock, to_read, must_see_all=must_see_all)
 
     def _lock_then_look(
         self,
         table: Table,
         entity: Entity,
         lock: LockType | None,
-        to_read: Sequence[str | None],
+        to_read: Sequence[Entity],
         *,
         must_see_all: bool,
     ) -> None:
@@ -309,7 +312,7 @@ class Transaction:
         for _ in range(_BEGINNINGS):
             self._must_live()
             is_new = self._txns is None and not self._statements
-            self._lock_for_writing(table, entity, lock, [_entity(table, name) for name in to_read])
+            self._lock_for_writing(table, entity, lock, to_read)
             self.must_be_as_loaded(table)
             later = self.site.metastore.write_ids.later_writer(
                 self.id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Iterable, Mapping
+from itertools import starmap
 
 import pyarrow as pa
 
@@ -19,7 +20,8 @@ from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.storage.protocol import Storage
 from compactor.tables.writing.changed_rows import ChangedRows
 from compactor.tables.writing.delete_files import write_deleted
-from compactor.tables.writing.part_files import make_durable, must_have_a_statement, staged_inserts
+from compactor.tables.writing.divided import together
+from compactor.tables.writing.part_files import door_of, make_durable, must_have_a_statement, staged_inserts
 from compactor.tables.writing.shared_statement import SharedChange, SharedStatement
 from compactor.tables.writing.written_part import ChangedPart, WrittenPart
 
@@ -35,8 +37,12 @@ def write_changes(work: SharedChange, batches: Iterable[pa.RecordBatch], writer:
     """
     must_have_a_statement(work.rows, writer)
     with tempfile.TemporaryDirectory(prefix="compactor-change-") as scratch:
-        rows = ChangedRows(str(work.rows.table), work.rows.write_id, scratch, is_checked=work.is_checked)
-        inserted = staged_inserts(work.rows, rows.inserts(batches), writer, storage, scratch)
+        door = door_of(work.rows, is_assignment=True)
+        columns = [name for name, _ in door.columns]
+        rows = ChangedRows(door.table, columns, work.rows.write_id, scratch, is_checked=work.is_checked)
+        whole = (batch for part in together(batches) for batch in part.combine_chunks().to_batches())
+        conformed = starmap(door.conform, rows.inserts(whole))
+        inserted = staged_inserts(work.rows, conformed, writer, storage, scratch)
         deleted = tuple(_staged(work.rows, *found, writer, storage) for found in sorted(rows.deletes().items()))
     make_durable(storage, (*deleted, *inserted))
     return ChangedPart(parts=(*deleted, *inserted), counts=rows.counts)

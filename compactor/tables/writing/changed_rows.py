@@ -1,16 +1,19 @@
 """The rows of an UPDATE, DELETE or MERGE as they come to those who write them, and what of them is deleted.
 
-A batch has ``KIND``, the ROW__ID and the file of the row that is changed (NULL for an added one), the new values in the
-table's columns, and those values that stay of which Spark would cut digits off. The rows of one file come together, by
-ROW__ID, so that one that is changed twice is next to itself.
+A batch has ``KIND``, ``CLAUSE``, the ROW__ID and the file of the row that is changed (NULL for an added one), new values in
+the columns that ``value_column`` names, in the types of their expressions, and the values that stay: in the table's columns,
+and in ``EXACT`` those of which Spark would cut digits off. The rows of one file come together, by ROW__ID, so that one that
+is changed twice is next to itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,8 +22,7 @@ from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents,
 from compactor.rows.keys import KEY, KeyBlock, Mask, is_sorted, row_id_at
 from compactor.tables.schema import ROW_ID
 from compactor.tables.writing.delete_files import keys_of
-from compactor.tables.writing.encodable import encodable
-from compactor.tables.writing.row_change import CHECK, EXACT, FILE, KIND, Changed, Kind
+from compactor.tables.writing.row_change import CHECK, CLAUSE, EXACT, FILE, KIND, Changed, Kind, value_columns
 
 
 class ChangedRows:
@@ -28,17 +30,20 @@ class ChangedRows:
 
     Args:
         table: its name, for messages.
+        columns: the names of its columns, partition columns last.
         is_checked: a row may be matched once at most.
         scratch: a directory for delete events that are too many for the memory.
     """
 
-    def __init__(self, table: str, write_id: int, scratch: str, *, is_checked: bool) -> None:
+    def __init__(self, table: str, columns: Sequence[str], write_id: int, scratch: str, *, is_checked: bool) -> None:
         self._table, self._write_id, self._scratch, self._is_checked = table, write_id, scratch, is_checked
+        self._columns = tuple(columns)
         self._files: dict[tuple[str, int], _DeletedOfFile] = {}
         self._counts = dict.fromkeys(Kind, 0)
 
-    def inserts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields the rows that are written, in the table's columns alone.
+    def inserts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, Callable[[int], str]]]:
+        """Yields the rows that are written, those of one clause together, in columns of the table, and what messages call
+        each of them. A column that no clause gives and no row has is none of theirs.
 
         Raises:
             Refused: a row is matched by several rows of the source, and must not be.
@@ -49,9 +54,11 @@ class ChangedRows:
             for kind in Kind:
                 self._counts[kind] += int(np.count_nonzero(kinds == kind))
             self._delete(batch.filter(pa.array(kinds != Kind.INSERT)))
-            added = batch.filter(pa.array(kinds >= Kind.UPDATE)).drop_columns([KIND, ROW_ID, FILE])
-            if added.num_rows:
-                yield _exact(added) if EXACT in added.schema.names else added
+            numbers = _clauses(batch)
+            for kind, clause in sorted(set(zip(kinds.tolist(), numbers.tolist(), strict=True))):
+                if kind >= Kind.UPDATE:
+                    of_clause = batch.filter(pa.array((kinds == kind) & (numbers == clause)))
+                    yield self._values(of_clause, Kind(kind), clause), partial(_called, of_clause.column(ROW_ID))
 
     @property
     def counts(self) -> Changed:
@@ -70,6 +77,20 @@ class ChangedRows:
             if len(events):
                 found.setdefault(partition, {})[number] = events
         return found
+
+    def _values(self, rows: pa.RecordBatch, kind: Kind, clause: int) -> pa.Table:
+        """Returns the values of rows that one clause writes: new ones, and those that stay."""
+        given, names = value_columns(rows.schema.names), rows.schema.names
+        exact = rows.column(EXACT) if EXACT in names else None
+        arrays: dict[str, pa.Array] = {}
+        for place, column in enumerate(self._columns):
+            if (clause, place) in given:
+                arrays[column] = rows.column(given[clause, place])
+            elif kind is Kind.UPDATE and exact is not None and column in exact.type.names:
+                arrays[column] = pc.struct_field(exact, [exact.type.get_field_index(column)])
+            elif column in names:
+                arrays[column] = rows.column(column)
+        return pa.table(arrays)
 
     def _delete(self, rows: pa.RecordBatch) -> None:
         for place, of_file in _by_file(rows):
@@ -101,16 +122,17 @@ class _DeletedOfFile:
     last: KeyBlock = field(default_factory=lambda: np.empty(0, KEY))
 
 
-def _exact(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns ``rows`` with the exact values in the columns that they belong to."""
-    exact, here = rows.column(EXACT), np.arange(rows.num_rows)
-    for at, name in enumerate(exact.type.names):
-        kept = pc.struct_field(exact, [at])
-        place = rows.schema.get_field_index(name)
-        both = pa.concat_arrays([kept, encodable(rows.column(place), kept.type)])
-        values = both.take(pa.array(np.where(np.asarray(kept.is_valid()), here, here + len(here))))
-        rows = rows.set_column(place, name, values)
-    return rows.drop_columns([EXACT])
+def _clauses(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    if CLAUSE not in rows.schema.names:
+        return np.zeros(rows.num_rows, dtype=np.int64)
+    numbers: npt.NDArray[np.int64] = rows.column(CLAUSE).cast(pa.int64()).fill_null(-1).to_numpy()
+    return numbers
+
+
+def _called(row_ids: pa.Array, row: int) -> str:
+    """Returns what messages call a row that is written."""
+    found = row_ids[row].as_py()
+    return "a new row" if found is None else "the row with ROW__ID ({writeid}, {bucketid}, {rowid})".format(**found)
 
 
 def _by_file(rows: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.Table]]:

@@ -1,16 +1,23 @@
 """Rows at the door: what a program gives is made the table's own types, or refused by column and value.
 
-Columns are matched by name in any case; one that is left out is NULL. A value is changed only as Hive's INSERT does it: a
-text is cut to the length of its ``varchar`` or ``char``, the latter is filled with blanks, and a double is rounded to the
-nearest float. Numbers out of range and decimals with more digits, which Hive makes NULL or rounds, are refused.
+Columns, and the fields of structs at any depth, are matched by name in any case. A column that is left out is NULL; a
+struct has all fields of its type and no others. A value is changed only as Hive's INSERT does it: a text is cut to the
+length of its ``varchar`` or ``char``, the latter is filled with blanks, and a double is rounded to the nearest float.
+Numbers out of range and decimals with more digits, which Hive makes NULL or rounds, are refused by column path, row and
+value.
+
+The values of an assignment in SQL may be of other types, too, if they are equal to a value of the column: ``'12'`` and
+``12.0`` are an ``int``, ``12.5`` and ``'much'`` are none.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from datetime import date
+from decimal import Decimal
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +29,7 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind, Types
 from compactor.orc.stripe_compatibility import FIRST_GREGORIAN_DAY
 from compactor.tables.schema import PARTS
+from compactor.tables.wall_clock import seconds_and_nanos
 from compactor.tables.writing.encodable import encodable
 
 #: Arrow's arrays and types are of many classes, which can be distinguished only at run time.
@@ -29,6 +37,8 @@ Array: TypeAlias = Any
 ArrowType: TypeAlias = Any
 
 _DAY = 86_400  #: seconds
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_MOST_DIGITS = 100  #: of a number before or behind its point; no type of Hive has as many
 _FIRST_DAY, _END_DAY = -719_162, 2_932_897  #: of the years 1 and 10000
 _WANTED_YEARS = "wanted: a year from 1 to 9999"
 _LEFT_OUT = "Hive's calendar goes from 1582-10-04 to 1582-10-15"
@@ -42,10 +52,14 @@ class Door:
     table: str  #: for messages
     columns: tuple[tuple[str, str], ...]  #: names and Hive types, in the table's order
     time_zone: str | None = None  #: in which a timestamp with a zone becomes wall-clock time; None refuses those
+    is_assignment: bool = False  #: of SQL: values of other types are converted
 
-    def conform(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+    def conform(self, rows: pa.Table | pa.RecordBatch, name_row: Callable[[int], str] | None = None) -> pa.Table:
         """Returns ``rows`` with exactly the table's columns in their order, in the Arrow types of their Hive types;
         timestamps keep their unit.
+
+        Args:
+            name_row: returns what messages call a row, by its number; without it they have the number.
 
         Raises:
             NotConforming: a column is unknown, is given twice, or holds what its type cannot.
@@ -59,7 +73,8 @@ class Door:
             if (place := given.get(name.lower())) is None:
                 arrays.append(pa.chunked_array([pa.nulls(rows.num_rows, arrow_type(types))]))
             else:
-                arrays.append(self._column(f"{self.table}: column {name}", rows.column(place), types))
+                path = Path(text=f"{self.table}: column {name}", name_row=name_row or _numbered)
+                arrays.append(self._column(path, rows.column(place), types))
         return pa.table(arrays, names=[name for name, _ in self.columns])
 
     def _by_name(self, names: Sequence[str]) -> dict[str, int]:
@@ -71,9 +86,12 @@ class Door:
             raise NotConforming(f"{self.table}: has no column {unknown[0]!r}; its columns are {', '.join(known)}")
         return {name: place for place, name in enumerate(lowered)}
 
-    def _column(self, path: str, column: Array, types: Types) -> pa.ChunkedArray:
-        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        made = [_Conforming(types, self.time_zone).made(path, chunk, 0) for chunk in chunks]
+    def _column(self, path: Path, column: Array, types: Types) -> pa.ChunkedArray:
+        conforming = _Conforming(types, self.time_zone, self.is_assignment)
+        made, start = [], 0
+        for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+            made.append(conforming.made(path.from_row(start), chunk, 0))
+            start += len(chunk)
         return pa.chunked_array(made, made[0].type if made else arrow_type(types))
 
 
@@ -85,14 +103,56 @@ def _must_be_writable(path: str, text: str, types: Types) -> None:
             raise NotSupported(f"{path} is a {text}; Hive itself does not read that type in full ACID tables")
 
 
+def _numbered(row: int) -> str:
+    return f"row {row}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """The values of a column, or of a part of it, as messages name them: by the path, and each by the row that it is in."""
+
+    text: str
+    name_row: Callable[[int], str]
+    row_of: Callable[[int], int] = lambda at: at  #: returns the row of a value, by the value's number
+
+    def __str__(self) -> str:
+        return self.text
+
+    def from_row(self, start: int) -> Path:
+        """Returns the path of values whose first one is in row ``start``."""
+        return replace(self, row_of=lambda at: start + at)
+
+    def field(self, name: str) -> Path:
+        """Returns the path of the values of a field, one in each value."""
+        return replace(self, text=f"{self.text}.{name}")
+
+    def items(self, name: str, offsets: Array) -> Path:
+        """Returns the path of the values in lists or maps that begin at ``offsets``."""
+        ends = np.asarray(offsets)[1:]
+        return replace(
+            self,
+            text=f"{self.text}.{name}",
+            row_of=lambda at: self.row_of(int(np.searchsorted(ends, at, side="right"))),
+        )
+
+    def refuse(self, at: int, value: object, why: str) -> NoReturn:
+        """Refuses the value number ``at``.
+
+        Raises:
+            NotConforming: always.
+        """
+        raise NotConforming(f"{self.text}: {self.name_row(self.row_of(at))}: {value}: {why}")
+
+
 @dataclass(frozen=True, slots=True)
 class _Conforming:
     """One column's types, and how an array is made one of them."""
 
     types: Types
     time_zone: str | None
+    is_assignment: bool
 
-    def made(self, path: str, array: Array, at: int) -> Array:
+    def made(self, path: Path, array: Array, at: int) -> Array:
         """Returns ``array`` as type ``at``; ``path`` names it in messages."""
         array = _plain(array)
         item = self.types[at]
@@ -105,6 +165,8 @@ class _Conforming:
             return self._map(path, array, item.children)
         if item.kind is TypeKind.STRUCT:
             return self._struct(path, array, item.field_names, item.children)
+        if self.is_assignment and not _is_one_of(array.type, _ACCEPTED[item.kind]):
+            array = assigned(path, array, item.kind, wanted)
         if item.kind is TypeKind.TIMESTAMP and array.type.equals(PARTS):
             return _readable(path, _checked_parts(path, array))
         if not _is_one_of(array.type, _ACCEPTED[item.kind]):
@@ -116,7 +178,7 @@ class _Conforming:
         made = _cast(path, array, wanted)
         return _shown_days(path, made) if item.kind is TypeKind.DATE else made
 
-    def _wall_clock(self, path: str, array: Array) -> Array:
+    def _wall_clock(self, path: Path, array: Array) -> Array:
         if array.type.tz is None:
             return array
         if self.time_zone is None:
@@ -126,26 +188,28 @@ class _Conforming:
             )
         return pc.local_timestamp(array.cast(pa.timestamp(array.type.unit, self.time_zone)))
 
-    def _list(self, path: str, array: Array, child: int) -> Array:
+    def _list(self, path: Path, array: Array, child: int) -> Array:
         if not _is_one_of(array.type, _LISTS):
             raise NotConforming(f"{path}: is given as {array.type}; wanted: a list")
-        values = self.made(f"{path}.element", array.flatten(), child)
-        return pa.ListArray.from_arrays(_offsets(array), values, mask=_mask(array))
+        offsets = _offsets(array)
+        values = self.made(path.items("element", offsets), array.flatten(), child)
+        return pa.ListArray.from_arrays(offsets, values, mask=_mask(array))
 
-    def _map(self, path: str, array: Array, children: Sequence[int]) -> Array:
+    def _map(self, path: Path, array: Array, children: Sequence[int]) -> Array:
         if not pa.types.is_map(array.type):
             raise NotConforming(f"{path}: is given as {array.type}; wanted: a map")
         pair = pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])
         pairs = array.cast(pa.list_(pair))
         keys, values = pairs.flatten().flatten()
+        offsets = _offsets(pairs)
         return pa.MapArray.from_arrays(
-            _offsets(pairs),
-            self.made(f"{path}.key", keys, children[0]),
-            self.made(f"{path}.value", values, children[1]),
+            offsets,
+            self.made(path.items("key", offsets), keys, children[0]),
+            self.made(path.items("value", offsets), values, children[1]),
             mask=_mask(array),
         )
 
-    def _struct(self, path: str, array: Array, names: Sequence[str], children: Sequence[int]) -> Array:
+    def _struct(self, path: Path, array: Array, names: Sequence[str], children: Sequence[int]) -> Array:
         if not pa.types.is_struct(array.type):
             raise NotConforming(f"{path}: is given as {array.type}; wanted: a struct of {', '.join(names)}")
         given = [field.name.lower() for field in array.type]
@@ -157,12 +221,13 @@ class _Conforming:
             places = [place for place, other in enumerate(given) if other == name.lower()]
             if len(places) > 1:
                 raise NotConforming(f"{path}: field {name} is given twice; names are the same in any case")
-            inner = below[places[0]] if places else pa.nulls(len(array))
-            fields.append(self.made(f"{path}.{name}", inner, child))
+            if not places:
+                raise NotConforming(f"{path}.{name}: is missing; its struct is given with {', '.join(given)}")
+            fields.append(self.made(path.field(name), below[places[0]], child))
         return pa.StructArray.from_arrays(fields, names=list(names), mask=_mask(array))
 
 
-def _checked_parts(path: str, array: Array) -> Array:
+def _checked_parts(path: Path, array: Array) -> Array:
     """Returns timestamps as a scan with ``timestamps="parts"`` returns them.
 
     Raises:
@@ -172,13 +237,12 @@ def _checked_parts(path: str, array: Array) -> Array:
     known = pc.invert(pc.is_null(array))
     bad = pc.or_(pc.less(nanos, 0), pc.greater_equal(nanos, 10**9))
     bad = pc.or_(pc.fill_null(bad, True), pc.is_null(seconds))
-    if pc.any(pc.and_(known, bad)).as_py():
-        found = array.filter(pc.and_(known, bad))[0].as_py()
-        raise NotConforming(f"{path}: {found}; wanted: seconds, and nanos from 0 to 999999999")
+    if (at := pc.index(pc.and_(known, bad), True).as_py()) >= 0:
+        path.refuse(at, array[at].as_py(), "wanted: seconds, and nanos from 0 to 999999999")
     return array
 
 
-def _readable(path: str, array: Array) -> Array:
+def _readable(path: Path, array: Array) -> Array:
     """Returns timestamps that every reader shows as they are given.
 
     Raises:
@@ -197,7 +261,7 @@ def _readable(path: str, array: Array) -> Array:
     return array
 
 
-def _shown_days(path: str, array: Array) -> Array:
+def _shown_days(path: Path, array: Array) -> Array:
     """Returns days that every reader shows as they are given.
 
     Raises:
@@ -213,10 +277,9 @@ def _is_left_out(days: Array) -> Array:
     return pc.and_(pc.greater_equal(days, FIRST_GREGORIAN_DAY - 10), pc.less(days, FIRST_GREGORIAN_DAY))
 
 
-def _refuse(path: str, numbers: Array, bad: Array, unit: Literal["D", "s"], why: str) -> None:
-    if pc.any(bad).as_py():
-        found = str(np.datetime64(numbers.filter(bad)[0].as_py(), unit)).replace("T", " ")
-        raise NotConforming(f"{path}: {found}: {why}")
+def _refuse(path: Path, numbers: Array, bad: Array, unit: Literal["D", "s"], why: str) -> None:
+    if (at := pc.index(bad, True).as_py()) >= 0:
+        path.refuse(at, str(np.datetime64(numbers[at].as_py(), unit)).replace("T", " "), why)
 
 
 def _plain(array: Array) -> Array:
@@ -230,7 +293,7 @@ def _plain(array: Array) -> Array:
     return array
 
 
-def _cast(path: str, array: Array, wanted: ArrowType) -> Array:
+def _cast(path: Path, array: Array, wanted: ArrowType) -> Array:
     """Returns ``array`` as ``wanted``, each value being the same; a double becomes the nearest float.
 
     Raises:
@@ -238,19 +301,116 @@ def _cast(path: str, array: Array, wanted: ArrowType) -> Array:
     """
     if pa.types.is_decimal(wanted) and pa.types.is_integer(array.type):
         array = array.cast(pa.decimal128(20, 0))  # all integers; Arrow goes by types alone where it casts them directly
-    try:
-        made = array.cast(wanted)
-    except pa.ArrowInvalid as error:
-        raise NotConforming(f"{path}: {error}; a {wanted} cannot hold it") from error
+    if not _is_castable(array, wanted):
+        at = _first(lambda some: not _is_castable(some, wanted), array)
+        path.refuse(at, array[at].as_py(), f"a {wanted} cannot hold it")
+    made = array.cast(wanted)
     if pa.types.is_float32(wanted) and pa.types.is_float64(array.type):
         lost = pc.and_(pc.is_inf(made), pc.is_finite(array))
-        if pc.any(lost).as_py():
-            value = array.filter(lost)[0].as_py()
-            raise NotConforming(f"{path}: {value} is larger than any float")
+        if (at := pc.index(lost, True).as_py()) >= 0:
+            path.refuse(at, array[at].as_py(), "it is larger than any float")
     return made
 
 
-def _cut(path: str, texts: Array, length: int, *, fills: bool) -> Array:
+def _is_castable(array: Array, wanted: ArrowType) -> bool:
+    try:
+        array.cast(wanted)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _first(is_bad: Callable[[Array], bool], array: Array) -> int:
+    """Returns the number of the first value for which an array is bad, which ``array`` is."""
+    start, count = 0, len(array)
+    while count > 1:
+        half = count // 2
+        if is_bad(array.slice(start, half)):
+            count = half
+        else:
+            start, count = start + half, count - half
+    return start
+
+
+def assigned(path: Path, array: Array, kind: TypeKind, wanted: ArrowType) -> Array:
+    """Returns the values of an assignment in SQL, of another type than the column's, in one that the column takes.
+
+    Raises:
+        NotConforming: a value is equal to no value of the column's type.
+    """
+    if pa.types.is_date(array.type) and kind is TypeKind.TIMESTAMP:
+        return array.cast(pa.date32()).cast(pa.timestamp("s"))
+    if not any(of_type(array.type) for of_type in _CONVERTED.get(kind, ())):
+        return array
+    encoded = array.dictionary_encode()
+    values = []
+    for number, value in enumerate(encoded.dictionary.to_pylist()):
+        try:
+            values.append(_CONVERSIONS[kind](value))
+        except (ValueError, ArithmeticError, UnicodeError):
+            path.refuse(pc.index(encoded.indices, number).as_py(), repr(value), f"it is no value of the type {wanted}")
+    try:
+        converted = pa.array(values, _HELD_AS.get(kind))
+    except (pa.ArrowInvalid, OverflowError):
+        at = next(at for at, value in enumerate(values) if not _is_held(value, _HELD_AS.get(kind)))
+        path.refuse(pc.index(encoded.indices, at).as_py(), repr(values[at]), f"a {wanted} cannot hold it")
+    return converted.take(encoded.indices)
+
+
+def _is_held(value: object, kind: ArrowType | None) -> bool:
+    try:
+        pa.array([value], kind)
+    except (pa.ArrowInvalid, OverflowError):
+        return False
+    return True
+
+
+def _number(value: object) -> Decimal:
+    """Returns a number, or the text of one, exactly; a double is the shortest decimal that is read as it."""
+    text = value.strip() if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
+    if not text.isascii() or "_" in text:
+        raise ValueError(text)
+    number = Decimal(text)
+    if not number.is_finite() or abs(number.adjusted()) > _MOST_DIGITS:
+        raise ValueError(text)
+    return number
+
+
+def _whole(value: object) -> int:
+    number = _number(value)
+    if number != number.to_integral_value():
+        raise ValueError(value)
+    return int(number)
+
+
+def _boolean(value: str) -> bool:
+    text = value.strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError(value)
+    return text == "true"
+
+
+def _double(value: object) -> float:
+    if isinstance(value, str) and ("_" in value or not value.isascii()):
+        raise ValueError(value)
+    return float(value)  # type: ignore[arg-type]  # a text or a number
+
+
+def _day(value: str) -> date:
+    seconds, _ = seconds_and_nanos(value, is_date=True)
+    return date.fromordinal(seconds // _DAY + _EPOCH_DAY)
+
+
+def _moment(value: str) -> dict[str, int]:
+    seconds, nanos = seconds_and_nanos(value)
+    return {"seconds": seconds, "nanos": nanos}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+def _cut(path: Path, texts: Array, length: int, *, fills: bool) -> Array:
     """Returns texts of at most ``length`` characters, or of exactly as many, as Hive stores ``char``.
 
     Raises:
@@ -308,4 +468,34 @@ _ACCEPTED: dict[TypeKind, Sequence[Callable[[ArrowType], bool]]] = {
     ),
     TypeKind.DATE: (pa.types.is_date,),
     TypeKind.TIMESTAMP: (pa.types.is_timestamp,),
+}
+_OF_NUMBERS = (*_TEXTS, pa.types.is_floating, pa.types.is_decimal)
+_WHOLE_KINDS = (TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG)
+_TEXT_KINDS = (TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR)
+#: Families of Arrow's types whose values an assignment in SQL converts besides.
+_CONVERTED: dict[TypeKind, Sequence[Callable[[ArrowType], bool]]] = {
+    **dict.fromkeys(_WHOLE_KINDS, _OF_NUMBERS),
+    **dict.fromkeys((TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL), _OF_NUMBERS),
+    **dict.fromkeys(_TEXT_KINDS, (pa.types.is_integer, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_date)),
+    **dict.fromkeys((TypeKind.BOOLEAN, TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.BINARY), _TEXTS),
+}
+_CONVERSIONS: dict[TypeKind, Callable[[Any], object]] = {
+    **dict.fromkeys(_WHOLE_KINDS, _whole),
+    **dict.fromkeys((TypeKind.FLOAT, TypeKind.DOUBLE), _double),
+    **dict.fromkeys(_TEXT_KINDS, _text),
+    TypeKind.DECIMAL: _number,
+    TypeKind.BOOLEAN: _boolean,
+    TypeKind.DATE: _day,
+    TypeKind.TIMESTAMP: _moment,
+    TypeKind.BINARY: str.encode,
+}
+#: Arrow's types of converted values; others follow from the values.
+_HELD_AS: dict[TypeKind, ArrowType] = {
+    **dict.fromkeys(_WHOLE_KINDS, pa.int64()),
+    **dict.fromkeys((TypeKind.FLOAT, TypeKind.DOUBLE), pa.float64()),
+    **dict.fromkeys(_TEXT_KINDS, pa.string()),
+    TypeKind.BOOLEAN: pa.bool_(),
+    TypeKind.DATE: pa.date32(),
+    TypeKind.TIMESTAMP: PARTS,
+    TypeKind.BINARY: pa.binary(),
 }

@@ -38,7 +38,7 @@ def write_part(
     """
     must_have_a_statement(work, writer)
     with tempfile.TemporaryDirectory(prefix="compactor-write-") as scratch:
-        found = staged_inserts(work, rows, writer, storage, scratch)
+        found = staged_inserts(work, map(door_of(work).conform, together(rows)), writer, storage, scratch)
     make_durable(storage, found)
     return found
 
@@ -56,17 +56,21 @@ def must_have_a_statement(work: SharedStatement, writer: int) -> None:
         )
 
 
+def door_of(work: SharedStatement, *, is_assignment: bool = False) -> Door:
+    """Returns the way of a statement's rows into its table."""
+    columns = tuple((column.name, column.type) for column in (*work.table.columns, *work.table.partition_keys))
+    return Door(table=str(work.table), columns=columns, time_zone=work.time_zone, is_assignment=is_assignment)
+
+
 def staged_inserts(
-    work: SharedStatement, rows: Iterable[pa.RecordBatch], writer: int, storage: Storage, scratch: str
+    work: SharedStatement, rows: Iterable[pa.Table], writer: int, storage: Storage, scratch: str
 ) -> tuple[WrittenPart, ...]:
-    """Stages rows, see ``write_part``; nothing is durable yet.
+    """Stages conformed rows, see ``write_part``; nothing is durable yet.
 
     Args:
         scratch: a directory for rows that are too many for the memory.
     """
-    columns = tuple((one.name, one.type) for one in (*work.table.columns, *work.table.partition_keys))
-    door = Door(table=str(work.table), columns=columns, time_zone=work.time_zone)
-    waiting = divided(work.table, map(door.conform, together(rows)), scratch)
+    waiting = divided(work.table, rows, scratch)
     return tuple(_staged(work, name, of_number, writer, storage) for name, of_number in sorted(waiting.items()))
 
 

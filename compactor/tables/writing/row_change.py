@@ -9,10 +9,30 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 KIND = "row__change"  #: the column of ``Kind``
+CLAUSE = "row__clause"  #: the column of the number of the clause that changes a row; without it there is one, number 0
 FILE = "row__file"  #: the column of the file that holds the row: its partition, "" without one, and its number
 FILE_TYPE = pa.struct([pa.field("partition", pa.string()), pa.field("number", pa.int32())])
-EXACT = "row__exact"  #: a struct of timestamps with all of their digits, by column; NULL where the column has the value
+EXACT = "row__exact"  #: a struct of the row's timestamps with all of their digits, by column
 CHECK = "hive.merge.cardinality.check"
+
+
+_VALUE = "row__value"
+
+
+def value_column(place: int, clauses: Iterable[int]) -> str:
+    """Returns the name of the column of new values, in the types that they have there, which ``clauses`` give to the table's
+    column at ``place``."""
+    return "_".join([_VALUE, *map(str, (place, *clauses))])
+
+
+def value_columns(names: Iterable[str]) -> dict[tuple[int, int], str]:
+    """Returns those of ``names`` that ``value_column`` made, by clause and place."""
+    found: dict[tuple[int, int], str] = {}
+    for name in names:
+        if name.startswith(f"{_VALUE}_"):
+            place, *clauses = map(int, name.removeprefix(f"{_VALUE}_").split("_"))
+            found |= {(clause, place): name for clause in clauses}
+    return found
 
 
 class Kind(enum.IntEnum):

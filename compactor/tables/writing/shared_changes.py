@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.acid.names import Delta, DeltaKind
+from compactor.compaction.entry import Entity
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.tail import JULIAN
@@ -51,11 +52,21 @@ class ChangeStatements:
         return tuple(one for one in self.both if one is not None)
 
 
-def begin_changes(txn: Transaction, table: Table, intent: Intent) -> tuple[ChangeStatements, SharedChange]:
+def begin_changes(
+    txn: Transaction,
+    table: Table,
+    intent: Intent,
+    others: Sequence[Entity] = (),
+    time_zone: str | None = None,
+) -> tuple[ChangeStatements, SharedChange]:
     """Begins a change of ``table``, the only one of its transaction; returns its statements, and what its writers need.
 
     Its lock is that of an UPDATE. One that adds rows where it finds none keeps every other writer out, as an upsert does: of
     two that only share the lock, both would add what neither sees.
+
+    Args:
+        others: what the statement reads besides.
+        time_zone: in which an instant becomes a timestamp of Hive, which has no zone.
 
     Raises:
         NotSupported: the table is none that is written here, or a partition or bucketing column is assigned.
@@ -68,7 +79,7 @@ def begin_changes(txn: Transaction, table: Table, intent: Intent) -> tuple[Chang
     must_be_assignable(table, sorted(intent.assigns or ()))
     partitions = partitions_to_read(txn, table, Wanted(selected_fields=()))
     kind = LockType.EXCL_WRITE if intent.inserts else None
-    txn.lock_for_changes(table, partitions, kind, must_see_all=intent.inserts)
+    txn.lock_for_changes(table, partitions, kind, must_see_all=intent.inserts, others=others)
     changes, adds = intent.deletes or intent.assigns is not None, intent.inserts or intent.assigns is not None
     statements = ChangeStatements(
         deleting=txn.statement_of_rows(table, WriteOperation.DELETE) if changes else None,
@@ -80,6 +91,7 @@ def begin_changes(txn: Transaction, table: Table, intent: Intent) -> tuple[Chang
         attempts=txn.pending.attempts(first.location),
         write_id=first.write_id,
         calendar=JULIAN if is_hive_4(txn.site) else 0,
+        time_zone=time_zone,
     )
     return statements, SharedChange(rows=rows, is_checked=intent.is_checked)
 

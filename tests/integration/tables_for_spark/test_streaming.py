@@ -13,6 +13,7 @@ import pytest
 
 from compactor.errors import CommitUnknown, Refused, TransactionAborted
 from compactor.service.site import Site
+from compactor.spark_tables import forget_stream
 from compactor.spark_tables.application import process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
@@ -25,7 +26,7 @@ from tests.support.patience import until
 from tests.support.spark_sessions import local_session, pid_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -43,8 +44,8 @@ class Arrivals:
 
     def __init__(self, spark: SparkSession, config: str, home: Path) -> None:
         self._spark, self._config, self._home = spark, config, home
-        self.checkpoint = home / "checkpoint"
-        (home / "in").mkdir()
+        self.checkpoint, self.folder = home / "checkpoint", home / "in"
+        self.folder.mkdir()
         self._count = 0
 
     def add(self, *numbers: int) -> None:
@@ -87,7 +88,9 @@ def arrivals(spark: SparkSession, config: str, tmp_path: Path) -> Arrivals:
     return Arrivals(spark, config, home)
 
 
-def test_a_stream_writes_each_batch_once(arrivals: Arrivals, store: Store, deployment: Site, warehouse: Path) -> None:
+def test_a_stream_writes_each_batch_once(
+    spark: SparkSession, config: str, arrivals: Arrivals, store: Store, deployment: Site, warehouse: Path
+) -> None:
     """PROTOCOL 14.21; one test, since batches take seconds."""
     arrivals.add(10, 11)
     arrivals.add(12)
@@ -108,13 +111,46 @@ def test_a_stream_writes_each_batch_once(arrivals: Arrivals, store: Store, deplo
 
     # another checkpoint under the same name would lose its first batches
     arrivals.checkpoint = arrivals.checkpoint.with_name("anew")
-    with pytest.raises(Exception, match="batch 0 of stream 'arrivals' comes after batch 2 was committed"):
+    with pytest.raises(Exception, match=r"batch 0 of stream 'arrivals' is one of query .*forget_stream"):
         arrivals.run()
     assert rows_of(store) == [1, 2, 3, 10, 11, 12, 13]
     with pytest.raises(Exception, match="stream is ''; wanted letters"):
         arrivals.run(stream="")
+    assert forget_stream(spark, "db.t", "arrivals", config=config)
+    arrivals.run()
+    assert rows_of(store) == sorted([1, 2, 3, *[10, 11, 12, 13] * 2])
     assert deployment.metastore.transactions.open_transactions() == []
     assert hidden(warehouse) == []
+
+
+def test_a_query_whose_first_batch_has_a_known_number_is_refused(
+    spark: SparkSession, config: str, arrivals: Arrivals, store: Store
+) -> None:
+    """PROTOCOL 14.21: a stream is its name and its checkpoint, also where a program writes its batches."""
+    arrivals.add(10)
+    arrivals.run()
+    arrivals.checkpoint = arrivals.checkpoint.with_name("anew")
+    with pytest.raises(Exception, match="batch 0 of stream 'arrivals' is one of query"):
+        arrivals.run()
+    assert rows_of(store) == [1, 2, 3, 10]
+
+    def write(rows: DataFrame, number: int) -> None:
+        save = rows.write.format("hive_acid").options(table="db.t", config=config, stream="mine", batch=number)
+        save.mode("append").save()
+
+    def batches(name: str) -> None:
+        rows = spark.readStream.schema("i bigint, s string").json(str(arrivals.folder))
+        query = rows.writeStream.foreachBatch(write).option(
+            "checkpointLocation", str(arrivals.checkpoint.with_name(name))
+        )
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    batches("first")
+    with pytest.raises(Exception, match="batch 0 of stream 'mine' is one of query"):
+        batches("second")
+    with pytest.raises(Exception, match="batch 1 of stream 'mine' is one of a program"):
+        write(spark.createDataFrame([(5, "x")], "i bigint, s string"), 1)
+    assert rows_of(store) == [1, 2, 3, 10, 10]
 
 
 def test_a_stream_replaces_rows(arrivals: Arrivals, store: Store) -> None:

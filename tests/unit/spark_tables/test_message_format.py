@@ -113,7 +113,7 @@ def scan(condition: c.Condition | None = None, *tasks: ScanTask) -> PlannedScan:
         tasks=tasks,
     )
     return PlannedScan(
-        hold=Hold(name="h", txn=7), plan=plan, stores=STORES, padded=("c",), has_files=True, shown=SCHEMA
+        table_id=7, hold=Hold(name="h", txn=7), plan=plan, stores=STORES, padded=("c",), has_files=True, shown=SCHEMA
     )
 
 

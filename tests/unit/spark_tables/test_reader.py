@@ -37,7 +37,8 @@ def scan(deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> 
     table.append(pa.table({"i": [1, 2, 3], "x": [1.5, None, 2.5], "c": ["a", "b", "c"], "p": [1, 1, 2]}))
     with transaction(deployment) as txn:
         plan = plan_scan(txn, named_table(deployment, "db.t"), Wanted(row_filter="i <> 2", timestamps="us"))
-    return PlannedScan(hold=Hold(name="h", txn=plan.txn), plan=plan, stores=deployment.storage.options, padded=("c",))
+    hold, stores = Hold(name="h", txn=plan.txn), deployment.storage.options
+    return PlannedScan(hold=hold, plan=plan, stores=stores, table_id=1, padded=("c",))
 
 
 def reader_of(scan: PlannedScan) -> Reader:

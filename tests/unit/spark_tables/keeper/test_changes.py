@@ -9,7 +9,8 @@ import pytest
 from compactor.errors import TransactionAborted
 from compactor.metastore.transactions.rows import OPEN
 from compactor.service.site import Site
-from compactor.spark_tables.keeper.changes import PLANNING_S, Changes
+from compactor.spark_tables.keeper.changes import Changes
+from compactor.spark_tables.keeper.statements import SILENT_S
 from compactor.spark_tables.messages import BeginChange, Place
 from compactor.tables import Store
 
@@ -27,7 +28,7 @@ def test_a_change_that_nobody_writes_ends_and_lets_others_write(deployment: Site
     changes.work(written)
     changes.let_go_of_lost()
     assert changes.find(left) is not None
-    now = PLANNING_S
+    now = SILENT_S
     changes.let_go_of_lost()
     with pytest.raises(TransactionAborted, match="begin it again"):
         changes.work(left)

@@ -12,7 +12,7 @@ from compactor.errors import Refused, VerificationFailed
 from compactor.rewrite.full_acid.delete_events import SortedEvents
 from compactor.tables.schema import PARTS, ROW_ID, ROW_ID_TYPE
 from compactor.tables.writing.changed_rows import ChangedRows
-from compactor.tables.writing.row_change import EXACT, FILE, FILE_TYPE, KIND, Changed, Kind
+from compactor.tables.writing.row_change import CLAUSE, EXACT, FILE, FILE_TYPE, KIND, Changed, Kind, value_column
 
 Row = tuple[Kind, int | None, int]
 
@@ -26,13 +26,17 @@ def batch(*rows: Row, partition: str = "", number: int = 0) -> pa.RecordBatch:
             KIND: pa.array([int(kind) for kind, _, _ in rows], pa.int32()),
             ROW_ID: pa.array(ids, ROW_ID_TYPE),
             FILE: pa.array(files, FILE_TYPE),
-            "i": pa.array([value for _, _, value in rows], pa.int64()),
+            value_column(0, [0]): pa.array([value for _, _, value in rows], pa.int64()),
         }
     )
 
 
-def rows_in(tmp_path: Path, *, is_checked: bool = True) -> ChangedRows:
-    return ChangedRows("db.t", 5, str(tmp_path), is_checked=is_checked)
+def rows_in(tmp_path: Path, *columns: str, is_checked: bool = True) -> ChangedRows:
+    return ChangedRows("db.t", columns or ("i",), 5, str(tmp_path), is_checked=is_checked)
+
+
+def written(rows: ChangedRows, *batches: pa.RecordBatch) -> list[dict[str, Any]]:
+    return [row for found, _ in rows.inserts(batches) for row in found.to_pylist()]
 
 
 def keys(events: SortedEvents) -> list[Any]:
@@ -43,8 +47,9 @@ def keys(events: SortedEvents) -> list[Any]:
 
 def test_an_update_is_a_delete_and_an_insert_of_one_row(tmp_path: Path) -> None:
     rows = rows_in(tmp_path)
-    found = list(rows.inserts([batch((Kind.DELETE, 1, 0), (Kind.UPDATE, 2, 20)), batch((Kind.INSERT, None, 30))]))
-    assert [one.to_pydict() for one in found] == [{"i": [20]}, {"i": [30]}]
+    batches = [batch((Kind.DELETE, 1, 0), (Kind.UPDATE, 2, 20)), batch((Kind.INSERT, None, 30))]
+    named = [(found.to_pydict(), name(0)) for found, name in rows.inserts(batches)]
+    assert named == [({"i": [20]}, "the row with ROW__ID (1, 7, 2)"), ({"i": [30]}, "a new row")]
     assert {place: {n: keys(of) for n, of in files.items()} for place, files in rows.deletes().items()} == {
         "": {0: [1, 2]}
     }
@@ -78,8 +83,8 @@ def test_a_row_that_is_matched_twice_is_refused(tmp_path: Path, second: Kind, is
 
 def test_without_the_check_a_row_is_deleted_once_and_has_both_versions(tmp_path: Path) -> None:
     rows = rows_in(tmp_path, is_checked=False)
-    found = list(rows.inserts([batch((Kind.UPDATE, 2, 20)), batch((Kind.UPDATE, 2, 21), (Kind.DELETE, 3, 0))]))
-    assert [one.to_pydict() for one in found] == [{"i": [20]}, {"i": [21]}]
+    found = written(rows, batch((Kind.UPDATE, 2, 20)), batch((Kind.UPDATE, 2, 21), (Kind.DELETE, 3, 0)))
+    assert [row["i"] for row in found] == [20, 21]
     assert keys(rows.deletes()[""][0]) == [2, 3]
 
 
@@ -91,19 +96,34 @@ def test_a_row_that_is_matched_and_left_alone_is_neither_deleted_nor_written(tmp
 
 
 def test_timestamps_that_stay_keep_every_digit(tmp_path: Path) -> None:
-    """Spark has microseconds; a value that is NULL among the exact ones is that of the column."""
-    nested = pa.struct([pa.field("l", pa.list_(PARTS)), pa.field("t", PARTS)])
-    kept = [{"l": [{"seconds": 1, "nanos": 7}], "t": {"seconds": 1, "nanos": 123_456_789}}, {"l": None, "t": None}]
-    shown = pa.array([1_123_456, 2_000_001], pa.timestamp("us"))
-    rows = batch((Kind.UPDATE, 1, 0), (Kind.UPDATE, 2, 0)).append_column("t", shown)
-    rows = rows.append_column("l", pa.array([[0], [3_000_000]], pa.list_(pa.timestamp("us"))))
-    [found] = rows_in(tmp_path).inserts([rows.append_column(EXACT, pa.array(kept, nested))])
-    assert found.schema.names == ["i", "t", "l"]
-    assert [row["t"] for row in found.to_pylist()] == [
-        {"seconds": 1, "nanos": 123_456_789},
-        {"seconds": 2, "nanos": 1_000},
+    """Spark has microseconds: the values of such a column come exactly, and no others do."""
+    exact = pa.array([{"t": {"seconds": 1, "nanos": 123_456_789}}, {"t": None}], pa.struct([pa.field("t", PARTS)]))
+    rows = batch((Kind.UPDATE, 1, 0), (Kind.UPDATE, 2, 0)).append_column(EXACT, exact)
+    rows = rows.append_column("l", pa.array([[0], None], pa.list_(pa.int32())))
+    assert written(rows_in(tmp_path, "i", "t", "l"), rows) == [
+        {"i": 0, "t": {"seconds": 1, "nanos": 123_456_789}, "l": [0]},
+        {"i": 0, "t": None, "l": None},
     ]
-    assert [row["l"] for row in found.to_pylist()] == [[{"seconds": 1, "nanos": 7}], [{"seconds": 3, "nanos": 0}]]
+
+
+def test_each_clause_writes_its_own_values_in_their_own_types(tmp_path: Path) -> None:
+    """PROTOCOL 14.3: clauses share a column, or have columns of other types; an added row has what its clause gives."""
+    rows = batch((Kind.UPDATE, 1, 1), (Kind.UPDATE, 2, 2), (Kind.INSERT, None, 3), (Kind.NOTHING, 4, 4))
+    for name, values in {
+        CLAUSE: pa.array([0, 2, 1, None], pa.int32()),
+        value_column(0, [2]): pa.array([None, "20", None, None]),
+        value_column(1, [0, 1]): pa.array([1.5, None, 3.5, None]),
+        "i": pa.array([10, 11, None, 12]),
+        "t": pa.array([100, 101, None, 102]),
+        "l": pa.array([1000, 1001, None, 1002]),
+    }.items():
+        rows = rows.drop_columns([value_column(0, [0])] if value_column(0, [0]) in rows.schema.names else [])
+        rows = rows.append_column(name, values)
+    assert sorted(written(rows_in(tmp_path, "i", "t", "l"), rows), key=str) == [
+        {"i": "20", "t": 101, "l": 1001},
+        {"i": 10, "t": 1.5, "l": 1000},
+        {"i": None, "t": 3.5, "l": None},
+    ]
 
 
 def test_rows_out_of_order_are_refused(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_column_that_is_unknown_or_there_twice_is_refused(names: list[str], me
         ("int", pa.nulls(2), [None, None]),
         ("array<smallint>", pa.array([[1, None], None, []]), [[1, None], None, []]),
         ("map<string,int>", pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())), [[("a", 1)], None]),
-        ("struct<a:int,b:string>", pa.array([{"B": "x"}, None]), [{"a": None, "b": "x"}, None]),
+        ("struct<a:int,b:string>", pa.array([{"B": "x", "a": None}, None]), [{"a": None, "b": "x"}, None]),
         (
             "array<struct<k:char(2)>>",
             pa.array([[{"k": "a"}], [{"k": "abc"}, None]]),
@@ -87,12 +87,18 @@ def test_slices_of_nested_arrays_keep_their_own_values() -> None:
     assert conformed("struct<a:int>", structs).to_pylist() == [{"a": 2}, None]
 
 
+_DEEP = pa.array(
+    [{"m": [("a", [1, 2])]}, None, {"m": [("a", []), ("b", [3, 300])]}],
+    pa.struct([("m", pa.map_(pa.string(), pa.list_(pa.int64())))]),
+)
+
+
 @pytest.mark.parametrize(
     ("type_", "array", "message"),
     [
         ("tinyint", pa.array([1, 300]), "column c: .*300.*int8"),
         ("int", pa.array([1.0]), "column c: is given as double; wanted: int32"),
-        ("float", pa.array([1e300]), "1e\\+300 is larger than any float"),
+        ("float", pa.array([1e300]), "1e\\+300: it is larger than any float"),
         ("decimal(4,2)", pa.array([100]), "column c: "),
         ("double", pa.array([2**53 + 1]), "column c: .*9007199254740993"),
         ("decimal(4,2)", pa.array([Decimal("1.005")]), "column c: "),
@@ -115,6 +121,9 @@ def test_slices_of_nested_arrays_keep_their_own_values() -> None:
         ("map<string,int>", pa.array([[1]]), "wanted: a map"),
         ("struct<a:int>", pa.array([{"z": 1}]), "has no field 'z'; its fields are a"),
         ("struct<a:int>", pa.array([{"a": 1, "A": 2}]), "field a is given twice"),
+        ("array<struct<a:int,b:int>>", pa.array([[{"B": 1}]]), r"column c\.element\.a: is missing; .* given with b"),
+        ("array<tinyint>", pa.array([[1], None, [], [2, 300]]), r"column c\.element: row 3: 300: a int8 cannot"),
+        ("struct<m:map<string,array<tinyint>>>", _DEEP, r"column c\.m\.value\.element: row 2: 300: "),
     ],
 )
 def test_what_would_be_lost_is_refused_by_column_and_value(type_: str, array: pa.Array, message: str) -> None:
@@ -195,3 +204,68 @@ def test_what_lies_below_a_null_struct_need_not_fit() -> None:
     assert rows.to_pylist() == [None, {"x": 7, "l": [8]}]
     with pytest.raises(NotConforming, match=r"c\.x: .*300"):
         conformed("struct<x:tinyint,l:array<tinyint>>", pa.StructArray.from_arrays(children, names=["x", "l"]))
+
+
+def assigned(type_: str, array: pa.Array) -> list[Any]:
+    door = Door(table="db.t", columns=(("c", type_),), is_assignment=True)
+    return list(door.conform(pa.table({"c": array}), lambda row: f"ROW__ID {row}").column(0).to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("type_", "array", "values"),
+    [
+        ("int", pa.array([" 12", "-3.0", None]), [12, -3, None]),
+        ("tinyint", pa.array([Decimal("7.00"), None]), [7, None]),
+        ("bigint", pa.array([4.0]), [4]),
+        ("decimal(5,2)", pa.array([0.1, 2.0]), [Decimal("0.10"), Decimal("2.00")]),
+        ("decimal(5,2)", pa.array(["1e2", "-.5"]), [Decimal("100.00"), Decimal("-0.50")]),
+        ("double", pa.array(["1.5", "NaN"]), [1.5, pytest.approx(float("nan"), nan_ok=True)]),
+        ("double", pa.array([Decimal("1.25")]), [1.25]),
+        ("string", pa.array([True, None]), ["true", None]),
+        ("varchar(4)", pa.array([date(2026, 1, 2)]), ["2026"]),
+        ("string", pa.array([Decimal("1.50")]), ["1.50"]),
+        ("boolean", pa.array(["TRUE", " false"]), [True, False]),
+        ("date", pa.array(["2026-02-28", None]), [date(2026, 2, 28), None]),
+        ("timestamp", pa.array(["2026-02-28 01:02:03.5"]), [{"seconds": 1772240523, "nanos": 500_000_000}]),
+        ("timestamp", pa.array([date(1970, 1, 2)]), [datetime(1970, 1, 2)]),
+        ("binary", pa.array(["\u00e4"]), [b"\xc3\xa4"]),
+        ("array<int>", pa.array([["1"], None]), [[1], None]),
+    ],
+)
+def test_an_assignment_of_sql_takes_values_that_are_equal_to_one_of_the_column(
+    type_: str, array: pa.Array, values: list[Any]
+) -> None:
+    """PROTOCOL 14.3."""
+    assert assigned(type_, array) == values
+
+
+@pytest.mark.parametrize(
+    ("type_", "array", "message"),
+    [
+        (
+            "array<int>",
+            pa.array([["1"], ["2", "much", "3"]]),
+            r"c\.element: ROW__ID 1: 'much': it is no value of the type",
+        ),
+        ("int", pa.array(["1", "2.5"]), "column c: ROW__ID 1: '2.5': "),
+        ("int", pa.array(["3000000000"]), "ROW__ID 0: 3000000000: a int32 cannot hold it"),
+        ("bigint", pa.array(["1e30"]), "ROW__ID 0: 1000000000000000019884624838656|ROW__ID 0: 10{30}"),
+        ("int", pa.array([1.0, float("nan")]), "ROW__ID 1: nan: "),
+        (
+            "map<string,tinyint>",
+            pa.array([[("k", 300)]], pa.map_(pa.string(), pa.int32())),
+            r"c\.value: ROW__ID 0: 300",
+        ),
+        ("array<date>", pa.array([["2026-02-28", "2026-02-30"]]), r"c\.element: ROW__ID 0: '2026-02-30'"),
+        ("decimal(4,2)", pa.array([1.005]), "ROW__ID 0: 1.005: "),
+        ("boolean", pa.array(["1"]), "'1': it is no value"),
+        ("double", pa.array(["1_0"]), "'1_0'"),
+        ("int", pa.array([True]), "is given as bool; wanted: int32"),
+        ("string", pa.array([1.5]), "is given as double; wanted: string"),
+    ],
+)
+def test_other_values_of_an_assignment_are_refused_by_path_row_and_value(
+    type_: str, array: pa.Array, message: str
+) -> None:
+    with pytest.raises(NotConforming, match=message):
+        assigned(type_, array)

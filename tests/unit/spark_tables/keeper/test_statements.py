@@ -1,0 +1,134 @@
+"""Statements and snapshots whose program goes away, or is idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from compactor.errors import Refused, TransactionAborted
+from compactor.metastore.locks.lock_rows import LockState
+from compactor.metastore.transactions.rows import OPEN
+from compactor.service.site import Site
+from compactor.spark_tables.keeper import desk as desk_module
+from compactor.spark_tables.keeper.desk import Desk
+from compactor.spark_tables.keeper.statements import SILENT_S, Statements
+from compactor.spark_tables.messages import (
+    Active,
+    BeginStatement,
+    OpenSnapshot,
+    Place,
+    PlanScan,
+    Readers,
+    ReadersOf,
+    Release,
+)
+from compactor.tables.store import Store
+
+PLACE = Place(application="app")
+
+
+@pytest.fixture
+def store(deployment: Site, warehouse: Path) -> Store:
+    made = Store(deployment)
+    made.create_database("d", str(warehouse))
+    for name in ("d.t", "d.u"):
+        made.create_table(name, {"a": "int"}).append(pa.table({"a": [1]}))
+    return made
+
+
+def open_ones(site: Site) -> int:
+    return sum(txn.state == OPEN for txn in site.metastore.transactions.unfinished())
+
+
+def test_a_statement_takes_all_locks_at_once_and_ends_when_its_program_is_silent(store: Store) -> None:
+    """PROTOCOL 14.28."""
+    now = 0.0
+    statements = Statements(lambda: now)
+    request = BeginStatement(place=PLACE, targets=("d.t",), overwrites=True, reads=("d.u", "d.t"))
+    name = statements.begin(store.site, "app", request)
+    locks = store.site.metastore.locks.show()
+    assert {(lock.table, lock.type.name, lock.state) for lock in locks} == {
+        ("t", "EXCL_WRITE", LockState.ACQUIRED),
+        ("u", "SHARED_READ", LockState.ACQUIRED),
+    }
+    assert len({lock.id for lock in locks}) == 1
+    now = SILENT_S - 1
+    assert statements.renew(name)
+    now = 2 * SILENT_S - 2
+    statements.let_go_of_lost()
+    assert statements.held(name)
+    now = 2 * SILENT_S
+    statements.let_go_of_lost()
+    assert not statements.renew(name)
+    with pytest.raises(TransactionAborted, match="begin it again"):
+        statements.held(name)
+    assert open_ones(store.site) == 0
+
+
+def test_targets_are_named_once(store: Store) -> None:
+    with pytest.raises(Refused, match="named twice"):
+        Statements().begin(store.site, "app", BeginStatement(place=PLACE, targets=("d.t", "D.T")))
+    assert open_ones(store.site) == 0
+
+
+class Watch:
+    """A clock that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def desk(store: Store, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(desk_module, "open_deployment", lambda *_, **__: _Opened(store.site))
+    with Desk(watch) as desk:
+        yield desk
+
+
+class _Opened:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def __enter__(self) -> Site:
+        return self._site
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_the_readers_of_a_table_are_known_until_they_are_let_go(desk: Desk, store: Store) -> None:
+    """PROTOCOL 13.8."""
+    scans = [desk.answer(PlanScan(place=PLACE, table=table)) for table in ("d.t", "d.T", "d.u")]
+    named = desk.answer(OpenSnapshot(place=PLACE))
+    desk.answer(PlanScan(place=PLACE, table="d.t", snapshot=named))
+    readers = desk.answer(ReadersOf(place=PLACE, table="d.T"))
+    assert isinstance(readers, Readers)
+    assert len(readers.txns) == 3
+    for scan in scans:
+        desk.answer(Release(snapshot=scan.hold.name))
+    assert len(desk.answer(ReadersOf(place=PLACE, table="d.t")).txns) == 1
+    assert desk.answer(ReadersOf(place=PLACE, table="d.u")) == Readers(txns=())
+
+
+def test_snapshots_of_frames_end_when_their_program_is_idle(desk: Desk, store: Store, watch: Watch) -> None:
+    """PROTOCOL 13.8."""
+    desk.answer(PlanScan(place=PLACE, table="d.t"))
+    desk.answer(OpenSnapshot(place=PLACE))
+    watch.now = 3599.0
+    desk.answer(Active())
+    watch.now = 7198.0
+    desk.let_go_of_lost()
+    assert open_ones(store.site) == 2
+    watch.now = 7199.0
+    desk.let_go_of_lost()
+    assert open_ones(store.site) == 1
