@@ -34,6 +34,7 @@ from compactor.spark_tables.options import (
 )
 from compactor.spark_tables.pushdown import quoted
 from compactor.spark_tables.session import open_snapshot, register
+from compactor.spark_tables.spark_plan import must_only_read
 from compactor.spark_tables.spark_types import hive_types
 from compactor.spark_tables.statement_control import ask_keeper, at_work
 from compactor.sql.changes import columns_of_values
@@ -42,11 +43,18 @@ from compactor.sql.partitions import key_values
 from compactor.sql.run import HANDLERS, checked
 from compactor.sql.session import Session
 from compactor.statements import actions
+from compactor.statements.spark_text import SparkText
 from compactor.statements.statement import Statement
+from compactor.statements.tokens import Token
 from compactor.tables.writing.inserts import TARGET, values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_TABLE = "compactor_table"  #: stands for each table of a query while it is checked
+#: Classes of the functions that Spark itself has
+_OF_SPARK = ("org.apache.spark.sql.catalyst.expressions.", "org.apache.spark.sql.catalyst.plans.")
 
 
 def sql(
@@ -77,6 +85,7 @@ def sql(
     """
     options = {"metastore": metastore, **({} if config is None else {"config": config})}
     statements = checked(text, has_spark=True)
+    _must_be_harmless(spark, SparkText(text), statements)
     register(spark)
     with _Script(spark, text, options, database) as script:
         script.snapshot, script.time_zone = snapshot, time_zone
@@ -86,11 +95,50 @@ def sql(
         return script.run(last)
 
 
+def _must_be_harmless(spark: SparkSession, text: SparkText, statements: Sequence[Statement]) -> None:
+    """Checks what Spark is to be given of all statements, before the first is done.
+
+    Raises:
+        NotSupported: something of it reaches code, files or another catalog.
+        Exception: Spark does not understand a query.
+    """
+    in_transaction = False
+    for statement in statements:
+        match statement.action:
+            case actions.StartTransaction():
+                in_transaction = True
+            case actions.Commit() | actions.Rollback():
+                in_transaction = False
+            case action if not in_transaction:
+                for call in text.functions_to_look_up(action):
+                    _must_be_registered(spark, call)
+                for query in text.whole_queries(action, _TABLE):
+                    must_only_read(spark, query, [_TABLE])
+
+
+def _must_be_registered(spark: SparkSession, call: Token) -> None:
+    """Refuses a function that is none of Spark's and that the program has not registered in its session.
+
+    Raises:
+        NotSupported: it is such a function: of a catalog, or of a newer Spark.
+    """
+    name = quoted(call.value)
+    if spark.catalog.functionExists(name):
+        function = spark.catalog.getFunction(name)
+        if function.isTemporary and not (function.className or "").startswith(_OF_SPARK):
+            return
+    raise NotSupported(
+        f"statement: {call.place}: {call} is none of Spark's functions that are called here, and the program has not "
+        "registered it in its session (spark.udf.register); put AS before a name with columns; nothing was done"
+    )
+
+
 class _Script:
     """One text in a session of Spark; the metastore is opened here once a statement needs it."""
 
     def __init__(self, spark: SparkSession, text: str, options: Mapping[str, str], database: str) -> None:
         self._spark, self._text, self._options, self._database = spark, text, options, database
+        self._spark_text = SparkText(text)
         self._stack = ExitStack()
         self._session: Session | None = None
         self.snapshot: str | None = None
@@ -150,7 +198,7 @@ class _Script:
         """
         tables = _tables(query)
         fields = {name: f"table_{number}" for number, name in enumerate(tables)}
-        written = before + query.rewritten(self._text, lambda name: f"{{{fields[name]}}}")
+        written = before + self._spark_text.query(query, lambda name: f"{{{fields[name]}}}")
         if not tables and not given:
             return self._spark.sql(written.format())
         held = self._reading(within)
@@ -228,7 +276,7 @@ class _Script:
         if action.nested is not None:
             views = {one.table: f"compactor_{uuid.uuid4().hex}" for one in action.nested.places}
             table = replace(table, reads=tuple((view, self._full(name)) for name, view in views.items()))
-            condition = f"({action.nested.rewritten(self._text, views.__getitem__).format()})"
+            condition = f"({self._spark_text.query(action.nested, views.__getitem__).format()})"
         if isinstance(action, actions.Delete):
             count = table.delete(condition).deleted
         else:
@@ -287,7 +335,7 @@ class _Script:
 
     def _text_of(self, span: actions.Span) -> str:
         """Returns an expression that Spark reads as one, and to its end."""
-        text = self._text[slice(*span)]
+        text = self._spark_text.expression(span)
         return text if is_plain(text) else f"({text})"
 
     def _insert(self, statement: Statement, query: actions.Query, into: actions.Target) -> DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol, TypeAlias
@@ -347,29 +346,6 @@ class Query:
 
     pieces: tuple[tuple[int, int], ...]
     places: tuple[Place, ...]
-
-    def rewritten(self, text: str, names: Callable[[Name], str]) -> str:
-        """Returns the query with other names for its tables; each goes on by its own, where it has no alias.
-
-        Args:
-            text: the whole text.
-            names: returns the new name, as a field of ``str.format``, whose rules for braces the result follows.
-        """
-        written: list[str] = []
-        for start, end in self.pieces:
-            written += [" "] if written else []  # what was between two pieces is not there to keep words apart
-            at = start
-            for place in self.places:
-                if start <= place.start < end:
-                    alias = "" if place.aliased else f" AS `{place.table.table.replace('`', '``')}`"
-                    written += [_braced(text[at : place.start]), names(place.table), alias]
-                    at = place.end
-            written.append(_braced(text[at:end]))
-        return "".join(written)
-
-
-def _braced(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,17 @@ from compactor.statements.tokens import Token
 #: Words that end a list of tables in FROM outside parentheses.
 _ENDS_FROM = CLAUSES | SET_OPERATIONS | JOINED | {"select", "insert", "when", "set"}
 _NO_ALIAS = frozenset(("tablesample", "for", "pivot", "unpivot", "match_recognize"))
+_CLAUSES_WITHOUT_LISTS = frozenset(("where", "having", "qualify", "limit"))
+_BEGINS = ("(", "*", "-", "+", "~", "!", ":", "?")  #: signs with which an expression begins
+#: Words of which one follows, where a keyword is one.
+_FOLLOWED_BY = {
+    **dict.fromkeys(("group", "order", "sort", "distribute", "cluster"), ("by",)),
+    **dict.fromkeys(SET_OPERATIONS, ("all", "distinct", *QUERIES, "values", "table", "map", "reduce")),
+    **dict.fromkeys(JOINS - {"join"}, tuple(JOINS)),
+    "lateral": ("view",),
+    "using": ("(",),
+}
+_OPENING = _ENDS_FROM - {"when", "set"}
 _FROM = Token(kind="word", value="from")
 _TABLE = Token(kind="word", value="table")
 
@@ -78,9 +89,18 @@ def _sources(found: Sequence[Token], defined: frozenset[str]) -> list[QueriedTab
     here: list[QueriedTable] = []
     joined = False
     where: tuple[tuple[str, str], ...] = ()
+    clause = ""
     while not reader.ended:
+        clause = _clause(reader) or clause
         if reader.at("("):
             read += _inside(reader.group(), defined)
+        elif reader.at(",") and clause in _CLAUSES_WITHOUT_LISTS:
+            raise reader.bad(f"no list, since {clause.upper()} has none, is expected")
+        elif reader.at(",") and clause in ("on", "using") and reader.take(","):
+            names, nested = _from(reader, defined)  # a join is one of several in FROM
+            joined = True
+            here += names
+            read += nested
         elif reader.take("is", "distinct", "from") or reader.take("is", "not", "distinct", "from"):
             continue
         elif reader.take("from") or reader.take("join"):
@@ -168,6 +188,7 @@ def _from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[QueriedTab
                 names.append(named)
         while (token := reader.next) is not None and not reader.at(","):
             if token.kind == "word" and token.value in _ENDS_FROM | JOINS:
+                _must_open(reader)
                 return names, nested
             if reader.at("("):
                 reader.group()
@@ -175,6 +196,26 @@ def _from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[QueriedTab
                 reader.skip()
         if not reader.take(","):
             return names, nested
+
+
+def _clause(reader: TokenReader) -> str:
+    """Returns the keyword of the clause that opens next; "" within one: CASE has WHEN, and WITHIN GROUP is no GROUP BY."""
+    word = next((word for word in _OPENING if reader.at(word)), "")
+    needed = _FOLLOWED_BY.get(word)
+    return word if needed is None or TokenReader(reader.rest[1:2]).at_any(*needed) else ""
+
+
+def _must_open(reader: TokenReader) -> None:
+    """Refuses a keyword as the name of a table that FROM lists: Spark would take it for one where no clause can follow.
+
+    Raises:
+        BadStatement: it is such a name.
+    """
+    word, after = reader.rest[0], reader.rest[1:2]
+    is_name = not after or (after[0].kind == "sign" and after[0].value not in _BEGINS)
+    needed = _FOLLOWED_BY.get(word.value)
+    if is_name or (needed is not None and not TokenReader(after).at_any(*needed)):
+        raise BadStatement(f"statement: {word} at {word.place} is a keyword; as a name it is expected in backticks")
 
 
 def _named(reader: TokenReader) -> QueriedTable:

@@ -42,8 +42,7 @@ def query(found: Sequence[Token]) -> Statement:
         reader.need("insert")
         writes.append(target(reader))
         after = len(found) - reader.left
-    if not writes and reader.at("update"):
-        raise BadStatement("statement: a query contains UPDATE")
+    _must_be_query(found)
     accesses = (*writes, *reads(found))
     if len(writes) == 1:
         action: Action = NeedsSpark(
@@ -61,6 +60,32 @@ def query(found: Sequence[Token]) -> Statement:
     except BadStatement as error:
         action = NeedsSpark(because=str(error).removeprefix("statement: "), query=as_query(found))
     return Statement(name="SELECT", accesses=accesses, action=action)
+
+
+def _must_be_query(found: Sequence[Token]) -> None:
+    """Refuses WITH before anything but a query or INSERT: a statement is what its own first word says.
+
+    Raises:
+        BadStatement: it is something else.
+    """
+    reader = TokenReader(found)
+    if not reader.take("with"):
+        return
+    reader.take("recursive")
+    while True:
+        reader.name()
+        reader.skip_to("as")
+        reader.need("as")
+        reader.group()
+        if not reader.take(","):
+            break
+    verb = reader.next
+    if not reader.at_any("select", "from", "values", "insert", "("):
+        what = "nothing" if verb is None else f"{verb} at {verb.place}"
+        raise BadStatement(
+            f"statement: WITH at {found[0].place} before {what}; a query or INSERT is expected: "
+            "give the query to MERGE … USING (query), or to WHERE … IN (query)"
+        )
 
 
 def _select(reader: TokenReader) -> Select:

@@ -12,6 +12,8 @@ PACKAGE, UNIT = ROOT / "compactor", ROOT / "tests" / "unit"
 #: Module -> where it is tested instead: what is the same over every database is tested over every database at once.
 ELSEWHERE: dict[str, str] = {
     "airflow/page/action.py": "security/page/test_audit.py",
+    "spark_tables/spark_plan.py": "security/test_sql_text.py",
+    "statements/spark_functions.py": "security/test_sql_text.py",
     "cli/submit.py": "cluster/yarn/test_launchers.py",
     "database/backend.py": "contract/test_sessions.py",
     "database/mysql.py": "contract/test_sessions.py",

@@ -110,6 +110,7 @@ def scan(condition: c.Condition | None = None, *tasks: ScanTask) -> PlannedScan:
         filter_columns=(2,),
         condition=condition,
         row_ids=True,
+        default_zone="Asia/Tokyo",
         tasks=tasks,
     )
     return PlannedScan(

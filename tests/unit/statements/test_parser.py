@@ -14,6 +14,7 @@ from compactor.locking.statement_rules import DROP_DATABASE, AccessKind
 from compactor.statements import catalogue
 from compactor.statements.actions import NeedsSpark
 from compactor.statements.parser import parse, parse_all
+from compactor.statements.spark_text import SparkText
 from tests.support.sizes import sized
 
 FORMS = [
@@ -182,5 +183,5 @@ def test_words_of_two_pieces_of_a_query_stay_apart() -> None:
     text = "from s join d.r on s.a = r.a insert into t select s.a"
     action = parse(text).action
     assert isinstance(action, NeedsSpark)
-    written = action.query.rewritten(text, lambda name: f"[{name}]")
+    written = SparkText(text).query(action.query, "[{}]".format)
     assert written == "from [s] AS `s` join [d.r] AS `r` on s.a = r.a select s.a"
