@@ -60,7 +60,8 @@ def plans(plan_of: Callable[[str], str], text: str) -> list[str]:
     try:
         action = parse(text).action
         spark_text = SparkText(text)
-        spark_text.functions_to_look_up(action)
+        if spark_text.functions_to_look_up(action):
+            return []  # no program has registered any
     except CompactorError:
         return []
     queries, _ = _parts(action)
