@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -67,8 +67,8 @@ _CONVERTERS = {
 class PyorcJudge:
     """ORC C++ as pyorc calls it.
 
-    Three things it cannot tell: the tag of a union (None here), the second of two equal keys of a map, and a predicate
-    ``is null``, which it does not push down.
+    Three things it cannot tell: the tag of a union (None here), the second of two equal keys of a map, and the
+    predicates ``is null`` and ``<=>``, which it does not push down.
     """
 
     name = f"pyorc {pyorc.__version__}"
@@ -139,7 +139,7 @@ def _argument(predicate: Predicate, schema: str) -> Argument | None:
     for part in path:
         kind = kind.fields[part]
     index = whole.find_column_id(".".join(path if row_type(schema) is whole else ["row", *path]))
-    if predicate.operator == "is null" or kind.kind == TypeKind.BINARY:
+    if predicate.operator in ("is null", "<=>") or kind.kind == TypeKind.BINARY:
         return None
     precision, scale = getattr(kind, "precision", None), getattr(kind, "scale", None)
 
@@ -257,33 +257,59 @@ class PyarrowJudge:
             pyarrow.orc.write_table(to_arrow(schema, rows), str(path), compression=codec, **options)
 
 
-def to_arrow(schema: str, rows: Sequence[Row]) -> pa.Table:
+def to_arrow(schema: str, rows: Sequence[Row], *, hides: bool = False) -> pa.Table:
     """Returns rows of a schema as a table of Arrow.
+
+    Args:
+        hides: whether a struct that is NULL has fields that are not, as Arrow allows.
 
     Raises:
         Unreadable: Arrow has no such values, as for timestamps before 1677 or after 2262.
     """
     with _errors("pyarrow"):
         fields = parse_schema(schema).fields
-        arrays = [
-            pa.array([_to_arrow(kind, row[at]) for row in rows], _arrow_type(kind))
-            for at, kind in enumerate(fields.values())
-        ]
+        arrays = [_array(kind, [row[at] for row in rows], hides) for at, kind in enumerate(fields.values())]
         return pa.Table.from_arrays(arrays, names=list(fields))
 
 
-def _arrow_type(kind: TypeDescription) -> pa.DataType:
+def _array(kind: TypeDescription, values: Sequence[Any], hides: bool) -> pa.Array:
     match kind.kind:
         case TypeKind.STRUCT:
-            return pa.struct([pa.field(name, _arrow_type(child)) for name, child in kind.fields.items()])
+            below = next((value for value in values if value is not None), None) if hides else None
+            below = below or (None,) * len(kind.fields)
+            full = [below if value is None else value for value in values]
+            arrays = [_array(child, [value[at] for value in full], hides) for at, child in enumerate(children(kind))]
+            mask = pa.array([value is None for value in values], pa.bool_())
+            return pa.StructArray.from_arrays(arrays, names=list(kind.fields), mask=mask)
         case TypeKind.LIST:
-            return pa.list_(_arrow_type(kind.type))
+            items = [item for value in values if value is not None for item in value]
+            return pa.ListArray.from_arrays(_offsets(values), _array(kind.type, items, hides))
         case TypeKind.MAP:
-            return pa.map_(_arrow_type(kind.key), _arrow_type(kind.value))
-        case TypeKind.DECIMAL:
-            return pa.decimal128(kind.precision, kind.scale)
-        case TypeKind.TIMESTAMP_INSTANT:
-            return pa.timestamp("ns", "UTC")
+            pairs = [pair for value in values if value is not None for pair in value]
+            keys = _array(kind.key, [key for key, _ in pairs], hides)
+            return pa.MapArray.from_arrays(
+                _offsets(values), keys, _array(kind.value, [item for _, item in pairs], hides)
+            )
+        case TypeKind.DATE:
+            return pa.array([None if value is None else date_days(value) for value in values], pa.int32()).cast(
+                pa.date32()
+            )
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_INSTANT:
+            counts = [None if value is None else time_nanos(value) for value in values]
+            return pa.array(counts, pa.int64()).cast(_arrow_type(kind))
+    return pa.array(values, _arrow_type(kind))
+
+
+def _offsets(values: Sequence[Any]) -> pa.Array:
+    """Returns where the items of each list begin; None marks a list that is NULL."""
+    ends = list(accumulate(0 if value is None else len(value) for value in values))
+    begins = [None if value is None else begin for value, begin in zip(values, [0, *ends], strict=False)]
+    return pa.array([*begins, ends[-1] if ends else 0], pa.int32())
+
+
+def _arrow_type(kind: TypeDescription) -> pa.DataType:
+    if kind.kind == TypeKind.DECIMAL:
+        return pa.decimal128(kind.precision, kind.scale)
     return _ARROW_TYPES[kind.kind]
 
 
@@ -301,27 +327,8 @@ _ARROW_TYPES = {
     TypeKind.BINARY: pa.binary(),
     TypeKind.DATE: pa.date32(),
     TypeKind.TIMESTAMP: pa.timestamp("ns"),
+    TypeKind.TIMESTAMP_INSTANT: pa.timestamp("ns", "UTC"),
 }
-
-
-def _to_arrow(kind: TypeDescription, value: Any) -> Any:
-    """Returns a judge's value as ``pa.array`` takes it."""
-    if value is None:
-        return None
-    match kind.kind:
-        case TypeKind.STRUCT:
-            return {
-                name: _to_arrow(child, item) for (name, child), item in zip(kind.fields.items(), value, strict=True)
-            }
-        case TypeKind.LIST:
-            return [_to_arrow(kind.type, item) for item in value]
-        case TypeKind.MAP:
-            return [(_to_arrow(kind.key, key), _to_arrow(kind.value, item)) for key, item in value]
-        case TypeKind.DATE:
-            return date_days(value)
-        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_INSTANT:
-            return time_nanos(value)
-    return value
 
 
 def _from_arrow(array: pa.Array, kind: TypeDescription) -> list[Any]:
