@@ -22,7 +22,7 @@ current_timestamp current_timezone current_user date date_add date_diff date_for
 date_sub date_trunc dateadd datediff datepart day dayname dayofmonth dayofweek dayofyear decimal decode degrees
 dense_rank div double e element_at elt encode endswith equal_null every exists exp explode explode_outer expm1 extract
 factorial filter find_in_set first first_value flatten float floor forall format_number format_string from_avro
-from_base32 from_csv from_json from_unixtime from_utc_timestamp from_xml get get_json_object getbit greatest grouping
+from_base32 from_csv from_json from_unixtime from_utc_timestamp get get_json_object getbit greatest grouping
 grouping_id hash hex histogram_numeric hll_sketch_agg hll_sketch_estimate hll_union hll_union_agg hmac hour hypot if
 ifnull ilike in initcap inline inline_outer input_file_block_length input_file_block_start input_file_name instr int
 is_valid_utf8 is_valid_variant is_variant_null isnan isnotnull isnull jaro_winkler_similarity json_array_length
@@ -41,21 +41,21 @@ percentile percentile_approx percentile_cont percentile_disc pi pmod posexplode 
 power printf quarter quote radians raise_error rand randn random randstr range rank reduce regexp regexp_count
 regexp_extract regexp_extract_all regexp_instr regexp_like regexp_replace regexp_substr regr_avgx regr_avgy regr_count
 regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy repeat replace reverse right rint rlike round row_number
-rpad rtrim schema_of_avro schema_of_csv schema_of_json schema_of_variant schema_of_variant_agg schema_of_xml sec
-second sentences sequence session_user session_window sha sha1 sha2 shiftleft shiftright shiftrightunsigned shuffle
-sign signum sin sinh size skewness slice smallint some sort_array soundex space spark_partition_id split split_part
-sql_keywords sqrt st_asbinary st_geogfromwkb st_geomfromwkb st_setsrid st_srid stack startswith std stddev stddev_pop
-stddev_samp str_to_map string string_agg struct substr substring substring_index sum tan tanh theta_difference
-theta_intersection theta_intersection_agg theta_sketch_agg theta_sketch_estimate theta_union theta_union_agg time
-time_bucket time_diff time_from_micros time_from_millis time_from_seconds time_to_micros time_to_millis
-time_to_seconds time_trunc timestamp timestamp_micros timestamp_millis timestamp_nanos timestamp_seconds tinyint
-to_avro to_base32 to_binary to_char to_csv to_date to_json to_number to_time to_timestamp to_timestamp_ltz
-to_timestamp_ntz to_unix_timestamp to_utc_timestamp to_varchar to_variant_object to_xml transform transform_keys
-transform_values translate trim trunc try_add try_aes_decrypt try_avg try_divide try_element_at try_make_interval
-try_make_timestamp try_make_timestamp_ltz try_make_timestamp_ntz try_mod try_multiply try_parse_json try_parse_url
-try_subtract try_sum try_to_binary try_to_date try_to_number try_to_time try_to_timestamp try_url_decode
-try_validate_utf8 try_variant_array_append try_variant_get try_variant_insert try_variant_set tuple_difference_double
-tuple_difference_integer tuple_difference_theta_double tuple_difference_theta_integer tuple_intersection_agg_double
+rpad rtrim schema_of_avro schema_of_csv schema_of_json schema_of_variant schema_of_variant_agg sec second sentences
+sequence session_user session_window sha sha1 sha2 shiftleft shiftright shiftrightunsigned shuffle sign signum sin
+sinh size skewness slice smallint some sort_array soundex space spark_partition_id split split_part sql_keywords sqrt
+st_asbinary st_geogfromwkb st_geomfromwkb st_setsrid st_srid stack startswith std stddev stddev_pop stddev_samp
+str_to_map string string_agg struct substr substring substring_index sum tan tanh theta_difference theta_intersection
+theta_intersection_agg theta_sketch_agg theta_sketch_estimate theta_union theta_union_agg time time_bucket time_diff
+time_from_micros time_from_millis time_from_seconds time_to_micros time_to_millis time_to_seconds time_trunc timestamp
+timestamp_micros timestamp_millis timestamp_nanos timestamp_seconds tinyint to_avro to_base32 to_binary to_char to_csv
+to_date to_json to_number to_time to_timestamp to_timestamp_ltz to_timestamp_ntz to_unix_timestamp to_utc_timestamp
+to_varchar to_variant_object to_xml transform transform_keys transform_values translate trim trunc try_add
+try_aes_decrypt try_avg try_divide try_element_at try_make_interval try_make_timestamp try_make_timestamp_ltz
+try_make_timestamp_ntz try_mod try_multiply try_parse_json try_parse_url try_subtract try_sum try_to_binary
+try_to_date try_to_number try_to_time try_to_timestamp try_url_decode try_validate_utf8 try_variant_array_append
+try_variant_get try_variant_insert try_variant_set tuple_difference_double tuple_difference_integer
+tuple_difference_theta_double tuple_difference_theta_integer tuple_intersection_agg_double
 tuple_intersection_agg_integer tuple_intersection_double tuple_intersection_integer tuple_intersection_theta_double
 tuple_intersection_theta_integer tuple_sketch_agg_double tuple_sketch_agg_integer tuple_sketch_estimate_double
 tuple_sketch_estimate_integer tuple_sketch_summary_double tuple_sketch_summary_integer tuple_sketch_theta_double
@@ -64,8 +64,7 @@ tuple_union_theta_double tuple_union_theta_integer typeof ucase unbase64 unhex u
 unix_millis unix_nanos unix_seconds unix_timestamp upper url_decode url_encode user uuid validate_utf8 var_pop
 var_samp variance variant_array_append variant_delete variant_explode variant_explode_outer variant_get variant_insert
 variant_set variant_strip_nulls vector_avg vector_cosine_similarity vector_inner_product vector_l2_distance
-vector_norm vector_normalize vector_sum version weekday weekofyear when width_bucket window window_time xpath
-xpath_boolean xpath_double xpath_float xpath_int xpath_long xpath_number xpath_short xpath_string xxhash64 year
+vector_norm vector_normalize vector_sum version weekday weekofyear when width_bucket window window_time xxhash64 year
 zeroifnull zip_with
 """
 _NO_CALLS = """
@@ -77,6 +76,7 @@ trim try_cast
 """
 _CODE = "it calls any method of Java"
 _FILE = "it reads a file by its path"
+_XML = "it parses XML, which may name files"
 REFUSED: Mapping[str, str] = {
     "java_method": _CODE,
     "reflect": _CODE,
@@ -84,6 +84,17 @@ REFUSED: Mapping[str, str] = {
     "from_protobuf": _FILE,
     "to_protobuf": _FILE,
     "read_files": _FILE,
+    "from_xml": _XML,
+    "schema_of_xml": _XML,
+    "xpath": _XML,
+    "xpath_boolean": _XML,
+    "xpath_double": _XML,
+    "xpath_float": _XML,
+    "xpath_int": _XML,
+    "xpath_long": _XML,
+    "xpath_number": _XML,
+    "xpath_short": _XML,
+    "xpath_string": _XML,
     "identifier": "it makes a name of a text, which may be a path",
     "table": "it reads a table or a file of Spark's own catalog",
     "stream": "it reads a table or a file of Spark's own catalog",
