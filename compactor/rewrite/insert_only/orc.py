@@ -7,7 +7,7 @@ their stripes may share a file. Any other file stays separate: an insert-only di
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -16,6 +16,7 @@ from typing import Any
 from compactor.errors import NotLossless, VerificationFailed
 from compactor.orc.assembler import Assembler, WrittenFile
 from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, stripe_filters
+from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import Filters, Tail, read_tail
 from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.source import LocalSource, Source
@@ -50,6 +51,7 @@ class JoinedFiles:
 
     files: tuple[AcidFile, ...]
     like: Tail
+    avoids: Collection[str] = ()  #: codecs of stripes that are not copied
 
     @property
     def rows(self) -> int:
@@ -67,7 +69,7 @@ class JoinedFiles:
         found = [
             OutputStripe(file=file, number=number, copied=can_copy, can_copy=can_copy)
             for file in self.files
-            for fits in [is_copyable(file.tail) and file.tail.stripe_class == self.like.stripe_class]
+            for fits in [_can_copy(file.tail, self.avoids) and file.tail.stripe_class == self.like.stripe_class]
             for number, stripe in enumerate(file.tail.stripes)
             if stripe.rows
             for can_copy in [fits and not lacks_zone(file.source, file.tail, number)]
@@ -86,8 +88,11 @@ class JoinedFiles:
         ]
 
 
-def joinable_files(files: Sequence[AcidFile]) -> list[JoinedFiles]:
+def joinable_files(files: Sequence[AcidFile], avoids: Collection[str] = ()) -> list[JoinedFiles]:
     """Groups the files that may become one, in the order of the first file of each; leaves out files without rows.
+
+    Args:
+        avoids: codecs that no output has, since a reader of the table does not know them.
 
     Raises:
         NotLossless: a file holds ACID events, which readers of an insert-only table take for columns.
@@ -97,26 +102,44 @@ def joinable_files(files: Sequence[AcidFile]) -> list[JoinedFiles]:
         if not file.is_raw:
             raise NotLossless(f"{file.path}: holds ACID events in an insert-only table; find out who wrote it")
         if file.tail.rows:
-            found.setdefault(_key(file), []).append(file)
-    return [JoinedFiles(files=tuple(of_key), like=_like(of_key)) for of_key in found.values()]
+            found.setdefault(_key(file, avoids), []).append(file)
+    return [JoinedFiles(files=tuple(of_key), like=_like(of_key, avoids), avoids=avoids) for of_key in found.values()]
 
 
-def _key(file: AcidFile) -> tuple[Any, ...]:
+def _can_copy(tail: Tail, avoids: Collection[str]) -> bool:
+    return is_copyable(tail) and tail.compression.name not in avoids
+
+
+def _key(file: AcidFile, avoids: Collection[str]) -> tuple[Any, ...]:
     tail = file.tail
-    target = tail if is_copyable(tail) else encodable_target(tail)
     zones = {zone_of_stripe(file.source, tail, stripe) for stripe in range(len(tail.stripes))}
     zone = (
         file.path if len(zones) > 1 else zones.pop()
     )  # readers may not tell the zones of one file apart: PROTOCOL 2.6
-    return (tail.types, target.stripe_class, zone)
+    return (tail.types, _target(tail, avoids).stripe_class, zone)
 
 
-def _like(files: Sequence[AcidFile]) -> Tail:
-    return next((file.tail for file in files if is_copyable(file.tail)), encodable_target(files[0].tail))
+def _target(tail: Tail, avoids: Collection[str]) -> Tail:
+    """Returns a file of the class that the rows of a file get."""
+    if _can_copy(tail, avoids):
+        return tail
+    target = encodable_target(tail)
+    return replace(target, compression=Compression.ZLIB) if target.compression.name in avoids else target
 
 
-def write(files: Sequence[AcidFile], target: Target, *, small_stripe_bytes: int, full: bool) -> list[FinishedFile]:
-    """Writes all rows of ``files`` to few files beside ``target``, in their order within each.
+def _like(files: Sequence[AcidFile], avoids: Collection[str]) -> Tail:
+    return next((file.tail for file in files if _can_copy(file.tail, avoids)), _target(files[0].tail, avoids))
+
+
+def write(
+    files: Sequence[AcidFile],
+    target: Target,
+    *,
+    small_stripe_bytes: int,
+    full: bool,
+    avoids: Collection[str] = (),
+) -> list[FinishedFile]:
+    """Writes all rows of ``files`` to few files beside ``target``, in their order within each; see ``joinable_files``.
 
     Raises:
         NotLossless: rows can neither be copied nor re-encoded.
@@ -124,7 +147,7 @@ def write(files: Sequence[AcidFile], target: Target, *, small_stripe_bytes: int,
     """
     return [
         _write(group, replace(target, path=f"{target.path}.{n}"), small_stripe_bytes, full)
-        for n, group in enumerate(joinable_files(files))
+        for n, group in enumerate(joinable_files(files, avoids))
     ]
 
 

@@ -71,7 +71,13 @@ def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[FinishedFile
     if unit.file_format is FileFormat.ORC:
         with open_files(unit.location, _with_bytes(unit), unit.number, storage, zone=unit.default_zone) as files:
             target = Target(storage=storage, home=unit.staging, path=path, sees_all=unit.full_verify)
-            made = orc.write(files, target, small_stripe_bytes=unit.small_stripe_bytes, full=unit.full_verify)
+            made = orc.write(
+                files,
+                target,
+                small_stripe_bytes=unit.small_stripe_bytes,
+                full=unit.full_verify,
+                avoids=_avoided_codecs(unit),
+            )
             return made, sum(file.tail.rows for file in files)
     with _opened(unit, storage) as sources:
         if unit.file_format is FileFormat.PARQUET:
@@ -81,6 +87,10 @@ def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[FinishedFile
             return insert_only_whole.write(sources, path), 0
         made = insert_only_text.write(sources, path, full=unit.full_verify)
         return made, sum(file.rows for file in made)  # counted in the inputs and, separately, in the output
+
+
+def _avoided_codecs(unit: Unit) -> frozenset[str]:
+    return frozenset() if unit.output_class is None else unit.output_class.avoids
 
 
 def _stay_whole(unit: Unit, sources: Sequence[Source]) -> bool:
@@ -102,7 +112,7 @@ def preview_figures(unit: Unit, storage: Storage) -> Figures:
     whole are not."""
     if unit.file_format is FileFormat.ORC:
         with open_files(unit.location, _with_bytes(unit), unit.number, storage, zone=unit.default_zone) as files:
-            groups = orc.joinable_files(files)
+            groups = orc.joinable_files(files, _avoided_codecs(unit))
             stripes = [stripe for group in groups for stripe in group.stripes(unit.small_stripe_bytes)]
             copied = [stripe for stripe in stripes if stripe.copied]
             rows = sum(group.rows for group in groups)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyarrow import orc
 
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile
@@ -14,6 +16,7 @@ from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rows.inputs import Input
 from compactor.rows.remote_source import LOCAL
+from compactor.settings.output_class import UNKNOWN_TO_ORC_1_5, OutputClass
 from tests.support.folders import staging_of
 from tests.support.insert_only import INPUTS, read_file, rows, write_file
 
@@ -63,6 +66,24 @@ def test_files_that_may_not_share_one_are_numbered_as_copies(tmp_path: Path) -> 
     result = rewrite_insert_only(unit(tmp_path, FileFormat.ORC, ["in0", "in1"]), LOCAL, str(tmp_path / "rows"))
     assert [output.file_name for output in result.outputs] == ["000003_0", "000003_0_copy_1"]
     assert [output.rows for output in result.outputs] == [5, 5]
+
+
+def test_what_orc_1_5_cannot_read_joins_what_it_can(tmp_path: Path) -> None:
+    """PROTOCOL 2.8: ZSTD becomes ZLIB where Hive 3.1 reads; elsewhere it is copied."""
+    for start, codec in ((0, "zstd"), (10, "zlib"), (20, "zstd")):
+        orc.write_table(rows(range(start, start + 10)), tmp_path / f"in{start}", compression=codec)
+    kept = replace(unit(tmp_path, FileFormat.ORC, ["in0", "in10", "in20"]), small_stripe_bytes=0)
+    assert len(rewrite_insert_only(kept, LOCAL, str(tmp_path / "kept")).outputs) == 2
+    for files in (["in0", "in10", "in20"], ["in0"]):
+        given = replace(kept, inserts=unit(tmp_path, FileFormat.ORC, files).inserts, full_verify=True)
+        given = replace(given, output_class=OutputClass(avoids=UNKNOWN_TO_ORC_1_5))
+        result = rewrite_insert_only(given, LOCAL, str(tmp_path / f"rows{len(files)}"))
+        (output,) = result.outputs
+        assert orc.ORCFile(output.path).compression == "ZLIB"
+        assert orc.read_table(output.path) == rows(range(10 * len(files)))
+        figures, preview = result.figures, preview_figures(given, LOCAL)
+        assert (figures.stripes_copied, figures.stripes_encoded) == (preview.stripes_copied, preview.stripes_encoded)
+        assert figures.stripes_copied == files.count("in10")
 
 
 @pytest.mark.parametrize("file_format", list(INPUTS), ids=lambda one: one.name)
