@@ -7,6 +7,7 @@ import zoneinfo
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rows.inputs import Input
 from compactor.rows.reader import read_snapshot
 from compactor.storage.local import LocalStorage
+from tests.judges import orc_1_5
 from tests.support.acid_files import FIRST_FILE, write_file
 from tests.support.folders import staging_of
 
@@ -65,6 +67,7 @@ class File:
     is_raw: bool = False
     lower_case: bool = False
     by_arrow: Mapping[str, Any] | None = None  #: options of Arrow, which writes what pyorc cannot
+    by_java: Mapping[str, Any] | None = None  #: options of ORC Java 1.5, which takes values of the judges
     raw_timestamps: bool = False
     deleted: tuple[int, ...] = ()
     names_zone: bool = True  #: otherwise its stripes, which are not compressed, name no writer's time zone
@@ -75,7 +78,10 @@ class File:
 
     def content(self, write_id: int) -> bytes:
         """Returns the file's bytes."""
-        data = self._arrow(write_id) if self.by_arrow is not None else self._pyorc(write_id)
+        if self.by_java is not None:
+            data = self._java(write_id, self.by_java)
+        else:
+            data = self._arrow(write_id) if self.by_arrow is not None else self._pyorc(write_id)
         if self.tail or self.footer or self.script:
             data = _changed(data, self.tail, self.footer, self.script)
         return data if self.names_zone else without_zone(data, self.options["timezone"])
@@ -106,6 +112,13 @@ class File:
             writer.write(table)
             writer.close()
             return file.getvalue()
+
+    def _java(self, write_id: int, options: Mapping[str, Any]) -> bytes:
+        schema = schema_text(acid_types(parse_hive_type(f"struct<{self.row}>")))
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "file")
+            orc_1_5().write(path, schema, self._events(write_id), **options)
+            return path.read_bytes()
 
 
 def without_zone(data: bytes, zone: str) -> bytes:

@@ -47,6 +47,8 @@ TIMESTAMP = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int
 _EXACT = Context(prec=76)
 _TIMESTAMPS = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT)
 _LARGEST_HIDDEN = 999_999  #: nanoseconds up to which readers do not correct the second for rounding
+#: What Arrow cannot write, so that this codec has to.
+_BESIDE_TIMES = "beside timestamps that are before 1970 with a fraction of a second, before 1677 or after 2262"
 
 
 class _RawTimestamp(ORCConverter):  # type: ignore[misc]  # pyorc has no types
@@ -91,8 +93,17 @@ def raw_type(types: Types, root: int = 0) -> ArrowType:
     """Returns the Arrow type of column ``root`` in this codec's batches.
 
     Raises:
-        NotLossless: pyorc does not return values of this kind completely (a union's lack their tag).
+        NotLossless: pyorc does not return values of this kind completely (a union's lack their tag), or has no maps with
+            such keys.
     """
+    for number in range(root, root + len(subtree(types, root))):
+        if types[number].kind is TypeKind.MAP and any(
+            item.kind in (TypeKind.LIST, TypeKind.MAP) for item in subtree(types, types[number].children[0])
+        ):
+            raise NotLossless(
+                f"column {number}: a map whose keys hold arrays or maps cannot be encoded {_BESIDE_TIMES}; insert other "
+                "rows, or, of rows that are there, rewrite the partition with INSERT OVERWRITE"
+            )
     return arrow_type(types, root, timestamp=TIMESTAMP)
 
 
@@ -338,7 +349,10 @@ def _mapping(pairs: list[Any]) -> dict[Any, Any]:
     """Returns a map as pyorc accepts it."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise NotLossless("a map that has a key twice cannot be encoded; rewrite the partition with INSERT OVERWRITE")
+        raise NotLossless(
+            f"a map that has a key twice cannot be encoded {_BESIDE_TIMES}; insert the key once, or, of rows that are "
+            "there, rewrite the partition with INSERT OVERWRITE"
+        )
     return found
 
 

@@ -22,6 +22,7 @@ from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.messages import Message
 from compactor.rewrite.plan.unit import FileNumberInputs, Rebalance
 from compactor.rows.inputs import Input
+from tests.judges import PYARROW, orc_1_5, orc_2_3
 from tests.support.mixtures import DELETER, File, make_unit, rows_of, snapshot, stripe_lengths, tail_of
 from tests.support.units import execute
 
@@ -73,6 +74,8 @@ DATED = "d:date"
 TIMES = [((-62135596800, 0),), ((1_700_000_000, 123_456_789),), (None,)]
 MOMENTS = [(datetime(2024, 7, 1, 12, 0, tzinfo=UTC),), (datetime(1960, 1, 1, 0, 0, 1, tzinfo=UTC),)]
 JUST_BEFORE_1970 = [((-1 - 3600, 500_000_000),)]
+LATE, EARLY = "2024-07-01 12:00:00.000000000", "1960-01-01 00:00:00.500000000"
+MAPS, TWICE = "t:timestamp,m:map<string,int>", [(LATE, (("k", 1), ("k", 2)))]  #: values of the judges
 UNIONS = "u:uniontype<int,string>"
 
 
@@ -253,6 +256,13 @@ FILES = [
         raw=True,
     ),
     Mixture(
+        row="timestamps that Arrow cannot write, and a key twice in a map",
+        files=[File(row=MAPS, values=[*TWICE, (EARLY, ()), (LATE, ())], by_java={}, deleted=(2,))],
+        fates=[REFUSE],
+        table=MAPS,
+        because="delta_1_1.* 1 of 2 entries of maps have a key that occurs twice",
+    ),
+    Mixture(
         row="tiny stripes",
         files=[File(), File(), File(times=BIG)],
         fates=[ENCODE, ENCODE, COPY],
@@ -391,6 +401,18 @@ TYPES = [
     _unlike("alternatives added to a union", "uniontype<int>", "uniontype<int,string>", 1),
 ]  # fmt: skip
 MIXTURES = [*FILES, *TYPES]
+
+
+def test_a_key_twice_in_a_map_stays(tmp_path: Path) -> None:
+    """PROTOCOL 4: Arrow keeps both entries, in their order."""
+    files = [
+        File(row=MAPS, values=[*TWICE, (LATE, ())], by_java={}, deleted=(1,)),
+        File(row=MAPS, values=TWICE, by_java={}),
+    ]
+    result = execute(make_unit(tmp_path, files, MAPS))
+    assert result.figures.stripes_encoded > 0
+    for judge in (orc_1_5(), orc_2_3(), PYARROW):
+        assert [row[-1] for row in judge.rows(Path(result.outputs[0].path))] == TWICE * 2, judge.name
 
 
 def _wanted(root: Path, mixture: Mixture, inputs: Sequence[Input]) -> list[tuple[Any, ...]]:

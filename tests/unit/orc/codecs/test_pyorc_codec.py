@@ -112,3 +112,17 @@ def test_a_map_with_two_keys_that_are_equal_in_python_is_refused(tmp_path: Path,
         pyorc_codec.writer(tmp_path / "file", like=empty_tail(types), types=types) as writer,
     ):
         writer.write(rows(0.0, -0.0))
+
+
+@pytest.mark.parametrize("kind", ["map<array<int>,int>", "array<map<struct<x:map<int,int>>,int>>"])
+def test_a_map_whose_keys_python_cannot_hash_is_refused(tmp_path: Path, kind: str) -> None:
+    types = parse_hive_type(f"struct<a:int,m:{kind}>")
+    with pytest.raises(NotLossless, match="a map whose keys hold arrays or maps"):
+        pyorc_codec.writer(tmp_path / "file", like=empty_tail(types), types=types)
+    batch = pa.record_batch(
+        [[1], pa.nulls(1, arrow_codec.schema(types).field(1).type)], schema=arrow_codec.schema(types)
+    )
+    with arrow_codec.writer(tmp_path / "file", like=empty_tail(types), types=types) as writer:
+        writer.write(batch)
+    with LocalSource(tmp_path / "file") as source, pytest.raises(NotLossless, match="a map whose keys hold"):
+        list(pyorc_codec.read_batches(source, read_tail(source)))

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import orc
 
 from compactor.acid.names import Base
-from compactor.errors import NotConforming, NotSupported, StorageError, TransactionAborted, WriteConflict
+from compactor.errors import NotConforming, NotLossless, NotSupported, StorageError, TransactionAborted, WriteConflict
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
@@ -222,6 +222,21 @@ def test_timestamps_that_arrow_cannot_write_are_written(store: Store, warehouse:
     store.load_table("default.ts").append(pa.table({"at": days, "more": [[day] for day in days]}))
     found = store.load_table("default.ts").scan(timestamps="us").to_arrow().to_pylist()
     assert found == [{"at": day, "more": [day]} for day in days]
+
+
+@pytest.mark.parametrize("moment", [datetime(2020, 1, 1), datetime(1960, 1, 1, 0, 0, 0, 500000)], ids=["late", "early"])
+def test_a_key_twice_in_a_map_is_written_or_refused(store: Store, warehouse: Path, moment: datetime) -> None:
+    """PROTOCOL 4: pyorc, which writes early timestamps, knows one entry for each key."""
+    make(store, warehouse, "m", {"at": "timestamp", "m": "map<string,int>"})
+    maps = pa.array([[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int32()))
+    rows = pa.table({"at": pa.array([moment], pa.timestamp("us")), "m": maps})
+    if moment.year < 1970:
+        with pytest.raises(NotLossless, match="a map that has a key twice cannot be encoded beside timestamps"):
+            store.load_table("default.m").append(rows)
+        assert not [name for name in names_in(warehouse / "m") if not name.startswith(".")]
+    else:
+        store.load_table("default.m").append(rows)
+        assert store.load_table("default.m").scan(timestamps="us").to_arrow().column("m").combine_chunks().equals(maps)
 
 
 def test_what_is_refused_changes_nothing(store: Store, warehouse: Path) -> None:
