@@ -11,6 +11,9 @@ PACKAGE, UNIT = ROOT / "compactor", ROOT / "tests" / "unit"
 
 #: Module -> where it is tested instead: what is the same over every database is tested over every database at once.
 ELSEWHERE: dict[str, str] = {
+    "rewrite/full_acid/file_zones.py": "integration/rewrite/test_time_zones.py",
+    "orc/format/filter_streams.py": "integration/rewrite/test_mixed_bloom_filters.py",
+    "orc/codecs/wall_clock.py": "integration/rewrite/test_time_zones.py",
     "airflow/page/action.py": "security/page/test_audit.py",
     "spark_tables/spark_plan.py": "security/test_sql_text.py",
     "statements/spark_functions.py": "security/test_sql_text.py",
