@@ -19,8 +19,8 @@ from compactor.orc.codecs import arrow_codec
 from compactor.orc.codecs.bloom_filters import Ambiguous, check_hashes
 from compactor.orc.codecs.choice import ARROW, with_codec
 from compactor.orc.codecs.codec import Codec, Unfit
+from compactor.orc.codecs.index_mending import mend_indexes
 from compactor.orc.codecs.stripe_view import batch_rows, can_decode_together
-from compactor.orc.codecs.writer_zone import name_writer_zone
 from compactor.orc.format.java_zones import UTC_NAME, is_utc
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.tail_writer import Metadata, no_metadata, replace_tail
@@ -162,8 +162,8 @@ def encode_acid(
                 writer.write(batch)
                 last = batch if batch.num_rows else last
         check_values(path, types, written, codec)
-        if not is_utc(zone):
-            name_writer_zone(path, zone)
+        if not is_utc(zone) or types.has_floats:
+            mend_indexes(path, zone)
         last_row = last_of(last) if last is not None and types.is_acid else None
         tail = replace_tail(path, like, types, metadata, last_row)
         check_zone(path, tail, zone)

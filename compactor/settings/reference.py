@@ -50,7 +50,7 @@ Anybody who may `ALTER TABLE` can write table and database parameters, so only t
   `tblprops.orc.bloom.filter.fpp`. Stripes of another class are then re-encoded, and with one of the last three, which a
   file does not say of itself, every stripe; `compactor plan DB.T --property tblprops.orc.compress=ZSTD` shows how many.
   No column gets a bloom filter by which some reader would miss rows: of `boolean`, `tinyint` and `timestamp` none does,
-  of `char`, `float` and `double` those in files without negative zeros, NaNs and texts that are shorter than the type.
+  of `char`, `float` and `double` those in files without NaNs and texts that are shorter than the type.
   Other `tblprops.KEY` are refused.
 
 Of the properties for Hive's own jobs, `compactor.mapreduce.job.queuename` and `compactor.mapred.job.queue.name` name the

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.orc.codecs.arrow_types import Array
+from compactor.orc.format import messages
 from compactor.orc.format.filter_streams import UTC_ENCODING, filter_streams, with_one_encoding
 from compactor.orc.format.stripe_footer import BLOOM_UTF8, read_stripe_footer
 from compactor.orc.format.tail import Filters, FilterStream, Tail
@@ -33,6 +34,7 @@ KINDS = frozenset(
 #: milliseconds) looks up microseconds, but the filters hold milliseconds. Rows without such filters never get any, so
 #: that no reader misses rows that it has found so far.
 MISREAD = frozenset({TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT})
+_ZEROS = (0, -(2**63))  #: 0.0 and -0.0, their bits as a signed number
 #: Kinds in which some values equal others with a different hash.
 _AMBIGUOUS = frozenset({TypeKind.CHAR, TypeKind.FLOAT, TypeKind.DOUBLE})
 
@@ -118,8 +120,7 @@ def false_positives(like: Tail) -> float:
 def check_hashes(batch: pa.RecordBatch, types: Types, filtered: Collection[int]) -> None:
     """Checks that readers find all values of the columns ``filtered`` by the hash that they look up.
 
-    They would not find negative zeros, NaNs, and char texts without their trailing blanks, which Trino strips and Hive
-    looks up.
+    They would not find NaNs, and char texts without their trailing blanks, which Trino strips and Hive looks up.
 
     Raises:
         Ambiguous: some column has such values.
@@ -157,5 +158,36 @@ def _is_ambiguous(array: Array, kind: TypeKind, length: int) -> bool:
 
         shortest = compute.min(compute.utf8_length(array)).as_py()
         return shortest is not None and bool(shortest < length)
-    values = array.drop_null().to_numpy()
-    return bool(np.any(np.isnan(values) | (np.signbit(values) & (values == 0))))
+    return bool(np.any(np.isnan(array.drop_null().to_numpy())))
+
+
+def admit_both_zeros(bloom: messages.Message) -> bool:
+    """Makes a filter of floats that lets one of 0.0 and -0.0 pass let both pass, since they are equal and differ in their
+    bits, by which readers look them up. Returns true if that changed it."""
+    bits = np.unpackbits(np.frombuffer(bloom.utf8bitset, np.uint8), bitorder="little")
+    places = [_places(number, len(bits), bloom.num_hash_functions) for number in _ZEROS]
+    if not any(bits[place].all() for place in places) or all(bits[place].all() for place in places):
+        return False
+    bits[np.concatenate(places)] = 1
+    bloom.utf8bitset = np.packbits(bits, bitorder="little").tobytes()
+    return True
+
+
+def _places(number: int, bits: int, hashes: int) -> list[int]:
+    """Returns the bits of a signed 64-bit number in a filter of this size, as ORC's specification defines them."""
+    key = _signed(~number + (number << 21), 64)
+    key ^= key >> 24
+    key = _signed(key * 265, 64)
+    key ^= key >> 14
+    key = _signed(key * 21, 64)
+    key ^= key >> 28
+    key = _signed(key + (key << 31), 64)
+    low, high = _signed(key, 32), _signed(key >> 32, 32)
+    sums = (_signed(low + number * high, 32) for number in range(1, hashes + 1))
+    return [(~total if total < 0 else total) % bits for total in sums]
+
+
+def _signed(number: int, bits: int) -> int:
+    """Returns the low ``bits`` of a number as a signed one."""
+    low = number & ((1 << bits) - 1)
+    return low - (1 << bits) if low >> (bits - 1) else low

@@ -3,7 +3,7 @@
 When the ORC C++ library encodes a stripe with zlib, nine tenths of the time are spent in zlib. ISA-L makes streams of the
 same format and size in a third of that time or less, so the library encodes plain and this module compresses: the streams
 in chunks, and the row indexes, in which positions refer to those chunks. Everything else stays as it is, except for the
-numbers of columns that others are put before.
+numbers of columns that others are put before, and for bounds of floats by which readers would lose rows.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from compactor.errors import NotLossless
 from compactor.orc.format import messages
 from compactor.orc.format.compression import LEVELS, SMALL, Compression, chunks
 from compactor.orc.format.run_length_encoding import EncodedColumn
+from compactor.orc.format.statistics import FLOAT_KINDS, mended_float_statistics
 from compactor.orc.format.stripe_footer import (
     DATA,
     DICTIONARY,
@@ -96,7 +97,12 @@ class Recompressor:
         for number, stripe in enumerate(tail.stripes):
             self._stripes.append(self._packed(plain, tail, number, stripe, front))
         extra = [column.statistics for column in front]
-        self._statistics += [(first, *extra, *others) for first, *others in tail.stripe_statistics or ()]
+        for parts in tail.stripe_statistics or ():
+            first, *others = (
+                mended_float_statistics(part) if item.kind in FLOAT_KINDS else part
+                for part, item in zip(parts, tail.types, strict=True)
+            )
+            self._statistics.append((first, *extra, *others))
 
     def _packed(
         self, source: Source, tail: Tail, number: int, stripe: Stripe, front: Sequence[EncodedColumn]
@@ -243,6 +249,8 @@ def _moved(
     wanted = sum(1 + more for _, more in streams)
     found = messages.RowIndex.FromString(index)
     for entry in found.entry:
+        if kind in FLOAT_KINDS:
+            entry.statistics.CopyFrom(mended_float_statistics(entry.statistics))
         old = list(entry.positions)
         if kind not in _STREAMS or len(old) != wanted:
             raise NotLossless(

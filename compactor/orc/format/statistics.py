@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
+from math import isnan
 from typing import Any
 
 from compactor.orc.format import messages
@@ -15,6 +16,7 @@ from compactor.orc.format.types import OrcType, TypeKind
 _INT64 = range(-(2**63), 2**63)
 #: Sums of decimals have 38 digits; whatever has more than fit in here is no number of a writer, and could fill all memory.
 _EXACT = Context(prec=200, Emax=200, Emin=-200, traps=[InvalidOperation, Inexact, Overflow])
+FLOAT_KINDS = frozenset({TypeKind.FLOAT, TypeKind.DOUBLE})
 _INTEGER_KINDS = (TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG)
 #: Kinds with statistics that can always be trusted; those of doubles may come from NaN.
 _PLAIN_KINDS = frozenset(
@@ -47,7 +49,33 @@ def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Messag
         target = getattr(whole, field)
         target.SetInParent()
         merger(target, [getattr(part, field) for part in valued])
+        if valued and column.kind in FLOAT_KINDS:
+            return mended_float_statistics(whole)
     return whole
+
+
+def mended_float_statistics(statistics: messages.Message) -> messages.Message:
+    """Returns the statistics of floats such that no reader loses rows by them (PROTOCOL 2.7).
+
+    Zeros as bounds become -0.0 and 0.0, since ORC Java compares them by their bits. Where NaN occurs, nothing is said of
+    the values: ORC Java 1.5 takes NaN for a value beyond all bounds, and absent bounds for those of an empty range.
+    """
+    bounds = statistics.double_statistics
+    numbers = bounds.minimum, bounds.maximum, bounds.sum
+    is_known = bounds.HasField("minimum") and bounds.HasField("maximum") and not any(map(isnan, numbers))
+    if not statistics.HasField("double_statistics") or (is_known and 0 not in numbers[:2]):
+        return statistics
+    mended = messages.ColumnStatistics()
+    mended.CopyFrom(statistics)
+    if not is_known:
+        if statistics.number_of_values:
+            mended.ClearField("double_statistics")
+        return mended
+    if bounds.minimum == 0:
+        mended.double_statistics.minimum = -0.0
+    if bounds.maximum == 0:
+        mended.double_statistics.maximum = 0.0
+    return mended
 
 
 def _all_have(parts: Sequence[messages.Message], field: str) -> bool:
@@ -76,7 +104,7 @@ def _integers(target: messages.Message, parts: Sequence[messages.Message]) -> No
 
 def _doubles(target: messages.Message, parts: Sequence[messages.Message]) -> None:
     # NaN has no order: a minimum or maximum with NaN says nothing.
-    if not any(part.minimum != part.minimum or part.maximum != part.maximum for part in parts):
+    if not any(isnan(part.minimum) or isnan(part.maximum) for part in parts):
         _extremes(target, parts)
     if not parts or _all_have(parts, "sum"):
         target.sum = sum(part.sum for part in parts)
@@ -150,7 +178,7 @@ def _collections(target: messages.Message, parts: Sequence[messages.Message]) ->
 _Merger = Callable[[messages.Message, Sequence[messages.Message]], None]
 _FIELD: dict[TypeKind, tuple[str, _Merger]] = {
     **dict.fromkeys(_INTEGER_KINDS, ("int_statistics", _integers)),
-    **dict.fromkeys((TypeKind.FLOAT, TypeKind.DOUBLE), ("double_statistics", _doubles)),
+    **dict.fromkeys(FLOAT_KINDS, ("double_statistics", _doubles)),
     **dict.fromkeys((TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR), ("string_statistics", _strings)),
     TypeKind.BOOLEAN: ("bucket_statistics", _counts),
     TypeKind.DECIMAL: ("decimal_statistics", _decimals),

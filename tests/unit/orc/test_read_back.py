@@ -173,7 +173,7 @@ def test_another_zone_than_the_rows_have_is_caught(tmp_path: Path, monkeypatch: 
         ],
         arrow_codec.schema(types),
     )
-    monkeypatch.setattr(reencode, "name_writer_zone", lambda path, zone: None)
+    monkeypatch.setattr(reencode, "mend_indexes", lambda path, zone: None)
     with pytest.raises(
         VerificationFailed, match=r"stripe 0: says that its writer's zone is .*'Europe/Paris' was written"
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import zlib
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -13,16 +14,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.orc as po
 import pyorc
 import pytest
 from pyorc.predicates import PredicateColumn
 
 from compactor.orc.codecs import arrow_codec, pyorc_codec
-from compactor.orc.codecs.bloom_filters import Ambiguous, asked_filters, check_hashes, common_filters, stripe_filters
+from compactor.orc.codecs.bloom_filters import (
+    Ambiguous,
+    admit_both_zeros,
+    asked_filters,
+    check_hashes,
+    common_filters,
+    stripe_filters,
+)
 from compactor.orc.format import messages
 from compactor.orc.format.compression import decompress
 from compactor.orc.format.hive_types import parse_hive_type
-from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, read_stripe_footer
+from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, read_indexes, read_stripe_footer
 from compactor.orc.format.tail import Filters, FilterStream, Tail, empty_tail, read_tail
 from compactor.orc.format.types import Types, acid_types
 from compactor.orc.io.source import LocalSource
@@ -48,12 +57,12 @@ def _row(number: int) -> tuple[Any, ...]:
     )
 
 
-def _file(path: Path, rows: int, *, negative_zero: int = -1, **options: Any) -> Path:
+def _file(path: Path, rows: int, *, not_a_number: int = -1, **options: Any) -> Path:
     with path.open("wb") as file, pyorc.Writer(file, SCHEMA, row_index_stride=STRIDE, **options) as writer:
         for number in range(rows):
             row = _row(number)
-            if number == negative_zero:
-                row = (*row[:2], -0.0, *row[3:])
+            if number == not_a_number:
+                row = (*row[:2], math.nan, *row[3:])
             writer.write((0, 1, 1 << 29, number, 1, row))
     return path
 
@@ -183,17 +192,17 @@ PLAIN = {"d": 0.0, "g": 1.5, "c": "ä  ", "r": {"l": [0.0, None], "m": [("xy", 1
     [
         ({}, set()),
         ({"d": None, "g": None, "c": None, "r": None}, set()),
-        ({"d": -0.0}, {1}),
-        ({"d": float("nan"), "g": -0.0}, {1, 2}),
+        ({"d": -0.0}, set()),
+        ({"d": float("nan"), "g": -0.0}, {1}),
         ({"g": float("nan"), "n": float("inf")}, {2}),
         ({"c": "ab"}, {3}),
         ({"c": "äöü"}, set()),
-        ({"r": {"l": [1.0, -0.0], "m": []}}, {6}),
+        ({"r": {"l": [1.0, float("nan")], "m": []}}, {6}),
         ({"r": {"l": None, "m": [("xy", 1), ("x", 2)]}}, {8}),
     ],
 )
 def test_values_that_equal_others_with_a_different_hash(found: dict[str, Any], columns: set[int]) -> None:
-    """Java's filters distinguish -0.0 from 0.0 and the char texts 'ab' and 'ab ', which are equal."""
+    """Java's filters distinguish NaNs and the char texts 'ab' and 'ab ', which are equal."""
     batch = pa.RecordBatch.from_pylist([PLAIN, PLAIN | found, PLAIN], arrow_codec.schema(DOUBTFUL))
     asked = frozenset(range(1, 11))
     if not columns:
@@ -213,12 +222,29 @@ def test_a_char_that_is_no_utf_8_is_counted_as_java_counts() -> None:
             check_hashes(batch, types, {1})
 
 
+@pytest.mark.parametrize("values", [[0.0, 1.5], [-0.0, 1.5], [1.5, 2.5]], ids=str)
+def test_a_filter_of_one_zero_has_both(values: list[float], tmp_path: Path) -> None:
+    """PROTOCOL 2.7: a filter of the library itself, which hashes bits as Java does."""
+    filters = []
+    for content in (values, [*values, 0.0, -0.0] if 0.0 in values else values):
+        po.write_table(pa.table({"d": content}), tmp_path / "f", bloom_filter_columns=[1], bloom_filter_fpp=0.01)
+        with LocalSource(tmp_path / "f") as source:
+            tail = read_tail(source)
+            footer = read_stripe_footer(source, tail, 0)
+            [(_, _, index)] = [found for found in read_indexes(source, tail, 0, footer, {1}) if found[0] == BLOOM_UTF8]
+        filters.append(index.bloom_filter[0])
+    own, of_both = filters
+    assert admit_both_zeros(own) == (0.0 in values)
+    assert own == of_both
+    assert not admit_both_zeros(own)
+
+
 @pytest.mark.parametrize("held", [0, arrow_codec.HELD], ids=["large", "small"])
 def test_ambiguous_values_cost_only_their_column_its_filters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
     monkeypatch.setattr(arrow_codec, "HELD", held)
-    path = _file(tmp_path / "f", 3000, negative_zero=2500, bloom_filter_columns=[7, 9, 11])
+    path = _file(tmp_path / "f", 3000, not_a_number=2500, bloom_filter_columns=[7, 9, 11])
     with LocalSource(path) as source:
         tail = read_tail(source)
         pieces = [Piece(source=source, tail=tail, stripe_index=0)]

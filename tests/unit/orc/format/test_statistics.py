@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from compactor.orc.format import messages, statistics
 from compactor.orc.format.hive_types import parse_hive_type
-from compactor.orc.format.statistics import merge
+from compactor.orc.format.statistics import mended_float_statistics, merge
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import OrcType, TypeKind
 from compactor.orc.io.source import BytesSource, LocalSource
+
+NAN = float("nan")
 
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bigint": st.integers(-(2**63), 2**63 - 1),
@@ -116,10 +118,32 @@ def test_bounds_of_long_texts_stay_bounds() -> None:
     assert not merged.HasField("maximum")
 
 
-def test_nan_gives_no_range() -> None:
-    nan = _column(number_of_values=1, double_statistics={"minimum": float("nan"), "maximum": float("nan"), "sum": 1})
-    one = _column(number_of_values=1, double_statistics={"minimum": 1, "maximum": 1, "sum": 1})
-    assert not merge([nan, one], OrcType(kind=TypeKind.DOUBLE)).double_statistics.HasField("minimum")
+@pytest.mark.parametrize("bounds", [{"minimum": NAN, "maximum": NAN}, {"minimum": 1, "maximum": 2}, {}], ids=str)
+def test_statistics_of_floats_with_nan_count_values(bounds: dict[str, float]) -> None:
+    """PROTOCOL 2.7: ORC Java takes absent bounds for those of an empty range."""
+    nan = _column(number_of_values=1, has_null=False, double_statistics={**bounds, "sum": NAN})
+    one = _column(number_of_values=1, has_null=False, double_statistics={"minimum": 1, "maximum": 1, "sum": 1})
+    assert merge([nan, one], OrcType(kind=TypeKind.DOUBLE)) == _column(number_of_values=2, has_null=False)
+    assert mended_float_statistics(nan) == _column(number_of_values=1, has_null=False)
+
+
+@pytest.mark.parametrize(
+    ("stored", "mended"),
+    [((0.0, 0.0), (-0.0, 0.0)), ((-0.0, -0.0), (-0.0, 0.0)), ((-0.0, 2.0), (-0.0, 2.0)), ((-1.0, -0.0), (-1.0, 0.0))],
+)
+def test_bounds_of_floats_hold_for_either_zero(stored: tuple[float, float], mended: tuple[float, float]) -> None:
+    """PROTOCOL 2.7: ORC Java compares bits."""
+    part = _column(number_of_values=2, double_statistics={"minimum": stored[0], "maximum": stored[1], "sum": 0})
+    for whole in (mended_float_statistics(part), merge([part], OrcType(kind=TypeKind.FLOAT))):
+        bounds = whole.double_statistics
+        assert repr((bounds.minimum, bounds.maximum)) == repr(mended)
+
+
+def test_floats_without_values_have_no_bounds() -> None:
+    empty = _column(number_of_values=0, double_statistics={"sum": 0})
+    assert mended_float_statistics(empty) == empty
+    whole = _column(number_of_values=3, double_statistics={"minimum": -1, "maximum": 1, "sum": 0})
+    assert mended_float_statistics(whole) is whole
 
 
 def test_nanoseconds_below_a_millisecond_are_widest_where_unknown() -> None:

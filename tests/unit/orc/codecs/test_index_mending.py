@@ -10,7 +10,7 @@ import pyarrow.orc as po
 import pytest
 
 from compactor.orc.codecs import arrow_codec
-from compactor.orc.codecs.writer_zone import name_writer_zone
+from compactor.orc.codecs.index_mending import mend_indexes
 from compactor.orc.format import messages
 from compactor.orc.format.java_zones import java_zone
 from compactor.orc.format.stripe_footer import ROW_INDEX, read_indexes, read_stripe_footer, zone_named
@@ -39,7 +39,7 @@ def test_raw_seconds_stay(compression: str, tmp_path: Path) -> None:
     """PROTOCOL 2.6: in several stripes and row groups."""
     path = tmp_path / "file"
     table = write(path, random_seconds(60_000), compression, stripe_size=64 * 1024, batch_size=1000)
-    name_writer_zone(path, "Europe/Paris")
+    mend_indexes(path, "Europe/Paris")
     with LocalSource(path) as source:
         tail = read_tail(source)
         assert len(tail.stripes) > 1
@@ -53,7 +53,7 @@ def test_a_file_that_names_the_zone_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write(path, random_seconds(10), "zlib")
     before = path.read_bytes()
-    name_writer_zone(path, "GMT")
+    mend_indexes(path, "GMT")
     assert path.read_bytes() == before
 
 
@@ -66,7 +66,7 @@ def test_statistics_are_bounds_of_the_wall_clock(zone: str, first: str, tmp_path
     path, start = tmp_path / "file", int(np.datetime64(first, "s").astype(np.int64))
     seconds = start + np.arange(10_000) * 1000  # row groups of eleven days
     write(path, seconds, "zlib")
-    name_writer_zone(path, zone)
+    mend_indexes(path, zone)
     shown = java_zone(zone).wall_clock(seconds, np.zeros_like(seconds)) * 1000
     with LocalSource(path) as source:
         tail = read_tail(source)
@@ -93,7 +93,7 @@ def _check(statistics: messages.Message, shown: np.ndarray, *, exact: bool) -> N
 def test_statistics_say_nothing_of_times_whose_rules_only_java_has(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write(path, random_seconds(10), "zlib")
-    name_writer_zone(path, "SystemV/EST5EDT")
+    mend_indexes(path, "SystemV/EST5EDT")
     with LocalSource(path) as source:
         statistics = read_tail(source).statistics[2]
     assert statistics.number_of_values == 10

@@ -1,0 +1,171 @@
+"""Changes the indexes and statistics of a file that was just encoded so that no reader loses rows by them.
+
+They become those of the writer's zone (PROTOCOL 2.6), and the bounds and bloom filters of floats hold for NaN and for
+either zero (PROTOCOL 2.7). The data stay as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from compactor.errors import NotSupported
+from compactor.orc.codecs.bloom_filters import admit_both_zeros
+from compactor.orc.format import messages
+from compactor.orc.format.compression import compress
+from compactor.orc.format.java_zones import UTC_NAME, JavaZone, is_utc, java_zone
+from compactor.orc.format.statistics import FLOAT_KINDS, mended_float_statistics
+from compactor.orc.format.stripe_footer import INDEX_STREAMS, ROW_INDEX, read_indexes, read_stripe_footer, zone_named
+from compactor.orc.format.tail import MAGIC, Stripe, Tail, read_tail
+from compactor.orc.format.tail_writer import tail_bytes
+from compactor.orc.format.types import TypeKind
+from compactor.orc.io.source import LocalSink, LocalSource
+
+DAY = 86_400_000  #: milliseconds
+_EARLY = 4 * DAY  #: before this time, in milliseconds since 1970, no two databases of zones agree everywhere
+
+
+def mend_indexes(path: str | os.PathLike[str], zone: str = UTC_NAME) -> None:
+    """Mends a local file that was just encoded, and makes ``zone`` the writer's zone of all its stripes.
+
+    Its timestamps keep their raw seconds; their statistics become those of the wall clock, as readers expect them, and
+    their bloom filters let every value through.
+    """
+    part = f"{path}.mended"
+    try:
+        with LocalSource(path) as source:
+            mending = _Mending(source, read_tail(source), zone)
+            if not mending.is_needed():
+                return
+            mending.write(part)
+        os.replace(part, path)
+    finally:
+        Path(part).unlink(missing_ok=True)
+
+
+class _Mending:
+    """The changes to one file."""
+
+    def __init__(self, source: LocalSource, tail: Tail, zone: str) -> None:
+        self._source, self._tail = source, tail
+        self._footers = [read_stripe_footer(source, tail, number) for number in range(len(tail.stripes))]
+        self._names_zone = not is_utc(zone) and any(zone_named(footer) != zone for footer in self._footers)
+        self._zone = zone
+        self._rules = _zone_rules(zone) if self._names_zone else None
+        self._floats = frozenset(number for number, item in enumerate(tail.types) if item.kind in FLOAT_KINDS)
+        self._times = frozenset(
+            number for number, item in enumerate(tail.types) if self._names_zone and item.kind is TypeKind.TIMESTAMP
+        )
+
+    def is_needed(self) -> bool:
+        """Returns true if some reader would lose rows by the file as it is."""
+        return self._names_zone or any(
+            changed for number in range(len(self._footers)) for *_, changed in self._indexes(number)
+        )
+
+    def write(self, path: str) -> None:
+        """Writes the mended file to ``path``."""
+        tail = self._tail
+        sink = LocalSink(path)
+        try:
+            sink.write(MAGIC)
+            stripes = tuple(self._stripe(number, sink) for number in range(len(self._footers)))
+            statistics = tail.stripe_statistics and tuple(
+                tuple(self._statistics(part, column) for column, part in enumerate(parts))
+                for parts in tail.stripe_statistics
+            )
+            content = sink.tell()
+            sink.write(tail_bytes(replace(tail, stripes=stripes, stripe_statistics=statistics, content_length=content)))
+            sink.close()
+        except BaseException:
+            sink.abort()
+            raise
+
+    def _stripe(self, number: int, sink: LocalSink) -> Stripe:
+        """Copies one stripe with its new indexes and a new footer."""
+        tail, stripe = self._tail, self._tail.stripes[number]
+        footer = messages.StripeFooter()
+        footer.CopyFrom(self._footers[number])
+        if self._names_zone:
+            footer.writer_timezone = self._zone.encode()
+        indexes = {(kind, column): index for kind, column, index, changed in self._indexes(number) if changed}
+        start, place, index_length = sink.tell(), stripe.offset, 0
+        for stream in footer.streams:
+            if stream.kind not in INDEX_STREAMS:
+                break  # data follow all indexes
+            new = indexes.get((stream.kind, stream.column))
+            if new is None:
+                sink.copy(self._source, place, stream.length)
+                place += stream.length
+            else:
+                place += stream.length
+                data = compress(new.SerializeToString(), tail.compression, tail.compression_block_size)
+                sink.write(data)
+                stream.length = len(data)
+            index_length += stream.length
+        sink.copy(self._source, place, stripe.data_length)
+        end = compress(footer.SerializeToString(), tail.compression, tail.compression_block_size)
+        sink.write(end)
+        return stripe._replace(offset=start, index_length=index_length, footer_length=len(end))
+
+    def _indexes(self, number: int) -> Iterator[tuple[int, int, messages.Message, bool]]:
+        """Yields the kind, column and new content of each index of one stripe that may change, and whether it does."""
+        columns = self._floats | self._times
+        for kind, column, index in read_indexes(self._source, self._tail, number, self._footers[number], columns):
+            changed = column in self._times
+            if kind == ROW_INDEX:
+                for entry in index.entry:
+                    old = entry.statistics.SerializeToString()
+                    entry.statistics.CopyFrom(self._statistics(entry.statistics, column))
+                    changed = changed or entry.statistics.SerializeToString() != old
+            else:
+                for bloom in index.bloom_filter:
+                    if column in self._times:
+                        bloom.bitset[:] = [2**64 - 1] * len(bloom.bitset)
+                        if bloom.utf8bitset:
+                            bloom.utf8bitset = b"\xff" * len(bloom.utf8bitset)
+                    else:
+                        changed = admit_both_zeros(bloom) or changed
+            yield kind, column, index, changed
+
+    def _statistics(self, statistics: messages.Message, column: int) -> messages.Message:
+        if column in self._times:
+            return _shown_statistics(statistics, self._rules)
+        return mended_float_statistics(statistics) if column in self._floats else statistics
+
+
+def _zone_rules(name: str) -> JavaZone | None:
+    """Returns a zone's rules, None if only Java has them: statistics then say nothing of times."""
+    try:
+        return java_zone(name)
+    except NotSupported:
+        return None
+
+
+def _shown_statistics(statistics: messages.Message, zone: JavaZone | None) -> messages.Message:
+    """Returns the statistics of times that were encoded as if they were of UTC as those of what clocks of ``zone`` showed.
+
+    They are bounds: between the first and the last time the zone's offset may have changed, and databases of zones differ
+    in what they know of the time before 1970.
+    """
+    times = statistics.timestamp_statistics
+    made = messages.ColumnStatistics()
+    made.CopyFrom(statistics)
+    if zone is None or not times.HasField("minimum_utc") or not times.HasField("maximum_utc"):
+        made.ClearField("timestamp_statistics")
+        return made
+    low, high = times.minimum_utc - zone.base * 1000, times.maximum_utc - zone.base * 1000
+    least, most = zone.extreme_offsets(low // 1000 - 1, high // 1000 + 1)
+    bounds = made.timestamp_statistics
+    bounds.ClearField("minimum")
+    bounds.ClearField("maximum")
+    bounds.minimum_utc, bounds.maximum_utc = low + least * 1000, high + most * 1000
+    if bounds.minimum_utc < _EARLY:
+        bounds.minimum_utc -= DAY
+        bounds.ClearField("minimum_nanos")
+    if bounds.maximum_utc < _EARLY:
+        bounds.maximum_utc += DAY
+        bounds.ClearField("maximum_nanos")
+    return made
