@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 import pyarrow as pa
 
@@ -95,8 +96,10 @@ def _value(table: Table, key: Column, text: str) -> object:
         door = Door(table=str(table), columns=((key.name, key.type),))
         return door.conform(pa.table({key.name: [text]})).column(0)[0].as_py()
     try:
+        if pa.types.is_decimal(kind):  # Arrow drops the upper bits of a text that leaves the type's 128
+            return pa.array([Decimal(text)], kind)[0].as_py()
         return pa.array([text]).cast(kind)[0].as_py()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ArithmeticError) as error:
         raise NotConforming(
             f"{table}: partition key {key.name} is a {key.type}, which {text!r} is not: {error}"
         ) from error

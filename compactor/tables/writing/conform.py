@@ -56,7 +56,7 @@ class Door:
 
     def conform(self, rows: pa.Table | pa.RecordBatch, name_row: Callable[[int], str] | None = None) -> pa.Table:
         """Returns ``rows`` with exactly the table's columns in their order, in the Arrow types of their Hive types;
-        timestamps keep their unit.
+        timestamps keep their unit, but those with a zone come in parts.
 
         Args:
             name_row: returns what messages call a row, by its number; without it they have the number.
@@ -186,7 +186,15 @@ class _Conforming:
                 f"{path}: is given with the time zone {array.type.tz}, and a timestamp of Hive has none; say in which zone "
                 "its wall-clock time is meant (time_zone=…)"
             )
-        return pc.local_timestamp(array.cast(pa.timestamp(array.type.unit, self.time_zone)))
+        parts = encodable(array, PARTS)  # nanoseconds near the ends of their range leave it by the zone's distance
+        seconds, nanos = (pc.struct_field(parts, [place]) for place in range(2))
+        try:
+            local = pc.local_timestamp(seconds.cast(pa.timestamp("s", self.time_zone)))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise NotConforming(
+                f"{path}: time_zone={self.time_zone!r}: {error}; wanted: a name such as 'Europe/Berlin'"
+            ) from error
+        return pa.StructArray.from_arrays([local.cast(pa.int64()), nanos], fields=list(PARTS), mask=_mask(array))
 
     def _list(self, path: Path, array: Array, child: int) -> Array:
         if not _is_one_of(array.type, _LISTS):
@@ -314,10 +322,11 @@ def _cast(path: Path, array: Array, wanted: ArrowType) -> Array:
 
 def _is_castable(array: Array, wanted: ArrowType) -> bool:
     try:
-        array.cast(wanted)
+        cast = array.cast(wanted)
+        # Of a decimal that leaves 128 bits Arrow drops the upper ones, and what is left may fit.
+        return not pa.types.is_decimal(wanted) or bool(cast.cast(array.type).equals(array))
     except pa.ArrowInvalid:
         return False
-    return True
 
 
 def _first(is_bad: Callable[[Array], bool], array: Array) -> int:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -15,6 +15,7 @@ from compactor.errors import NotConforming, NotSupported
 from compactor.tables.schema import PARTS
 from compactor.tables.writing.conform import Door
 
+_EXACT = Context(prec=100)
 _BERLIN = datetime(2026, 1, 1, 12, tzinfo=ZoneInfo("Europe/Berlin"))
 
 
@@ -101,8 +102,8 @@ _DEEP = pa.array(
         ("float", pa.array([1e300]), "1e\\+300: it is larger than any float"),
         ("decimal(4,2)", pa.array([100]), "column c: "),
         ("double", pa.array([2**53 + 1]), "column c: .*9007199254740993"),
-        ("decimal(4,2)", pa.array([Decimal("1.005")]), "column c: "),
-        ("decimal(4,2)", pa.array([Decimal("100.00")]), "column c: "),
+        ("decimal(4,2)", pa.array([Decimal("1.005")]), "column c: row 0: 1.005: "),
+        ("decimal(4,2)", pa.array([*map(Decimal, "1234"), Decimal("100.00"), None]), "column c: row 4: 100.00: "),
         ("string", pa.array([1]), "is given as int64; wanted: string"),
         ("timestamp", pa.array([_BERLIN]), "time zone Europe/Berlin.*time_zone="),
         ("timestamp", pa.array([1]), "is given as int64"),
@@ -133,9 +134,61 @@ def test_what_would_be_lost_is_refused_by_column_and_value(type_: str, array: pa
 
 def test_a_zoned_timestamp_becomes_wall_clock_time_of_the_zone_that_is_asked_for() -> None:
     """PROTOCOL 14.3: a timestamp of Berlin became UTC wall-clock time."""
-    array = pa.array([_BERLIN])
-    assert conformed("timestamp", array, time_zone="Europe/Berlin").to_pylist() == [datetime(2026, 1, 1, 12)]
-    assert conformed("timestamp", array, time_zone="UTC").to_pylist() == [datetime(2026, 1, 1, 11)]
+    array, noon = pa.array([_BERLIN, None]), 1_767_268_800
+    found = conformed("timestamp", array, time_zone="Europe/Berlin").to_pylist()
+    assert found == [{"seconds": noon, "nanos": 0}, None]
+    found = conformed("timestamp", array, time_zone="UTC").to_pylist()
+    assert found == [{"seconds": noon - 3600, "nanos": 0}, None]
+
+
+@pytest.mark.parametrize(
+    ("zone", "value", "seconds"),
+    [("Asia/Tokyo", 2**63 - 1, 9_223_372_036 + 9 * 3600), ("America/New_York", 1 - 2**63, -9_223_372_037 - 17_762)],
+)
+def test_the_wall_clock_time_of_a_zone_may_be_beyond_the_given_unit(zone: str, value: int, seconds: int) -> None:
+    """PROTOCOL 14.3: Arrow's local time wraps around: the last day of nanoseconds, in 2262, became one of 1677."""
+    found = conformed("timestamp", pa.array([value], pa.timestamp("ns", "UTC")), time_zone=zone).to_pylist()
+    assert found == [{"seconds": seconds, "nanos": value % 10**9}]
+
+
+def test_a_time_zone_that_does_not_exist_is_named() -> None:
+    with pytest.raises(NotConforming, match=r"column c: time_zone='Nowhere/X': .*'Europe/Berlin'"):
+        conformed("timestamp", pa.array([_BERLIN]), time_zone="Nowhere/X")
+
+
+# As a decimal(38,10) Arrow makes it 4650928448601668034595970762.1945210880.
+_WRAPPED = Decimal("12345678901234567890123456789012345678")
+
+
+@pytest.mark.parametrize(
+    ("type_", "array"),
+    [
+        ("decimal(38,10)", pa.array([Decimal(1), _WRAPPED])),
+        ("decimal(38,10)", pa.array([_WRAPPED], pa.decimal256(76, 0))),
+        ("decimal(38,32)", pa.array([None, -3261245974487])),
+        ("array<decimal(38,10)>", pa.array([[_WRAPPED]])),
+        ("struct<d:decimal(38,32)>", pa.array([{"d": 4156449}])),
+    ],
+)
+def test_a_number_whose_digits_leave_128_bits_is_refused(type_: str, array: pa.Array) -> None:
+    """PROTOCOL 14.3: Arrow drops the upper bits, and what is left may be a number of the type."""
+    with pytest.raises(
+        NotConforming, match=r"column c.*(12345678901234567890123456789012345678|3261245974487|4156449): "
+    ):
+        conformed(type_, array)
+
+
+@given(st.integers(1, 38), st.integers(0, 38), st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))
+def test_a_decimal_is_the_same_number_or_refused(precision: int, scale: int, digits: int, given_scale: int) -> None:
+    scale, value = min(scale, precision), Decimal(digits).scaleb(-given_scale, _EXACT)
+    fits = _EXACT.quantize(value, Decimal(1).scaleb(-scale)) == value and abs(value) < 10 ** (precision - scale)
+    try:
+        found = conformed(f"decimal({precision},{scale})", pa.array([value], pa.decimal128(38, given_scale)))
+    except NotConforming:
+        assert not fits
+    else:
+        assert fits
+        assert found.to_pylist() == [value]
 
 
 @pytest.mark.parametrize("type_", ["uniontype<int,string>", "timestamp with local time zone", "array<uniontype<int>>"])
