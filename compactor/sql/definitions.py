@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from compactor.acid.partition_names import part_values
 from compactor.errors import CompactorError, NotConforming, NotFound, NotSupported, Refused
-from compactor.locking.accesses import Name
+from compactor.locking.accesses import Name, Spec
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.service.mode import must_write
 from compactor.service.site import claims_of, new_ground, path_of
@@ -163,16 +163,34 @@ def truncate(session: Session, statement: Statement, asked: actions.TruncateTabl
         NotSupported: the table is none that is written here.
     """
     table = session.found(asked.table)
-    keys: list[Partition] = []
-    if table.is_partitioned or asked.partition is not None:
-        keys = matching(session.site.metastore.catalog, table, asked.partition)
-        if asked.partition is not None and not keys:
-            raise NotFound(f"table {table} has no such partition; look at SHOW PARTITIONS {table}")
-    places: list[Partition | None] = [*keys] if table.is_partitioned else [None]
     must_write(session.site.settings_for(table), str(table))
     with session.within() as txn:
+        keys = _partitions_locked(session, txn, table, asked.partition)
+        places: list[Partition | None] = [*keys] if table.is_partitioned else [None]
         _overwrite_with_nothing(session, txn, table, places)
     return done(statement.name, f"{table} is truncated", table=str(table), partitions=[part.name for part in keys])
+
+
+def _partitions_locked(session: Session, txn: Transaction, table: Table, spec: Spec | None) -> list[Partition]:
+    """Returns the partitions that are truncated, none of a table without any. They are looked up under the lock: others may
+    have added or dropped some while it was waited for (PROTOCOL 14.30).
+
+    Raises:
+        NotFound: none has the values of ``spec``.
+    """
+    if not table.is_partitioned and spec is None:
+        return []
+    keys = _named(session, table, spec)
+    is_single = spec is not None and len(spec) == len(table.partition_keys) and len(keys) == 1
+    txn.lock_for_overwriting(table, keys[0].name if is_single else None)
+    return _named(session, table, spec)
+
+
+def _named(session: Session, table: Table, spec: Spec | None) -> list[Partition]:
+    keys = matching(session.site.metastore.catalog, table, spec)
+    if spec is not None and not keys:
+        raise NotFound(f"table {table} has no such partition; look at SHOW PARTITIONS {table}")
+    return keys
 
 
 def _overwrite_with_nothing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog import embedded
 from compactor.service.site import Site
 from compactor.sql.run import checked, run
-from compactor.steps import TransactionStep
+from compactor.steps import TransactionStep, WriteStep
 from tests.support.interleaving import interleaving
 from tests.support.sizes import sized
 from tests.support.tables import with_settings
@@ -302,6 +303,45 @@ def test_what_waited_behind_a_rename_does_nothing_to_the_renamed_table(site: Sit
         assert sql(f"show partitions {name}_new") == [{"partition": "d=1"}]
         assert "k" not in site.metastore.catalog.table("default", f"{name}_new").parameters
     assert sql("show tables '*again'") == []
+
+
+def test_a_truncation_has_the_partitions_that_were_added_while_it_waited(site: Site) -> None:
+    """PROTOCOL 14.30: it removed the rows of an INSERT from an old partition, and left those in a new one."""
+    site = with_settings(site, compactor_lock_wait="1s")
+
+    def sql(text: str) -> list[Mapping[str, object]]:
+        return [list(answer.rows) for answer in run(site, checked(text))][-1]
+
+    sql("create table t (a int) partitioned by (d string, e string); insert into t values (1, '1', 'x'), (2, '2', 'x')")
+    for spec, rows in (("partition (d='1')", [{"a": 2, "d": "2", "e": "x"}]), ("", [])):
+        with interleaving() as stage:
+            inserting = stage.begin(partial(sql, f"insert into t values (5, '1', 'x'), (6, '1', 'new {spec[:1]}')"))
+            inserting.run_to(WriteStep.WRITE_STAGED)
+            truncating = stage.begin(partial(sql, f"truncate table t {spec}"))
+            truncating.run_to(TransactionStep.LOCK_AWAITED)
+            inserting.end()
+            truncating.end()
+        assert sql("select * from t") == rows
+
+
+@pytest.mark.parametrize("spec", ["", "partition (d='1')"])
+def test_a_truncation_does_not_bring_back_a_partition(site: Site, spec: str) -> None:
+    """PROTOCOL 14.30: one that was dropped while the truncation waited was there again, empty."""
+    site = with_settings(site, compactor_lock_wait="1s")
+
+    def sql(text: str) -> list[Mapping[str, object]]:
+        return [list(answer.rows) for answer in run(site, checked(text))][-1]
+
+    sql("create table t (a int) partitioned by (d string); insert into t values (1, '1')")
+    with interleaving() as stage:
+        dropping = stage.begin(partial(sql, "alter table t drop partition (d='1')"))
+        dropping.run_to(TransactionStep.LOCKED)
+        truncating = stage.begin(partial(sql, f"truncate table t {spec}"))
+        truncating.run_to(TransactionStep.LOCK_AWAITED)
+        dropping.end()
+        with pytest.raises(NotFound, match="has no such partition") if spec else nullcontext():
+            truncating.end()
+    assert sql("show partitions t") == []
 
 
 def test_a_drop_that_waited_behind_another_says_that_the_table_is_gone(site: Site) -> None:
