@@ -15,6 +15,7 @@ from compactor.orc.format.types import TypeKind
 from compactor.tables.filters.conditions import Column, Condition, Kind, Value
 from compactor.tables.filters.outcomes import Facts, may_match, single
 from compactor.tables.schema import PARTS
+from compactor.tables.wall_clock import seconds_and_nanos
 
 if TYPE_CHECKING:
     from compactor.metastore.catalog.values import Column as Key
@@ -51,15 +52,15 @@ def _scalar(table: Table, partition: Partition, text: str | None, field: pa.Fiel
     kind = field.type
     try:
         if kind.equals(PARTS) and text is not None:
-            nanos = pa.scalar(text).cast(pa.timestamp("ns")).value
-            return pa.scalar({"seconds": nanos // 10**9, "nanos": nanos % 10**9}, kind)
+            return pa.scalar(dict(zip(PARTS.names, seconds_and_nanos(text), strict=True)), kind)
         if pa.types.is_decimal(kind) and text is not None:
             return pa.scalar(Decimal(text), kind)
         return pa.scalar(text, pa.string()).cast(kind)
-    except (pa.ArrowException, ArithmeticError) as error:
+    except (pa.ArrowException, ArithmeticError, ValueError) as error:
+        way_out = "scan with timestamps='parts', or " if pa.types.is_timestamp(kind) else ""
         raise BadName(
             f"{table}: partition {partition.name!r} has {text!r} for {field.name}, which is no {kind} ({error}); "
-            "rename or drop it"
+            f"{way_out}rename or drop it"
         ) from error
 
 

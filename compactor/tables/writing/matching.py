@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,17 +50,21 @@ def has_null(keys: pa.Table) -> pa.ChunkedArray:
 
 def comparable(keys: pa.Table) -> pa.Table:
     """Returns ``keys`` with two columns in place of a timestamp, its seconds and its nanoseconds, and with one zero of the
-    two that floating point has."""
+    two that floating point has, and one NaN of its many."""
     columns: dict[str, pa.ChunkedArray] = {}
     for name, column in zip(keys.column_names, keys.columns, strict=True):
         if not (pa.types.is_timestamp(column.type) or column.type.equals(PARTS)):
-            is_floating = pa.types.is_floating(column.type)
-            columns[name] = pc.add(column, pa.scalar(0, column.type)) if is_floating else column
+            columns[name] = _one_form(column) if pa.types.is_floating(column.type) else column
             continue
         parts = encodable(column.combine_chunks(), PARTS)
         for place, part in enumerate(PARTS.names):
             columns[f"{name}.{part}"] = pa.chunked_array([pc.struct_field(parts, [place])])
     return pa.table(columns)
+
+
+def _one_form(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Returns numbers that are compared by their bits afterwards."""
+    return pc.if_else(pc.is_nan(column), pa.scalar(math.nan, column.type), pc.add(column, pa.scalar(0, column.type)))
 
 
 def matches(keys: pa.Table, known: pa.Table) -> pa.Array:

@@ -169,7 +169,7 @@ class Mutation:
         if whole is None:
             columns = {name: self._columns[name] for name in self._fixed}
             empty = pa.table({"": pa.nulls(count)}).select([])
-            whole = self._door(columns).conform(empty) if columns and count else empty
+            whole = self._door(columns).conform(empty) if columns else empty
         return comparable(whole.select(self._fixed)) if self._fixed else pa.table({})
 
     def _door(self, columns: dict[str, str]) -> Door:

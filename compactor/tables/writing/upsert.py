@@ -44,12 +44,12 @@ def upsert(txn: Transaction, table: Table, rows: RowSource, join_cols: tuple[str
     """
     key = key_columns(table, join_cols, "join_cols")
     source = None if isinstance(rows, Scan) else _source(table, rows, key, how)
-    if source is not None and not source.num_rows:
-        return Upserted(updated=0, inserted=0)
     wanted = Wanted(selected_fields=tuple(key), row_ids=True, timestamps=IN_PARTS)
     txn.lock_for_changes(table, partitions_to_read(txn, table, wanted), LockType.EXCL_WRITE, must_see_all=True)
     if source is None:
         source = _source(table, read_within(txn, rows), key, how)
+    if not source.num_rows:
+        return Upserted(updated=0, inserted=0)
     known = comparable(source.select(key)).append_column(PLACE, pa.array(np.arange(source.num_rows)))
     replaced: set[int] = set()
 

@@ -80,3 +80,15 @@ def test_a_value_of_another_type_is_named() -> None:
     values = ("someday", *VALUES[1:])
     with pytest.raises(BadName, match=r"d\.t: partition .* has 'someday' for day, which is no date32"):
         constants(TABLE, partition(*values), arrow_schema(TABLE))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1500-03-01 12:00:00", -14_826_628_800), ("9999-12-31 00:00:00.5", 253_402_214_400)]
+)
+def test_a_timestamp_may_be_beyond_what_nanoseconds_reach(text: str, seconds: int) -> None:
+    """SQL reads timestamps in parts, and refused every statement on a table with such a partition."""
+    values = (*VALUES[:4], text, *VALUES[5:])
+    found = constants(TABLE, partition(*values), arrow_schema(TABLE, timestamps="parts"))
+    assert found["t"].as_py() == {"seconds": seconds, "nanos": 500_000_000 if text.endswith(".5") else 0}
+    with pytest.raises(BadName, match="scan with timestamps='parts', or rename"):
+        constants(TABLE, partition(*values), arrow_schema(TABLE, timestamps="ns"))

@@ -26,6 +26,7 @@ WRITES: dict[str, Callable[[Table], object]] = {
     "update": lambda table: table.update({"b": 1}, "a = 1"),
     "delete": lambda table: table.delete("a = 1"),
     "upsert": lambda table: table.upsert(ROWS, ["a"]),
+    "upsert of no rows": lambda table: table.upsert(ROWS.slice(0, 0), ["a"]),
     "mutate": lambda table: _mutate(table),
     "stream": lambda table: _stream(table),
 }

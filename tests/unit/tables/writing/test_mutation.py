@@ -323,3 +323,12 @@ def test_rows_of_a_partition_of_a_char_are_found(store: Store) -> None:
         with inside.mutate() as changes:
             changes.delete(found)
     assert table.scan().to_arrow().to_pylist() == [{"a": 1, "b": "w", "p": "q  "}]
+
+
+def test_a_delete_of_no_rows_of_a_partitioned_table_does_nothing(deployment: Site, warehouse: Path) -> None:
+    """A reader without rows was a KeyError of the partition column."""
+    table = make_partitioned(deployment, warehouse)
+    store = Store(deployment)
+    with store.load_table(str(table)).mutate(key=["a"]) as mutation:
+        assert mutation.delete(pa.table({"a": pa.array([], pa.int64())})) == 0
+    assert mutation.changed == Changed()
