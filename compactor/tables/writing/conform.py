@@ -12,6 +12,7 @@ The values of an assignment in SQL may be of other types, too, if they are equal
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -402,7 +403,10 @@ def _boolean(value: str) -> bool:
 def _double(value: object) -> float:
     if isinstance(value, str) and ("_" in value or not value.isascii()):
         raise ValueError(value)
-    return float(value)  # type: ignore[arg-type]  # a text or a number
+    number = float(value)  # type: ignore[arg-type]  # a text or a number
+    if math.isinf(number) and "inf" not in str(value).lower():  # it is larger than any double
+        raise ValueError(value)
+    return number
 
 
 def _day(value: str) -> date:

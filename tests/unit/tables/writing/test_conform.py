@@ -313,6 +313,7 @@ def test_an_assignment_of_sql_takes_values_that_are_equal_to_one_of_the_column(
         ("decimal(4,2)", pa.array([1.005]), "ROW__ID 0: 1.005: "),
         ("boolean", pa.array(["1"]), "'1': it is no value"),
         ("double", pa.array(["1_0"]), "'1_0'"),
+        ("double", pa.array(["Infinity", "-1e400"]), "ROW__ID 1: '-1e400'"),
         ("int", pa.array([True]), "is given as bool; wanted: int32"),
         ("string", pa.array([1.5]), "is given as double; wanted: string"),
     ],
