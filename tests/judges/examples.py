@@ -250,10 +250,10 @@ def writers_of(table: Sequence[Column]) -> list[Writer]:
 
 
 @st.composite
-def files(draw: st.DrawFn, table: Sequence[Column], prefix: str) -> File:
-    """Returns a file of a table; ``prefix`` stands before the names of its columns."""
+def files(draw: st.DrawFn, table: Sequence[Column]) -> File:
+    """Returns a file of a table."""
     writer = draw(st.sampled_from(writers_of(table)))
-    names = [f"{prefix}{column.name}" for column in table if "<" not in column.kind]
+    names = [column.name for column in table if "<" not in column.kind]
     few, times = draw(rows_of(table))
     return File(
         few=few,
@@ -292,10 +292,10 @@ _OPERATORS = ("=", "<=>", "<", "<=", "in", "between", "is null")
 
 
 @st.composite
-def examples(draw: st.DrawFn, *, prefix: str) -> Example:
+def examples(draw: st.DrawFn) -> Example:
     """Returns one to four files of one table, and what is asked of them."""
     table = draw(columns())
-    written = draw(st.lists(files(table, prefix), min_size=1, max_size=4))
+    written = draw(st.lists(files(table), min_size=1, max_size=4))
     rows = [(at, row) for at, file in enumerate(written) for row in range(min(len(file.rows), 50))]
     return Example(
         columns=table,

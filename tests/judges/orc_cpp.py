@@ -112,10 +112,12 @@ class PyorcJudge:
         compress: str = "ZLIB",
         zone: str = "UTC",
         metadata: Mapping[str, bytes] | None = None,
+        bloom_filter_columns: Sequence[str] = (),
         **options: Any,
     ) -> None:
-        """Writes a file; ``options`` are those of ``pyorc.Writer``."""
+        """Writes a file; ``options`` are those of ``pyorc.Writer``, the columns of bloom filters those of the inner row."""
         kind = CompressionKind[compress]
+        within = "" if row_type(schema) is parse_schema(schema) else "row."
         with path.open("wb") as file, _errors(self.name):
             writer = pyorc.Writer(
                 file,
@@ -124,6 +126,7 @@ class PyorcJudge:
                 compression=kind,
                 timezone=ZoneInfo(zone),
                 converters=_CONVERTERS,
+                bloom_filter_columns=[f"{within}{name}" for name in bloom_filter_columns],
                 **options,
             )
             convert = _to_pyorc(parse_schema(schema))

@@ -170,7 +170,7 @@ class JavaJudge:
         Args:
             stripe_rows: after how many rows a stripe ends, whatever its size; 0 leaves that to ORC.
             row_index_stride: rows of a row group, at least 1,000.
-            bloom_filter_columns: names of columns, those of an ACID file with ``row.`` before them.
+            bloom_filter_columns: names of columns, of an ACID file those of the inner row; ``*`` for all.
             proleptic: whether the file's calendar is the proleptic Gregorian one, as Hive 4 and Spark 3 write it.
             settings: further settings of ORC, such as ``orc.write.format`` or ``orc.dictionary.key.threshold``.
 

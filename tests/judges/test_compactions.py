@@ -133,10 +133,6 @@ def _check_judge(judge: Judge, before: Table, after: Table, predicates: Sequence
         assert not Counter(answer_after) - Counter(rows), f"{judge.name} with {predicate}"
 
 
-_ACID_EXAMPLES = examples(prefix="row.")
-_PLAIN_EXAMPLES = examples(prefix="")
-
-
 def _check(example: Example, zone: str, shape: Shape, *, acid: bool, base: bool, small: int) -> None:
     with TemporaryDirectory(dir=_MEMORY) as folder:
         root = Path(folder) / "t"
@@ -157,7 +153,7 @@ def _check(example: Example, zone: str, shape: Shape, *, acid: bool, base: bool,
 
 @settings(max_examples=_EXAMPLES, phases=_PHASES, report_multiple_bugs=False)
 @given(
-    example=_ACID_EXAMPLES,
+    example=examples(),
     zone=st.sampled_from(ZONES),
     shape=st.sampled_from(Shape),
     base=st.booleans(),
@@ -171,7 +167,7 @@ def test_no_answer_changes_with_a_compaction_of_a_full_acid_table(
 
 @settings(max_examples=_EXAMPLES // 2, phases=_PHASES, report_multiple_bugs=False)
 @given(
-    example=_PLAIN_EXAMPLES,
+    example=examples(),
     zone=st.sampled_from(ZONES),
     shape=st.sampled_from(Shape),
     base=st.booleans(),

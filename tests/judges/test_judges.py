@@ -6,6 +6,7 @@ import math
 from decimal import Decimal
 from pathlib import Path
 
+import pyorc
 import pytest
 
 from tests.judges import (
@@ -59,6 +60,16 @@ def test_every_judge_reads_what_each_of_them_wrote(number: int, compress: str, t
         assert judge.schema(path) == SCHEMA
 
 
+@pytest.mark.parametrize("number", range(3), ids=["ORC Java 1.5", "ORC Java 2.3", "pyorc"])
+def test_the_filters_of_a_full_acid_file_are_those_of_its_row(number: int, tmp_path: Path) -> None:
+    path = tmp_path / "file.orc"
+    schema = "struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint,"
+    rows: list[Row] = [(0, 1, 1 << 29, 0, 1, (1, "x", 2))]
+    writers()[number].write(path, f"{schema}row:struct<k:int,w:string,l:int>>", rows, bloom_filter_columns=["k", "w"])
+    with path.open("rb") as file:
+        assert pyorc.Reader(file).read_stripe(0).bloom_filter_columns == (7, 8)
+
+
 def test_a_map_keeps_a_key_that_it_has_twice(tmp_path: Path) -> None:
     for writer in (orc_1_5(), orc_2_3()):
         writer.write(tmp_path / "file.orc", MAP, TWICE)
@@ -88,8 +99,8 @@ def test_instants_and_old_dates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", range(3), ids=["ORC Java 1.5", "ORC Java 2.3", "pyorc"])
-@pytest.mark.parametrize("prefix", ["", "row."], ids=["a plain file", "a full ACID file"])
-def test_a_predicate_finds_its_rows_in_row_groups_and_stripes(number: int, prefix: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("acid", [False, True], ids=["a plain file", "a full ACID file"])
+def test_a_predicate_finds_its_rows_in_row_groups_and_stripes(number: int, acid: bool, tmp_path: Path) -> None:
     path, judged = tmp_path / "file.orc", writers()[number]
     inner = "struct<k:int,w:string,y:date,z:timestamp,m:decimal(10,2),f:double,b:boolean,c:char(6)>"
     values: list[Row] = [
@@ -107,12 +118,11 @@ def test_a_predicate_finds_its_rows_in_row_groups_and_stripes(number: int, prefi
     ]
     values[2500] = (None,) * 8
     schema, rows = inner, values
-    if prefix:
+    if acid:
         schema = "struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint,"
         schema += f"row:{inner}>"
         rows = [(0, 1, 536870912, place, 1, value) for place, value in enumerate(values)]
-    blooms = [f"{prefix}k", f"{prefix}w"]
-    orc_1_5().write(path, schema, rows, stripe_rows=3000, row_index_stride=1000, bloom_filter_columns=blooms)
+    orc_1_5().write(path, schema, rows, stripe_rows=3000, row_index_stride=1000, bloom_filter_columns=["k", "w"])
     predicates = [
         Predicate("k", "=", (4321,)),
         Predicate("k", "in", (7, 2999, 3000, 9999)),

@@ -85,8 +85,7 @@ class File:
             for place, row in enumerate(self.rows)
         ]
         if self.writer == "cpp":
-            columns = self.columns if self.is_raw else [f"row.{name}" for name in self.columns]
-            PYORC.write(path, schema, rows, row_index_stride=GROUP, bloom_filter_columns=columns)
+            PYORC.write(path, schema, rows, row_index_stride=GROUP, bloom_filter_columns=self.columns)
             return
         version = {"orc.bloom.filter.write.version": "original"} if self.writer == "original" else {}
         orc_1_5().write(path, schema, rows, row_index_stride=GROUP, bloom_filter_columns=self.columns, settings=version)
