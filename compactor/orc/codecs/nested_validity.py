@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,7 +32,7 @@ def push_validity_down(array: Array) -> Array:
     if pa.types.is_struct(kind) and kind.num_fields:
         children = [push_validity_down(child) for child in array.flatten()]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=_mask(array))
-    return array if array.offset == 0 else array.take(pa.array(range(len(array))))
+    return array if array.offset == 0 else array.take(pa.array(np.arange(len(array))))
 
 
 def _offsets(array: Array) -> Any:

@@ -89,6 +89,16 @@ def test_children_are_null_where_a_parent_is(kind: str) -> None:
             assert len(child) == sum(len(value) for value in parent.to_pylist() if value is not None)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("start", [0, 2])
+def test_a_slice_without_values_stays_one(kind: str, start: int) -> None:
+    """All that it shows is NULL, or empty; what lies before it is not."""
+    array = hidden_values(column_type(kind), 2, random.Random(kind)).slice(start, 0)
+    hidden = pa.concat_arrays([hidden_values(array.type, 3, random.Random(kind)), pa.nulls(2, array.type)])
+    for values in (array, hidden.slice(3)):
+        assert push_validity_down(values).to_pylist() == values.to_pylist()
+
+
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZLIB], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_holds_the_values_that_the_array_shows(kind: str, compression: Compression, tmp_path: Path) -> None:
