@@ -4,6 +4,7 @@ a word, and nothing is written under numbers that were given before."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,6 +122,28 @@ def test_nothing_is_written(site: Site, warehouse: Path, write: object) -> None:
         write(site)  # type: ignore[operator]
     assert files_below(warehouse) == before
     assert site.metastore.write_ids.next("default", "other") == 1
+
+
+def append_there(site: Site) -> object:
+    return Store(site).load_table("default.t").append(ROW)
+
+
+def stream_there(site: Site) -> object:
+    with Store(site).load_table("default.t").stream() as writer:
+        writer.write(ROW)
+        return writer.commit()
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize("write", [append_there, stream_there])
+def test_a_write_that_is_refused_draws_no_number(site: Site, write: Callable[[Site], object]) -> None:
+    """PROTOCOL 11.12.3: its number would end as aborted, and the rows that have it would be read as none."""
+    forgetful = replace(site, memory=None)
+    with pytest.raises(StorageError, match="write ID 1, and delta_0000001_0000001_0000 reaches it already"):
+        write(forgetful)
+    assert site.metastore.write_ids.next("default", "t") == 1
+    with pytest.raises(Disagreement, match="write ID 1 was never allocated"):
+        Store(forgetful).load_table("default.t").scan().to_arrow()
 
 
 @pytest.mark.usefixtures("restored")

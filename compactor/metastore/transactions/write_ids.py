@@ -3,7 +3,7 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, tuple_, update
@@ -44,8 +44,13 @@ class WriteIds:
         self._counter = dialect.for_update(select(_NWI.NWI_NEXT).where(_HERE))
 
     @retried
-    def allocate(self, txn: TxnId, database: str, table: str) -> WriteId:
+    def allocate(
+        self, txn: TxnId, database: str, table: str, check: Callable[[WriteId], None] | None = None
+    ) -> WriteId:
         """Returns the write ID of ``txn`` in one table: a new one, or the one that it already has.
+
+        Args:
+            check: called with a new one, which counts as never given if this raises. It holds up the table's other writers.
 
         Raises:
             TransactionAborted: the transaction is aborted.
@@ -60,15 +65,24 @@ class WriteIds:
             if known is not None:
                 return WriteId(known)
             drawn = self._draw(conn, database, table)
+            if check is not None:
+                check(drawn)
             mapping = {"T2W_TXNID": txn, "T2W_DATABASE": database, "T2W_TABLE": table, "T2W_WRITEID": drawn}
             send(conn, _MAPPING, mapping)
             self._notifications.write(conn, allocated(txn, database, table, drawn))
             return drawn
 
     @retried
-    def allocate_all(self, txns: Collection[TxnId], database: str, table: str) -> dict[TxnId, WriteId]:
+    def allocate_all(
+        self,
+        txns: Collection[TxnId],
+        database: str,
+        table: str,
+        check: Callable[[WriteId, WriteId], None] | None = None,
+    ) -> dict[TxnId, WriteId]:
         """Returns new write IDs of several transactions that have none in this table yet, in the order of the transactions;
-        all of them or none (Hive's ``AllocateTableWriteIdsFunction``).
+        all of them or none (Hive's ``AllocateTableWriteIdsFunction``). ``check`` gets the first and
+        the last one, as in ``allocate``.
 
         Raises:
             TransactionAborted: one of them is aborted.
@@ -78,6 +92,8 @@ class WriteIds:
         with self._database.write() as conn:
             must_all_be_open(conn, self._dialect, ordered)
             given = self.give(conn, ordered, database, table)
+            if check is not None:
+                check(given[ordered[0]], given[ordered[-1]])
             self._notifications.write(conn, allocated_all(given, database, table))
         return given
 

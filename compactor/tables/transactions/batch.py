@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -169,11 +170,12 @@ class Batch:
         must_have_its_own_ground(site, table, part)
         self._is_provisional = table.is_partitioned and part is None
         location = path_of(site.storage, table, part)
-        self._write_ids = site.metastore.write_ids.allocate_all(self._txns, entity.database, entity.table)
-        first, last = self._write_ids[self._txns[0]], self._write_ids[self._holder]
-        self._unused = UnusedWriteIds(site, last)
+        self._unused, check = UnusedWriteIds(site), None
         if not self._is_provisional:
-            self._unused.check(str(entity), table, location, first)
+            self._unused.look(table, location)
+            check = partial(self._unused.check, str(entity), table, location)
+        self._write_ids = site.metastore.write_ids.allocate_all(self._txns, entity.database, entity.table, check)
+        first = self._write_ids[self._txns[0]]
         recorded = replace(entity, partition=None) if self._is_provisional else entity
         site.metastore.write_ids.add_components(self._write_ids, recorded, WriteOperation.INSERT.value)
         self._made = _statement(table, entity, first, location)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from compactor.acid.bucket import MAX_STATEMENT
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
@@ -421,12 +422,16 @@ class Transaction:
 
         Raises:
             Disagreement: the database is an older copy, and gives numbers that were given before.
+            StorageError: a directory at ``location`` holds the new write ID already, which then is not given.
         """
         if self.in_doubt is not None:
             raise Disagreement(f"{entity}: nothing is written: {self.in_doubt}")
         self._lock_for_statement(table, entity, operation)
         _ = self.txns  # fixed by the first statement, whatever it is (PROTOCOL 13.2)
-        write_id = self.site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
+        self._unused.look(table, location)  # a number that files have must not be drawn, or they would count as aborted
+        write_id = self.site.metastore.write_ids.allocate(
+            self.id, entity.database, entity.table, partial(self._unused.check, str(entity), table, location)
+        )
         self._write_ids.pop((entity.database, entity.table), None)  # the new one belongs to it
         return WriteStatement(
             table=table,

@@ -33,17 +33,17 @@ def test_none_of_the_write_ids_of_a_batch_is_used_already(
     deployment: Site, tmp_path: Path, name: str, is_refused: bool
 ) -> None:
     (tmp_path / name).mkdir()
-    unused = UnusedWriteIds(deployment, last=WriteId(8))
+    unused = UnusedWriteIds(deployment)
     if is_refused:
         with pytest.raises(StorageError, match=f"write ID 5, and {name} reaches it already"):
-            unused.check("default.t", TABLE, str(tmp_path), WriteId(5))
+            unused.check("default.t", TABLE, str(tmp_path), WriteId(5), WriteId(8))
     else:
-        unused.check("default.t", TABLE, str(tmp_path), WriteId(5))
+        unused.check("default.t", TABLE, str(tmp_path), WriteId(5), WriteId(8))
 
 
 def test_a_location_is_looked_at_once(deployment: Site, tmp_path: Path) -> None:
-    unused = UnusedWriteIds(deployment, last=WriteId(8))
-    unused.check("default.t", TABLE, str(tmp_path), WriteId(5))
+    unused = UnusedWriteIds(deployment)
+    unused.check("default.t", TABLE, str(tmp_path), WriteId(5), WriteId(8))
     (tmp_path / "delta_0000005_0000005_0000").mkdir()  # the first of the batch has committed
     unused.check("default.t", TABLE, str(tmp_path), WriteId(6))
     with pytest.raises(StorageError):
