@@ -78,10 +78,8 @@ class DirectoryClaims:
         Raises:
             Disagreement: another one does.
         """
-        for directory in _parents(location):
-            for foreign in self._foreign(table, directory, self._claims_at(directory)):
-                if foreign.claim.token != self._token.read():  # where ours lie is known
-                    raise Disagreement(_sentence(table, foreign))
+        for foreign in self._foreign_above(table, location):
+            raise Disagreement(_sentence(table, foreign))
 
     def take(self, table: Table, location: str, listing: Listing) -> None:
         """Claims ``location`` for ``table``, before anything is staged there for the first time.
@@ -115,12 +113,12 @@ class DirectoryClaims:
                 self._storage.remove(f"{location}/{name}", durable=False)
 
     def foreign(self, table: Table, location: str) -> list[ForeignClaim]:
-        """Returns every claim on ``location`` that keeps ``table`` from being compacted or cleaned there."""
-        try:
+        """Returns every claim on ``location``, inside it or around it that keeps ``table`` from being compacted there."""
+        names: list[str] = []
+        with suppress(BadFile):  # nothing is there
             listing = self._storage.listing(location)
-        except BadFile:  # nothing is there
-            return []
-        return list(self._foreign(table, location, [*listing.claims, *_claims_below(listing)]))
+            names = [*listing.claims, *_claims_below(listing)]
+        return [*self._foreign(table, location, names), *self._foreign_above(table, location)]
 
     def give_up(self, foreign: ForeignClaim) -> None:
         """Removes a claim, as a person has ruled."""
@@ -135,6 +133,12 @@ class DirectoryClaims:
                     names = tuple(name for name in self._storage.children(directory) if parse_claim(name))
                 self._above[directory] = names
             return self._above[directory]
+
+    def _foreign_above(self, table: Table, location: str) -> Iterator[ForeignClaim]:
+        for directory in _parents(location):
+            for foreign in self._foreign(table, directory, self._claims_at(directory)):
+                if foreign.claim.token != self._token.read():  # where ours lie is known
+                    yield foreign
 
     def _foreign(self, table: Table, location: str, names: Iterable[str]) -> Iterator[ForeignClaim]:
         for name in names:

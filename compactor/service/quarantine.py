@@ -288,6 +288,7 @@ def _erase(site: Site, one: Quarantined) -> bool:
         if any(parse_quarantine(child) in _forms(one) for child in names):
             if target is not None:  # another metastore's compaction may have the same number
                 must_have_its_own_ground(site, target.table, target.partition)
+                claims_of(site).must_be_free_above(target.table, location)
                 claims_of(site).must_be_free_by_names(target.table, location, names)
             quarantine.erase(site.storage, location, one.entry_id)
             log.info("%s: the quarantine of compaction %d is erased, %d bytes", one.entity, one.entry_id, one.bytes)

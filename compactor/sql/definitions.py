@@ -284,8 +284,10 @@ def drop_partitions(session: Session, statement: Statement, asked: actions.DropP
                 if (why := ground.refusal(table.id, name)) is not None:
                     raise Refused(f"partition {name} of {table} was not dropped: {why}")
             places = [path_of(site.storage, table, part) for part in found.values()]
+            claims = claims_of(site)
             for place in places:
-                claims_of(site).must_be_free_by_names(table, place, site.storage.children(place))
+                claims.must_be_free_above(table, place)
+                claims.must_be_free_by_names(table, place, site.storage.children(place))
         site.metastore.embedded_catalog.drop_partitions(table, found)
         for place in places:  # under the lock: who adds it anew does not write there yet
             site.storage.remove(place)

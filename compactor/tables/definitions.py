@@ -190,8 +190,10 @@ def _places(site: Site, table: values.Table) -> list[str]:
         raise Refused(f"{table} was not dropped: {overlap}")
     places = [path_of(site.storage, table, None)]
     places += [path_of(site.storage, table, part) for part in site.metastore.catalog.partitions(table)]
+    claims = claims_of(site)
     for place in places:
-        claims_of(site).must_be_free_by_names(table, place, site.storage.children(place))
+        claims.must_be_free_above(table, place)
+        claims.must_be_free_by_names(table, place, site.storage.children(place))
     return places
 
 

@@ -31,6 +31,7 @@ from compactor.service.roles.initiator import initiate
 from compactor.service.roles.scan import DISAGREEMENT
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.sql.run import checked, run
 from compactor.tables import Store
 from tests.support.accidents import every_role
 from tests.support.partitioned import add_partition, make_partitioned
@@ -273,6 +274,29 @@ def test_claims_around_and_inside(a: Site, b: Site, ours: Table, tmp_path: Path,
     outcome = compact(b, table="default.u")
     assert (outcome.result, "is claimed by" in outcome.message) == (Result.REFUSED, True)
     assert files_below(Path(ours.location)) == before
+
+
+def test_nothing_is_written_or_purged_inside_a_claimed_directory(
+    a: Site, b: Site, ours: Table, tmp_path: Path
+) -> None:
+    """PROTOCOL 11.13: nor by programs and commands, which look around as the roles do."""
+    a, b = alone(a), alone(b)
+    compact(a)
+    inside = Path(ours.location) / "x" / "y"
+    inside.mkdir(parents=True)
+    (inside / "precious").touch()
+    make_at(b, inside)
+    with pytest.raises(Disagreement, match="is claimed by"):
+        Store(b).load_table("default.u").append(pa.table({"a": pa.array([7], pa.int32()), "b": ["seven"]}))
+    with pytest.raises(Disagreement, match="is claimed by"):
+        Store(b).drop_table("default.u", purge=True)
+    assert (inside / "precious").exists()
+    elsewhere = Path(ours.location) / "z"
+    elsewhere.mkdir()
+    add_partition(b, make_partitioned(b, tmp_path / "b", "parts"), 1, elsewhere)
+    with pytest.raises(Disagreement, match="is claimed by"):
+        list(run(b, checked("ALTER TABLE default.parts DROP PARTITION (p=1) PURGE")))
+    assert elsewhere.exists()
 
 
 def test_a_copy_of_a_directory_has_somebody_elses_claim(a: Site, ours: Table, tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ def _target(site: Site, table: str, partition: str | None) -> Target:
     name = None if partition is None else site.metastore.catalog.resolve_partition(found, partition)
     target = site.target(Entity(database=found.database, table=found.name, partition=name))
     must_have_its_own_ground(site, target.table, target.partition)
+    claims_of(site).must_be_free_above(target.table, target.location)
     claims_of(site).must_be_free_by_names(target.table, target.location, site.storage.children(target.location))
     if not may(target.settings, Mode.CLEAN):
         raise Refused(

@@ -30,6 +30,7 @@ class UnusedWriteIds:
         if location not in self._names:
             # of nothing only a listing says whether the location is there
             names = self._storage.children(location) or self._storage.listing(location).directories
+            self._claims.must_be_free_above(table, location)
             self._claims.must_be_free_by_names(table, location, names)
             self._names[location] = names
 

@@ -8,9 +8,11 @@ import pytest
 from click.testing import Result
 
 from compactor.acid.names import DirectoryClaim
+from compactor.errors import Disagreement
 from compactor.metastore.catalog.values import Table
+from compactor.service.answers.preview import preview
 from compactor.service.site import Site
-from tests.support.tables import make_table
+from tests.support.tables import insert, make_table
 
 Compactor = Callable[..., Result]
 CLAIM = DirectoryClaim(token="f" * 32, table_id=7).name
@@ -48,6 +50,20 @@ def test_a_claim_is_given_up(compactor: Compactor, claimed: Table, options: tupl
     done = compactor("claims", "default.t", *options, "--yes")
     assert (done.exit_code, f"{claimed.location}/{CLAIM}: given up" in done.stdout) == (0, True)
     assert not (Path(claimed.location) / CLAIM).exists()
+
+
+def test_a_claim_around_a_table_is_shown_and_given_up(compactor: Compactor, warehouse: Path, deployment: Site) -> None:
+    """What refuses a compaction is what its message's command finds."""
+    table = make_table(deployment, warehouse)
+    insert(deployment, table, range(10))
+    claim = Path(table.location).parent / CLAIM
+    claim.touch()
+    with pytest.raises(Disagreement, match=f"--give-up {CLAIM} --yes"):
+        preview(deployment, "default.t")
+    assert str(claim.parent) in compactor("claims", "default.t").stdout
+    assert compactor("claims", "default.t", "--give-up", CLAIM, "--yes").exit_code == 0
+    assert not claim.exists()
+    assert preview(deployment, "default.t")
 
 
 def test_a_claim_that_is_not_there_is_named(compactor: Compactor, claimed: Table) -> None:
