@@ -23,6 +23,10 @@ PASSWORD = "COMPACTOR_METASTORE_PASSWORD"
 PASSWORD_FILE = "COMPACTOR_METASTORE_PASSWORD_FILE"
 STORE_PASSWORD_FILE = "hadoop.security.credstore.java-keystore-provider.password-file"
 _ALIAS = "javax.jdo.option.ConnectionPassword"
+_MYSQL_TLS = frozenset(
+    ["ssl_ca", "ssl_capath", "ssl_cert", "ssl_cipher", "ssl_check_hostname", "ssl_key"]
+    + ["ssl_verify_cert", "ssl_verify_identity"]
+)
 _LOCAL = ("localjceks://file/", "jceks://file/")
 
 
@@ -100,7 +104,8 @@ def _hosts(url: URL) -> list[str]:
 def _asks_for_tls(url: URL) -> bool:
     if url.get_backend_name() == "postgresql":
         return url.query.get("sslmode") in ("require", "verify-ca", "verify-full")
-    return url.query.get("ssl_disabled", "false") != "true" and any(key.startswith("ssl") for key in url.query)
+    # PyMySQL takes any text in ssl_disabled for true, and without one of these it does without TLS where the server has none
+    return "ssl_disabled" not in url.query and not _MYSQL_TLS.isdisjoint(url.query)
 
 
 def _stored(provider: str, site: Mapping[str, str], environment: Mapping[str, str]) -> str | None:

@@ -123,6 +123,11 @@ FAR = "postgresql://hive@db.example/metastore"
         "mysql+pymysql://hive@db.example/metastore",
         "mysql+pymysql://hive@db.example/metastore?ssl_disabled=true",
         "mariadb+pymysql://hive@10.0.0.1/metastore",
+        # PyMySQL takes any text for true
+        *(f"mysql+pymysql://hive@db.example/metastore?ssl_disabled={text}" for text in ("false", "1", "TRUE", "no")),
+        "mysql+pymysql://hive@db.example/metastore?ssl_disabled=1&ssl_ca=/ca.pem",
+        "mysql+pymysql://hive@db.example/metastore?ssl_key_password=k",
+        "mysql+pymysql://hive@db.example/metastore?ssl_mode=DISABLED",
     ],
 )
 def test_the_password_of_a_file_is_not_sent_without_tls(tmp_path: Path, url: str) -> None:
@@ -147,6 +152,7 @@ def test_the_password_of_a_file_is_not_sent_without_tls(tmp_path: Path, url: str
         "postgresql://hive@/metastore",
         "postgresql://hive@/metastore?host=/var/run/postgresql",
         "mysql+pymysql://hive@db.example/metastore?ssl_ca=/ca.pem",
+        "mysql+pymysql://hive@db.example/metastore?ssl_check_hostname=false",
         "mysql+pymysql://hive@localhost/metastore",
     ],
 )
