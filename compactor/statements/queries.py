@@ -175,6 +175,7 @@ def _from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[QueriedTab
     names: list[QueriedTable] = []
     nested: list[QueriedTable] = []
     while True:
+        reader.take("lateral")
         if reader.at("("):
             inner = reader.group()
             if inner and inner[0].kind in ("word", "sign") and inner[0].value in QUERIES:
@@ -190,8 +191,8 @@ def _from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[QueriedTab
             if token.kind == "word" and token.value in _ENDS_FROM | JOINS:
                 _must_open(reader)
                 return names, nested
-            if reader.at("("):
-                reader.group()
+            if reader.at("("):  # arguments of a function, rows of VALUES, what LATERAL reads
+                nested += _inside(reader.group(), defined)
             else:
                 reader.skip()
         if not reader.take(","):

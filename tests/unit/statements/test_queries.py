@@ -32,6 +32,12 @@ def _read(text: str) -> list[str]:
         ("select extract(year from d), trim(both 'x' from s) from a", ["a"]),
         ("select * from a where x is not distinct from y", ["a"]),
         ("select * from a lateral view explode(l) e as v join b on v = b.v", ["a", "b"]),
+        ("select * from a, lateral (select * from b where b.v = a.v)", ["a", "b"]),
+        ("select * from a cross join lateral (select * from b) c join d", ["a", "b", "d"]),
+        ("select * from a, lateral explode(l)", ["a"]),
+        ("select * from explode((select collect_list(v) from b))", ["b"]),
+        ("select * from values ((select max(v) from b)) c", ["b"]),
+        ("select * from table(f((select max(v) from b)))", ["b"]),
         ("select a.x -- from b\nfrom a /* from c */", ["a"]),
     ],
 )
