@@ -24,8 +24,10 @@ PASSWORD_FILE = "COMPACTOR_METASTORE_PASSWORD_FILE"
 STORE_PASSWORD_FILE = "hadoop.security.credstore.java-keystore-provider.password-file"
 _ALIAS = "javax.jdo.option.ConnectionPassword"
 _MYSQL_TLS = frozenset(
-    ["ssl_ca", "ssl_capath", "ssl_cert", "ssl_cipher", "ssl_check_hostname", "ssl_key"]
-    + ["ssl_verify_cert", "ssl_verify_identity"]
+    (
+        *("ssl_ca", "ssl_capath", "ssl_cert", "ssl_cipher", "ssl_check_hostname", "ssl_key"),
+        *("ssl_verify_cert", "ssl_verify_identity"),
+    )
 )
 _LOCAL = ("localjceks://file/", "jceks://file/")
 

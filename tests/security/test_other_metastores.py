@@ -276,9 +276,7 @@ def test_claims_around_and_inside(a: Site, b: Site, ours: Table, tmp_path: Path,
     assert files_below(Path(ours.location)) == before
 
 
-def test_nothing_is_written_or_purged_inside_a_claimed_directory(
-    a: Site, b: Site, ours: Table, tmp_path: Path
-) -> None:
+def test_nothing_is_written_or_purged_inside_a_claimed_directory(a: Site, b: Site, ours: Table, tmp_path: Path) -> None:
     """PROTOCOL 11.13: nor by programs and commands, which look around as the roles do."""
     a, b = alone(a), alone(b)
     compact(a)

@@ -53,7 +53,7 @@ def test_a_claim_is_given_up(compactor: Compactor, claimed: Table, options: tupl
 
 
 def test_a_claim_around_a_table_is_shown_and_given_up(compactor: Compactor, warehouse: Path, deployment: Site) -> None:
-    """What refuses a compaction is what its message's command finds."""
+    """The command that the refusal names finds the claim."""
     table = make_table(deployment, warehouse)
     insert(deployment, table, range(10))
     claim = Path(table.location).parent / CLAIM
