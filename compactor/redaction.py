@@ -16,7 +16,7 @@ _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")  # fs.s3a.secretKey ->
 _SECRET_NAME = re.compile(
     r"passw|pwd|passphrase|passcode|secret|token|credential|delegation|signature|apikey|accesskey|privatekey|accountkey"
     r"|\b(?:sig|sas|jwt|bearer|authorization|cookie)\b"
-    r"|\b(?:api|access|account|private|encryption|signing|session|shared|storage) key\b"
+    r"|\b(?:api|access|account|private|encryption|signing|session|shared|storage|fernet) key\b| pass$"
 )
 #: The last word of names such as ``password.file`` and ``credentials.provider``, whose values say where a secret is.
 _WHERE = frozenset(
@@ -53,8 +53,12 @@ _NAMED = tuple(
             r"(?<![\w/%.-])(?:-D|--)?(?P<name>[\w.-]+)[\"']?\s*=\s*",
             r"\"([^\"]+)\"|'([^']+)'|([^\s&;,'\")][^\s&;,)]*)",
         ),
-        # "password": "…" of JSON, <name>…</name><value>…</value> of Hadoop, --password … of a command
-        (":", r"[\"'](?P<name>[\w.-]+)[\"']\s*:\s*", r"\"([^\"]+)\"|'([^']+)'"),
+        # "password": "…" of JSON and of JSON within it, <name>…</name><value>…</value> of Hadoop, --password … of a command
+        (":", r"[\"'](?P<name>[\w.-]+)\\*[\"']\s*:\s*", r"b?\\*\"([^\"\\]+)|b?'([^']+)'"),
+        # ('spark.authenticate.secret', '…') of Python
+        ("', ", r"\([\"'](?P<name>[\w.-]+)[\"'],\s*", r"\"([^\"]+)\"|'([^']+)'"),
+        # X-Auth-Token: … of a header, db.password: … of YAML
+        (": ", r"(?<![\w/.-])(?P<name>\w+[.-][\w.-]+): +", r"(?=\S*\d)([^\s,;\"']{8,})"),
         ("<value>", r"<name>(?P<name>[^<]+)</name>\s*<value>", r"([^<]+)"),
         ("--", r"(?<!\S)--(?P<name>[\w-]+)\s+", r"([^\s-]\S*)"),
     )

@@ -35,6 +35,8 @@ def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
         "spark.hadoop.fs.s3a.secret.key",
         "spark.hadoop.fs.s3a.access.key",
         "fs.s3a.session.token",
+        "smtp.pass",
+        "AIRFLOW__CORE__FERNET_KEY",
         "spark.hadoop.fs.azure.account.key.acct.dfs.core.windows.net",
         "fs.azure.account.oauth2.client.secret",
         "fs.azure.sas.c.acct",
@@ -105,6 +107,8 @@ def test_names_of_others(key: str) -> None:
 
 
 SHOWN = (
+    "my.password: expected is a file",
+    "the keys 'my.password', 'my.secret' are set",
     "sqlite:////srv/a/m.db",
     "sqlite:////srv/a=1@b/m.db",
     "postgresql://ann@h:5432/hive_4",
@@ -131,6 +135,11 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
     "text",
     [
         "postgresql://hive:hush-1@db/m",
+        "X-Auth-Token: hush-1234",
+        "db.password: hush-1234",
+        "[('spark.authenticate.secret', 'hush-1')]",
+        "{'password': b'hush-1'}",
+        r'"{\"password\": \"hush-1\"}"',
         "postgresql+psycopg://hive:hush-1@db:5432/m?sslmode=require",
         "postgresql://hive:hush-1/2@3'4@db/m",
         "postgresql://hive%3Ahush-1@db/m",
