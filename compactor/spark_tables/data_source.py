@@ -65,9 +65,9 @@ class HiveAcid(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Returns what reads the batches of a stream; each has a snapshot of its own, so that of the schema is let go."""
-        asked = stream_options(self.options, self.application)
-        Keeper().ask(Release(snapshot=self._planned().hold.name))
-        return StreamReader(asked, schema)
+        asked, scan = stream_options(self.options, self.application), self._planned()
+        Keeper().ask(Release(snapshot=scan.hold.name))
+        return StreamReader(asked, schema, scan.table_id)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
         """Returns what writes the batches of a stream."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from compactor.errors import Refused
 from compactor.spark_tables.application import process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import Commits, Hold, LatestCommits, PlannedScan, PlanScan, Release
@@ -39,12 +40,16 @@ class StreamReader(DataSourceStreamReader):
     when the query ends.
     """
 
-    def __init__(self, asked: StreamOptions, schema: StructType) -> None:
-        self._asked, self._schema = asked, schema
+    def __init__(self, asked: StreamOptions, schema: StructType, table_id: int) -> None:
+        self._asked, self._schema, self._table_id = asked, schema, table_id
         self._hold: Hold | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Returns the offset that a query without a checkpoint begins at."""
+        """Returns the offset that a query without a checkpoint begins at.
+
+        Raises:
+            Refused: the table is no longer the one that was loaded.
+        """
         now = self._latest()
         return asdict(now if self._asked.from_latest else replace(now, write_ids=str(NOTHING)))
 
@@ -62,6 +67,7 @@ class StreamReader(DataSourceStreamReader):
         if start == end:
             return []
         between = Commits(**start), Commits(**end)
+        self._must_be_the_same(between[1])
         request = replace(self._request, between=between, reader=process(os.getpid()))
         scan: PlannedScan = Keeper().ask(request)
         self._hold = scan.hold
@@ -90,8 +96,22 @@ class StreamReader(DataSourceStreamReader):
         return replace(self._asked.request, columns=tuple(columns))
 
     def _latest(self) -> Commits:
-        latest: Commits = Keeper().ask(LatestCommits(place=self._asked.request.place, table=self._asked.request.table))
+        request = self._asked.request
+        latest: Commits = Keeper().ask(LatestCommits(place=request.place, table=request.table))
+        self._must_be_the_same(latest)
         return latest
+
+    def _must_be_the_same(self, commits: Commits) -> None:
+        """Checks that the table is the one whose schema the query has (PROTOCOL 14.23).
+
+        Raises:
+            Refused: it is another one.
+        """
+        if commits.table_id != self._table_id:
+            raise Refused(
+                f"{self._asked.request.table}: the table that was loaded has id {self._table_id}, the one that is read has "
+                f"id {commits.table_id}: it was dropped and made anew; load it again, start the query with a new checkpoint"
+            )
 
     def _let_go(self) -> None:
         if self._hold is not None:

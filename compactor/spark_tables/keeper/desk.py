@@ -169,6 +169,7 @@ class Desk:
 
     def _readers_of(self, request: ReadersOf) -> Readers:
         """Returns the transactions that read a table, or may do so again."""
+        self.let_go_of_lost()  # such as what a stream has read that has ended
         site, table = self._site(request.place), request.table.lower()
         readers = [held for held in list(self._readers.values()) if held.txn.site.name == site.name]
         return Readers(txns=tuple(held.txn.id for held in readers if table in held.tables))

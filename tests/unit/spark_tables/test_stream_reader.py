@@ -9,15 +9,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.errors import BadSetting
+from compactor.errors import BadSetting, Refused
 from compactor.metastore.transactions.rows import OPEN
 from compactor.service.site import Site
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.keeper.desk import Desk
+from compactor.spark_tables.messages import Commits, LatestCommits
 from compactor.spark_tables.options import stream_options
 from compactor.spark_tables.spark_types import spark_schema
 from compactor.spark_tables.stream_reader import PortionOfBatch, StreamReader
 from compactor.tables import Store, Table
+from compactor.tables.reading.later_rows import NOTHING
 
 SCHEMA = spark_schema(pa.schema({"i": pa.int64()}))
 
@@ -41,7 +43,9 @@ def table(deployment: Site, warehouse: Path) -> Table:
 
 
 def reader(**options: str) -> StreamReader:
-    return StreamReader(stream_options({"table": "db.t", "columns": "i", **options}, "app"), SCHEMA)
+    asked = stream_options({"table": "db.t", "columns": "i", **options}, "app")
+    now: Commits = Keeper().ask(LatestCommits(place=asked.request.place, table="db.t"))
+    return StreamReader(asked, SCHEMA, now.table_id)
 
 
 def rows_of(found: StreamReader, portions: list[PortionOfBatch]) -> list[int]:
@@ -76,6 +80,20 @@ def test_one_snapshot_is_held_at_a_time(deployment: Site, desk: Desk) -> None:
     found.partitions(start, end)
     desk.let_go_of_lost()
     assert held() == 1  # the process that reads it is this one
+
+
+def test_a_table_that_was_made_anew_since_it_was_loaded_is_refused(table: Table, deployment: Site) -> None:
+    """PROTOCOL 14.23."""
+    before = reader()
+    store = Store(deployment)
+    store.drop_table("db.t", purge=True)
+    store.create_table("db.t", {"s": "string", "i": "bigint"})
+    for ask in (before.initialOffset, before.latestOffset):
+        with pytest.raises(Refused, match=r"db\.t: the table that was loaded has id \d+, .* made anew; load it again"):
+            ask()
+    now = reader().latestOffset()
+    with pytest.raises(Refused, match="made anew"):
+        before.partitions({**now, "write_ids": str(NOTHING)}, now)
 
 
 @pytest.mark.usefixtures("table")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from compactor.errors import Refused, TransactionAborted
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.metastore.transactions.rows import OPEN
 from compactor.service.site import Site
+from compactor.spark_tables.application import process
 from compactor.spark_tables.keeper import desk as desk_module
 from compactor.spark_tables.keeper.desk import Desk
 from compactor.spark_tables.keeper.statements import SILENT_S, Statements
@@ -118,6 +120,14 @@ def test_the_readers_of_a_table_are_known_until_they_are_let_go(desk: Desk, stor
         desk.answer(Release(snapshot=scan.hold.name))
     assert len(desk.answer(ReadersOf(place=PLACE, table="d.t")).txns) == 1
     assert desk.answer(ReadersOf(place=PLACE, table="d.u")) == Readers(txns=())
+
+
+def test_a_process_that_has_ended_reads_no_table(desk: Desk) -> None:
+    """PROTOCOL 13.8: such as that of a stream, which Spark kills when its query ends."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as started:
+        desk.answer(PlanScan(place=PLACE, table="d.t", reader=process(started.pid)))
+        assert len(desk.answer(ReadersOf(place=PLACE, table="d.t")).txns) == 1
+    assert desk.answer(ReadersOf(place=PLACE, table="d.t")) == Readers(txns=())
 
 
 def test_snapshots_of_frames_end_when_their_program_is_idle(desk: Desk, store: Store, watch: Watch) -> None:
