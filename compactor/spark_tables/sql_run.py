@@ -247,14 +247,14 @@ class _Script:
 
     @contextmanager
     def _statement(
-        self, targets: Sequence[Table], into: actions.Target | None, *queries: actions.Query
+        self, targets: Sequence[Name], into: actions.Target | None, *queries: actions.Query
     ) -> Iterator[str]:
         """Begins a statement that writes the rows of queries, and yields its name; it ends without a trace if the block
         raises."""
         tables = dict.fromkeys(self._full(name) for query in queries for name in _tables(query))
         request = BeginStatement(
             place=Place(),
-            targets=tuple(map(str, targets)),
+            targets=tuple(map(self._full, targets)),
             overwrites=into is not None and into.overwrite,
             reads=() if self.snapshot is not None else tuple(tables),
         )
@@ -345,13 +345,13 @@ class _Script:
             NotSupported: it overwrites a partition that the statement names: without rows nothing would be replaced.
             NotConforming: it has too few or too many columns.
         """
-        found = self.session.found(into.table)
-        if into.overwrite and key_values(found, into.partition):
-            raise NotSupported(
-                f"{statement.name} at {statement.place}: PARTITION with values; give them in the query, as dynamic ones"
-            )
         mode = "overwrite" if into.overwrite else "append"
-        with self._statement([found], into, query) as name:
+        with self._statement([into.table], into, query) as name:
+            found = self.session.found(into.table)  # under the lock: its columns stay as they are
+            if into.overwrite and key_values(found, into.partition):
+                raise NotSupported(
+                    f"{statement.name} at {statement.place}: PARTITION with values; give them in the query, as dynamic ones"
+                )
             rows = _as_columns(found, into, self._query(query, name))
             options = {"table": str(found), STATEMENT: name, SOURCES: self._sources(found, query), **self._writing}
             rows.write.format("hive_acid").options(**options).mode(mode).save()
@@ -365,9 +365,10 @@ class _Script:
             NotConforming: a SELECT has too few or too many columns.
             Refused: two INSERTs name one table.
         """
-        targets = [self.session.found(one.into.table) for one in action.inserts]
+        names = [one.into.table for one in action.inserts]
         queries = [*([] if action.source is None else [action.source]), *(one.query for one in action.inserts)]
-        with self._statement(targets, None, *queries) as name:
+        with self._statement(names, None, *queries) as name:
+            targets = [self.session.found(table) for table in names]
             every = self._rows_of_all(action, targets, name)
             tables = json.dumps([str(target) for target in targets])
             options = {INSERTS: tables, STATEMENT: name, **self._writing}

@@ -18,8 +18,13 @@ from compactor.service.site import Site
 from compactor.spark_tables import AcidTable, snapshot, sql
 from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
+from compactor.sql.run import checked
+from compactor.sql.run import run as run_statements
+from compactor.steps import TransactionStep
 from compactor.tables import Store
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of
+from tests.support.interleaving import interleaving
+from tests.support.passes import time_out_all
 from tests.support.patience import until
 from tests.support.spark_sessions import local_session, pid_of
 
@@ -149,6 +154,19 @@ def test_a_statement_that_inserts_locks_what_it_reads_before_it_looks(run: Calla
     assert rows_of(store, "db.v") in ([(5, 7), (5, 8)], [(1, 0), (2, 0), (3, 0), (5, 8)])
     assert rows_of(store, "db.made") == [(5, 7)]
     assert (5, 7) in rows_of(store, "db.w")
+
+
+def test_a_statement_that_inserts_looks_at_its_target_under_its_lock(run: Callable[..., Any], store: Store) -> None:
+    """PROTOCOL 14.25: what waited behind an ALTER has the columns that the table has then."""
+    numbers(store, "db.u")
+    with interleaving() as stage, ThreadPoolExecutor(1) as pool:
+        altering = stage.begin(lambda: define(store, "alter table db.u add columns (note string)"))
+        altering.run_to(TransactionStep.LOCKED)
+        running = pool.submit(lambda: run("insert into u select 9, 8, 'a'"))
+        until("the statement waits for the lock", lambda: running.done() or is_waited_for(store.site, "u"))
+        altering.end()
+        running.result()
+    assert rows_of(store, "db.u") == [(1, 0, None), (2, 0, None), (3, 0, None), (9, 8, "a")]
 
 
 def test_rows_from_an_older_frame_take_no_others_place(
@@ -344,3 +362,66 @@ def test_a_program_is_in_its_own_way_only_with_what_it_still_has(
         with pytest.raises(LockNotGranted, match="this program itself"):
             run("drop table w")
     run("select w.id from w; alter table w add columns (m int); drop table w")
+
+
+def test_what_was_loaded_shows_no_other_table(
+    spark: SparkSession,
+    read: Callable[..., DataFrame],
+    run: Callable[..., Any],
+    store: Store,
+    config: str,
+    tmp_path: Path,
+) -> None:
+    """PROTOCOL 13.8, 14.23, 14.25: frames, queries, changes and streams of a table that is renamed, and of another one that
+    gets its name and has its columns in another order."""
+    store.create_table("db.r", {"a": "int", "b": "int"}).append(pa.table({"a": [1, 2], "b": [10, 20]}))
+
+    def arriving() -> DataFrame:
+        return spark.readStream.format("hive_acid").options(table="db.r", config=config).load()
+
+    def arrive(frame: DataFrame, checkpoint: str) -> list[int]:
+        query = frame.select("a").writeStream.format("memory").queryName(checkpoint)
+        query = query.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return sorted(row.a for row in spark.table(checkpoint).collect())
+
+    table = AcidTable.for_name(spark, "db.r", config=config)
+    unplanned, planned = read("db.r"), read("db.r").select("a")
+    query = sql(spark, "select a from db.r where b > 0", config=config)
+    stream = arriving()
+    assert sorted(row.a for row in planned.collect()) == [1, 2]
+    assert arrive(stream, "before") == [1, 2]
+    store.load_table("db.r").append(pa.table({"a": [3], "b": [30]}))
+    time_out_all(store.site)  # nothing protects the frames any more, and whoever renames waits for nobody
+
+    define(store, "alter table db.r rename to db.q")
+    for refused in (
+        lambda: run("select a from db.r"),
+        lambda: run("insert into t select a, 'x' from r"),
+        lambda: read("db.r"),
+        lambda: table.update(set={"b": "a"}),
+        lambda: arrive(stream, "renamed"),
+    ):
+        with pytest.raises(Exception, match=r"table db\.r is not in the metastore"):
+            refused()
+    assert rows_of(store, "db.q") == [(1, 10), (2, 20), (3, 30)]
+
+    store.create_table("db.r", {"b": "int", "a": "int"}).append(pa.table({"b": [1], "a": [100]}))
+    for frame in (unplanned, query):
+        with pytest.raises(Exception, match="SnapshotExpired"):
+            frame.collect()
+    assert sorted(row.a for row in planned.collect()) == [1, 2]  # its files are known, and are still there
+    with pytest.raises(Exception, match="made anew; load it again"):
+        arrive(stream, "anew")
+    assert run("select a from db.r") == [(100,)]
+    assert arrive(arriving(), "again") == [100]
+    table.update("b = 1", {"b": "a + 1"})
+    run("insert overwrite r (a, b) select a, b from r")
+    assert rows_of(store, "db.r") == [(101, 100)]
+    with snapshot(spark, config=config) as name:
+        assert [row.b for row in read("db.q", snapshot=name, filter="a = 3").collect()] == [30]
+
+
+def define(store: Store, text: str) -> None:
+    for _ in run_statements(store.site, checked(text)):
+        pass

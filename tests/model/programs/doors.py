@@ -1,4 +1,4 @@
-"""The doors through which the same histories go: ``compactor.tables`` and ``compactor sql``.
+"""The doors through which the same histories go: ``compactor.tables`` and ``compactor sql``; ``spark_door`` has Spark's.
 
 Another door is another ``Door``: what it cannot express, ``fitted`` takes out of the rows before the model sees them.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from compactor.sql.run import checked, run
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from tests.model.programs.plain_tables import (
+    COMPARED,
     EVERYTHING,
     KEY,
     PARTITION,
@@ -78,9 +80,15 @@ class Change:
 
 
 class Door(Protocol):
-    """A way to the tables of a site."""
+    """A way to the tables of a site.
 
-    def __init__(self, site: Site) -> None: ...
+    Attributes:
+        stops: its statements stop at their steps in a pair; those of other processes do not.
+        compared: the types of the columns that conditions of its changes may name.
+    """
+
+    stops: bool
+    compared: Sequence[str]
 
     def fitted(self, table: PlainTable, rows: Sequence[Row]) -> tuple[Row, ...]:
         """Returns rows of which the door can write every value."""
@@ -108,7 +116,10 @@ class RolledBack(Exception):
 class PythonDoor:
     """``compactor.tables``."""
 
-    def __init__(self, site: Site) -> None:
+    stops = True
+    compared = COMPARED
+
+    def __init__(self, site: Site, folder: Path) -> None:
         self.store = Store(site)
 
     def fitted(self, table: PlainTable, rows: Sequence[Row]) -> tuple[Row, ...]:
@@ -129,15 +140,15 @@ class PythonDoor:
         where = change.where.text or None
         match change.kind:
             case "append":
-                return loaded.append(_arrow(table, change.rows))
+                return loaded.append(arrow(table, change.rows))
             case "overwrite":
-                return loaded.overwrite(_arrow(table, change.rows))
+                return loaded.overwrite(arrow(table, change.rows))
             case "delete":
                 return loaded.delete(where)
             case "update":
                 values = {name: literal(value, table.columns[name]) for name, value in change.values.items()}
                 return loaded.update(values, where)
-        return loaded.upsert(_arrow(table, change.rows), [KEY]).updated
+        return loaded.upsert(arrow(table, change.rows), [KEY]).updated
 
     def transaction(
         self, changes: Sequence[Change], tables: Sequence[PlainTable], *, commits: bool
@@ -165,21 +176,17 @@ class PythonDoor:
 class SqlDoor:
     """``compactor sql``: literals of scalar types, and no upsert, which is a DELETE and an INSERT in one transaction."""
 
-    def __init__(self, site: Site) -> None:
+    stops = True
+    compared = COMPARED
+
+    def __init__(self, site: Site, folder: Path) -> None:
         self.site = site
 
     def fitted(self, table: PlainTable, rows: Sequence[Row]) -> tuple[Row, ...]:
         return tuple({name: _in_literals(row.get(name), kind) for name, kind in table.columns.items()} for row in rows)
 
     def create(self, name: str, table: PlainTable) -> None:
-        plain = [
-            (column, kind)
-            for column, kind in table.columns.items()
-            if not (table.is_partitioned and column == PARTITION)
-        ]
-        text = f"CREATE TABLE {name} ({', '.join(map(' '.join, plain))})"
-        text += f" PARTITIONED BY ({PARTITION} string)" if table.is_partitioned else ""
-        self.run(text + (f" CLUSTERED BY ({KEY}) INTO {table.buckets} BUCKETS" if table.buckets else ""))
+        self.run(definition(name, table))
 
     def change(self, change: Change, table: PlainTable) -> int | None:
         texts = _sql(change, table)
@@ -210,6 +217,16 @@ class SqlDoor:
     def run(self, *texts: str) -> list[dict[str, Any]]:
         """Runs statements, and returns the rows of all answers."""
         return [dict(row) for answer in run(self.site, checked("; ".join(texts)), DATABASE) for row in answer.rows]
+
+
+def definition(name: str, table: PlainTable) -> str:
+    """Returns the statement that creates a table."""
+    plain = [
+        (column, kind) for column, kind in table.columns.items() if not (table.is_partitioned and column == PARTITION)
+    ]
+    text = f"CREATE TABLE {name} ({', '.join(map(' '.join, plain))})"
+    text += f" PARTITIONED BY ({PARTITION} string)" if table.is_partitioned else ""
+    return text + (f" CLUSTERED BY ({KEY}) INTO {table.buckets} BUCKETS" if table.buckets else "")
 
 
 def _where(where: Condition) -> str:
@@ -251,7 +268,7 @@ def _in_literals(value: Any, kind: str) -> Any:
     return value
 
 
-def _arrow(table: PlainTable, rows: Sequence[Row]) -> pa.Table:
+def arrow(table: PlainTable, rows: Sequence[Row]) -> pa.Table:
     """Returns rows with the columns that they have, of explicit types."""
     names = [name for name in table.columns if all(name in row for row in rows)]
     arrays = [

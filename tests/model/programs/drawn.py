@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -63,9 +63,9 @@ def _literals(kind: str) -> tuple[Any, ...]:
     return tuple(value for value in usable if value != "é\n")
 
 
-def conditions(table: PlainTable) -> st.SearchStrategy[Condition]:
-    """Draws a filter of comparisons of the table's columns, with SQL's three values."""
-    usable = [(name, kind) for name, kind in table.columns.items() if kind in COMPARED]
+def conditions(table: PlainTable, kinds: Sequence[str] = COMPARED) -> st.SearchStrategy[Condition]:
+    """Draws a filter of comparisons of the table's columns of some types, with SQL's three values."""
+    usable = [(name, kind) for name, kind in table.columns.items() if kind in kinds]
     leaves = st.sampled_from(usable).flatmap(lambda column: _leaf(*column))
 
     def combined(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:

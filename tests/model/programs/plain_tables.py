@@ -143,7 +143,7 @@ def shown(value: Any, kind: str) -> Any:
             key, _, item = inner.partition(",")
             return tuple(sorted((shown(k, key), shown(v, item)) for k, v in _pairs(value)))
         case "struct":
-            fields = [text.partition(":") for text in _fields(inner)]
+            fields = [text.partition(":") for text in fields_of(inner)]
             return tuple(shown(_field(value, place, name), of) for place, (name, _, of) in enumerate(fields))
     return value
 
@@ -162,7 +162,7 @@ def _pairs(value: Any) -> list[tuple[Any, Any]]:
     return [(item["_key"], item["_value"]) if isinstance(item, dict) else tuple(item) for item in value]
 
 
-def _fields(inner: str) -> list[str]:
+def fields_of(inner: str) -> list[str]:
     """Splits the fields of a struct: at commas that are in no parentheses."""
     fields, depth = [""], 0
     for letter in inner:
