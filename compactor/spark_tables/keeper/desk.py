@@ -171,7 +171,7 @@ class Desk:
         """Returns the transactions that read a table, or may do so again."""
         self.let_go_of_lost()  # such as what a stream has read that has ended
         site, table = self._site(request.place), request.table.lower()
-        readers = [held for held in list(self._readers.values()) if held.txn.site.name == site.name]
+        readers = [held for held in list(self._readers.values()) if held.txn.site.metastore is site.metastore]
         return Readers(txns=tuple(held.txn.id for held in readers if table in held.tables))
 
     def _open(self, place: Place, reader: Process | None = None, *, is_of_frames: bool) -> Held:

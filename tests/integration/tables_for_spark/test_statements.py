@@ -406,11 +406,11 @@ def test_what_was_loaded_shows_no_other_table(
             refused()
     assert rows_of(store, "db.q") == [(1, 10), (2, 20), (3, 30)]
 
+    define(store, "drop table db.q purge")
     store.create_table("db.r", {"b": "int", "a": "int"}).append(pa.table({"b": [1], "a": [100]}))
-    for frame in (unplanned, query):
+    for frame in (unplanned, planned, query):  # there are files of the same names
         with pytest.raises(Exception, match="SnapshotExpired"):
             frame.collect()
-    assert sorted(row.a for row in planned.collect()) == [1, 2]  # its files are known, and are still there
     with pytest.raises(Exception, match="made anew; load it again"):
         arrive(stream, "anew")
     assert run("select a from db.r") == [(100,)]
@@ -418,8 +418,6 @@ def test_what_was_loaded_shows_no_other_table(
     table.update("b = 1", {"b": "a + 1"})
     run("insert overwrite r (a, b) select a, b from r")
     assert rows_of(store, "db.r") == [(101, 100)]
-    with snapshot(spark, config=config) as name:
-        assert [row.b for row in read("db.q", snapshot=name, filter="a = 3").collect()] == [30]
 
 
 def define(store: Store, text: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -120,6 +122,19 @@ def test_the_readers_of_a_table_are_known_until_they_are_let_go(desk: Desk, stor
         desk.answer(Release(snapshot=scan.hold.name))
     assert len(desk.answer(ReadersOf(place=PLACE, table="d.t")).txns) == 1
     assert desk.answer(ReadersOf(place=PLACE, table="d.u")) == Readers(txns=())
+
+
+def test_readers_of_a_table_are_those_in_its_metastore(
+    desk: Desk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL 13.8: two configurations may give two metastores one name."""
+    other = replace(store.site, metastore=copy.copy(store.site.metastore))
+    monkeypatch.setattr(
+        desk_module, "open_deployment", lambda name, config_path: _Opened(other if config_path else store.site)
+    )
+    desk.answer(PlanScan(place=Place(config="other.toml"), table="d.t"))
+    assert desk.answer(ReadersOf(place=Place(), table="d.t")) == Readers(txns=())
+    assert len(desk.answer(ReadersOf(place=Place(config="other.toml"), table="d.t")).txns) == 1
 
 
 def test_a_process_that_has_ended_reads_no_table(desk: Desk) -> None:
