@@ -11,6 +11,8 @@ PACKAGE, UNIT = ROOT / "compactor", ROOT / "tests" / "unit"
 
 #: Module -> where it is tested instead: what is the same over every database is tested over every database at once.
 ELSEWHERE: dict[str, str] = {
+    "airflow/page/bounds.py": "security/page/test_fuzz.py",
+    "service/batches/properties_file.py": "security/test_secrets.py",
     "rewrite/full_acid/file_zones.py": "integration/rewrite/test_time_zones.py",
     "orc/format/filter_streams.py": "integration/rewrite/test_mixed_bloom_filters.py",
     "orc/codecs/wall_clock.py": "integration/rewrite/test_time_zones.py",
