@@ -57,9 +57,14 @@ _NAMED = tuple(
         (":", r"[\"'](?P<name>[\w.-]+)\\*[\"']\s*:\s*", r"b?\\*\"([^\"\\]+)|b?'([^']+)'"),
         # ('spark.authenticate.secret', '…') of Python
         ("', ", r"\([\"'](?P<name>[\w.-]+)[\"'],\s*", r"\"([^\"]+)\"|'([^']+)'"),
-        # X-Auth-Token: … of a header, db.password: … of YAML
-        (": ", r"(?<![\w/.-])(?P<name>\w+[.-][\w.-]+): +", r"(?=\S*\d)([^\s,;\"']{8,})"),
-        ("<value>", r"<name>(?P<name>[^<]+)</name>\s*<value>", r"([^<]+)"),
+        # X-Auth-Token: … of a header, passphrase: … of YAML; not a sentence about a password or its file
+        (": ", r"(?<![\w/.-])(?P<name>\w[\w.-]*): +", r"(?=\S*\d)([^\s,;\"'/][^\s,;\"']{7,})"),
+        (
+            "<value>",
+            r"<name>(?P<name>[^<]+)</name>\s*(?:<(?:description|final|source)>[^<]*</\w+>\s*)*<value>",
+            r"([^<]+)",
+        ),
+        ("</", r"<(?P<name>[\w.:-]+)(?:\s[^<>]*)?>\s*(?:<!\[CDATA\[)?", r"([^<]+)</"),
         ("--", r"(?<!\S)--(?P<name>[\w-]+)\s+", r"([^\s-]\S*)"),
     )
 )
@@ -81,6 +86,8 @@ _FORMS = tuple(
         ),
         ("key=", r"[?&]key=([^\s&'\")]+)"),
         ("uthorization", r"(?i:authorization)[\"']?\s*[:=]\s*[\"']?\w+\s+([^\s\"']{8,})"),
+        # Cookie: hadoop.auth="u=…&s=…"; Path=/
+        ("ookie", r"(?i:\bcookie)[\"']?\s*[:=]\s*[\"']?([\w.-]+=(?:\"[^\"]*\"|[^\r\n'\"])+)"),
         ("earer ", r"\b(?i:bearer) +([\w.~+/=-]{16,})"),
         # keys of AWS, JSON Web Tokens, private keys, keytabs in base 64
         ("AKIA", r"\b(AKIA[0-9A-Z]{16})\b"),

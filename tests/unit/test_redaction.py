@@ -122,6 +122,11 @@ SHOWN = (
     "jceks://file/etc/store.jceks",
     "wanted: the header Authorization: Bearer TOKEN",
     "compactor.reads.token.file /x: it cannot be read",
+    "password: expected a file of mode 0600",
+    "token: /etc/compactor/token-12345",
+    "the files <token> and <password> of a directory",
+    "<name>fs.s3a.endpoint</name><value>https://h:9000</value>",
+    "the cookie has expired",
 )
 
 
@@ -169,6 +174,15 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
         "curl -H 'authorization: bearer hush-1hush-1hush-1'",
         "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=hush-1==",
         "authorities = ['hive:hush-1@nn']",
+        "passphrase: hush-1234",
+        "the store said apikey: hush-1234",
+        "Cookie: hadoop.auth=hush-1; Path=/",
+        'Set-Cookie: hadoop.auth="u=ann&p=ann&s=hush-1"; Path=/; HttpOnly',
+        "{'Cookie': 'session=hush-1'}",
+        "<password>hush-1</password>",
+        '<c:password encrypted="no"> hush-1 </c:password>',
+        "<password><![CDATA[hush-1]]></password>",
+        "<name>a.password</name><description>a b</description><final>true</final> <value>hush-1</value>",
         "-----BEGIN RSA PRIVATE KEY-----\nhush-1\n-----END RSA PRIVATE KEY-----",
     ],
 )
@@ -256,7 +270,19 @@ def test_any_text_is_read_in_little_time(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["=" * 50_000, "a=" * 25_000, "a." * 25_000, "://a:" * 10_000, "--a " * 10_000, "'a':" * 9000]
+    "text",
+    [
+        "=" * 50_000,
+        "a=" * 25_000,
+        "a." * 25_000,
+        "://a:" * 10_000,
+        "--a " * 10_000,
+        "'a':" * 9000,
+        "cookie: a=" * 5000,
+        'cookie: a="' * 5000,
+        "<token " * 9000,
+        "token: " * 9000,
+    ],
 )
 def test_a_long_text_takes_little_time(text: str) -> None:
     assert redact(text) is not None
