@@ -137,6 +137,10 @@ class StorageError(CompactorError):
     """The file system failed: permission denied, disk full, or a path that has changed."""
 
 
+class AccessDenied(StorageError):
+    """The file system knows this user, and does not let it do that."""
+
+
 class UnsafeDirectory(StorageError, Refused):
     """A directory holds what is neither followed nor opened (a link, pipe, socket or device, a name that is no UTF-8), or
     more entries or levels than a listing may have; nothing is done there."""

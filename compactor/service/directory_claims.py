@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from compactor import __version__
 from compactor.acid.listing import Listing
 from compactor.acid.names import DirectoryClaim, parse_claim
-from compactor.errors import BadFile, CompactorError, Disagreement, StorageError
+from compactor.errors import AccessDenied, BadFile, CompactorError, Disagreement, StorageError
 from compactor.metastore.catalog.grounds import Grounds
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.claim_token import ClaimToken
@@ -77,6 +77,7 @@ class DirectoryClaims:
 
         Raises:
             Disagreement: another one does.
+            StorageError: a directory cannot be listed for any other reason; it is tried again the next time.
         """
         for foreign in self._foreign_above(table, location):
             raise Disagreement(_sentence(table, foreign))
@@ -129,7 +130,7 @@ class DirectoryClaims:
         with self._lock:
             if directory not in self._above:
                 names: tuple[str, ...] = ()
-                with suppress(CompactorError):
+                with suppress(AccessDenied):
                     names = tuple(name for name in self._storage.children(directory) if parse_claim(name))
                 self._above[directory] = names
             return self._above[directory]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from compactor.errors import NotSupported, StorageError
+from compactor.errors import AccessDenied, NotSupported, StorageError
 from compactor.redaction import redact
 from compactor.storage.hadoop_tokens import token_for
 from compactor.storage.hdfs_options import HTTP_PORT, HdfsOptions
@@ -174,4 +174,5 @@ def saying_plainly(verb: str, path: str) -> Iterator[None]:
     try:
         yield
     except RemoteError as error:
-        raise StorageError(f"cannot {verb} {path}: {error.kind}: {error}") from error
+        kind = AccessDenied if error.kind == "AccessControlException" else StorageError
+        raise kind(f"cannot {verb} {path}: {error.kind}: {error}") from error

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
-from compactor.errors import FileGone, NotSupported, StorageError, UnsafeDirectory
+from compactor.errors import AccessDenied, FileGone, NotSupported, StorageError, UnsafeDirectory
 from compactor.storage import exclusive_rename, file_identity, local_listing, local_tree
 from compactor.storage.capabilities import LOCAL, Capabilities
 from compactor.storage.consistent_listing import consistent_listing
@@ -333,7 +333,8 @@ class _errors:  # noqa: N801 - a context, entered too often for one made of a ge
             return
         if error.errno == errno.ELOOP:
             raise UnsafeDirectory(f"{self._path}: is a link, or became one; {NOT_TOUCHED}") from error
-        raise StorageError(f"cannot {self._verb} {self._path}: {error.strerror or error}") from error
+        kind = AccessDenied if isinstance(error, PermissionError) else StorageError
+        raise kind(f"cannot {self._verb} {self._path}: {error.strerror or error}") from error
 
 
 def _sync(path: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeVar
 from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
-from compactor.errors import BadFile, CompactorError, NotSupported, StorageError, VerificationFailed
+from compactor.errors import AccessDenied, BadFile, CompactorError, NotSupported, StorageError, VerificationFailed
 from compactor.redaction import redact
 from compactor.storage.build_listing import listing_of, tree_of
 from compactor.storage.capabilities import Capabilities
@@ -34,6 +34,10 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 #: HTTP statuses by which a store says that it copies no range, or not for this user or these keys: it is sent then.
 REFUSED = (400, 401, 403, 405, 501)
+#: Codes of S3 and Azure for what the user of the keys may not do.
+_DENIED = frozenset(
+    ["AccessDenied", "AuthorizationFailure", "AuthorizationPermissionMismatch", "InsufficientAccountPermissions"]
+)
 FILLED = 64 << 20  #: bytes of a range that are read at a time
 PARALLEL = 8  #: requests at a time when files are copied or removed one by one
 
@@ -422,4 +426,14 @@ def errors(verb: str, path: str) -> Iterator[None]:
     except CompactorError:
         raise
     except Exception as error:
-        raise StorageError(f"cannot {verb} {path}: {str(error) or type(error).__name__}") from error
+        kind = AccessDenied if _is_denial(error) else StorageError
+        raise kind(f"cannot {verb} {path}: {str(error) or type(error).__name__}") from error
+
+
+def _is_denial(error: Exception) -> bool:
+    """Returns true if the store knew the user of a request; keys or a clock that are wrong are answered with 403, too."""
+    response = getattr(error.__cause__, "response", None)  # of botocore
+    code = (
+        response.get("Error", {}).get("Code") if isinstance(response, Mapping) else getattr(error, "error_code", None)
+    )
+    return code in _DENIED or (type(error) is OSError and str(error).startswith("Forbidden: "))  # the latter of gcsfs

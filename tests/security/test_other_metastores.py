@@ -16,7 +16,7 @@ from sqlalchemy import update
 
 from compactor.acid.names import CLAIM_PREFIX
 from compactor.deployment import open_deployment
-from compactor.errors import DatabaseUnavailable, Disagreement, Refused
+from compactor.errors import AccessDenied, DatabaseUnavailable, Disagreement, Refused, StorageError
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import SDS
@@ -29,7 +29,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
 from compactor.service.roles.scan import DISAGREEMENT
-from compactor.service.site import Site
+from compactor.service.site import Site, claims_of
 from compactor.service.worker.outcome import Result
 from compactor.sql.run import checked, run
 from compactor.tables import Store
@@ -274,6 +274,41 @@ def test_claims_around_and_inside(a: Site, b: Site, ours: Table, tmp_path: Path,
     outcome = compact(b, table="default.u")
     assert (outcome.result, "is claimed by" in outcome.message) == (Result.REFUSED, True)
     assert files_below(Path(ours.location)) == before
+
+
+class Faulty:
+    """A storage whose listing of names in ``directory`` fails as often as ``errors`` has errors."""
+
+    def __init__(self, wrapped: object, directory: str, errors: list[Exception]) -> None:
+        self._wrapped, self._directory, self._errors = wrapped, directory, errors
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._wrapped, name)
+
+    def children(self, path: str) -> tuple[str, ...]:
+        if path == self._directory and self._errors:
+            raise self._errors.pop()
+        return self._wrapped.children(path)  # type: ignore[attr-defined, no-any-return]
+
+
+def test_a_directory_around_that_cannot_be_listed_for_a_moment_is_not_taken_for_unclaimed(a: Site, ours: Table) -> None:
+    """PROTOCOL 11.13: nothing is done until it answers, and the failure is not remembered as an answer."""
+    around = str(Path(ours.location).parent)
+    (Path(around) / f"{CLAIM_PREFIX}{'f' * 32}_7").write_text("{}")
+    site = replace(alone(a), storage=Faulty(a.storage, around, [StorageError("timed out")]))  # type: ignore[arg-type]
+    claims = claims_of(site)
+    with pytest.raises(StorageError, match="timed out"):
+        claims.must_be_free_above(ours, ours.location)
+    with pytest.raises(Disagreement, match="is claimed by"):
+        claims.must_be_free_above(ours, ours.location)
+
+
+def test_a_directory_around_that_may_not_be_listed_keeps_nobody_from_compacting(a: Site, ours: Table) -> None:
+    """PROTOCOL 11.13: databases often lie in directories that only their administrator lists."""
+    denied: list[Exception] = [AccessDenied("cannot list it: Permission denied") for _ in range(9)]
+    site = replace(alone(a), storage=Faulty(a.storage, str(Path(ours.location).parent), denied))  # type: ignore[arg-type]
+    assert compact(site).result is Result.COMPACTED
+    assert len(denied) < 9
 
 
 def test_nothing_is_written_or_purged_inside_a_claimed_directory(a: Site, b: Site, ours: Table, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compactor.errors import BadSetting, StorageError, UnsafeDirectory
+from compactor.errors import AccessDenied, BadSetting, StorageError, UnsafeDirectory
 from compactor.storage.capabilities import HDFS, HTTPFS
 from compactor.storage.hdfs import HdfsStorage, _length
 from compactor.storage.hdfs_client import RemoteError
@@ -140,7 +140,7 @@ def test_what_may_not_be_done_says_so(url: str, store: HdfsStorage, top: str) ->
         lambda: other.exists(f"{top}/f"),
     ):
         with pytest.raises(
-            StorageError, match=r"cannot .*AccessControlException: Permission denied: user=somebody-else"
+            AccessDenied, match=r"cannot .*AccessControlException: Permission denied: user=somebody-else"
         ):
             call()
     assert store.children(top) == ("f",)

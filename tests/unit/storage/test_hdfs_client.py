@@ -11,9 +11,9 @@ from threading import Thread
 import pytest
 import requests
 
-from compactor.errors import NotSupported, StorageError
+from compactor.errors import AccessDenied, NotSupported, StorageError
 from compactor.storage.hdfs import HdfsStorage
-from compactor.storage.hdfs_client import _error_in, host_of
+from compactor.storage.hdfs_client import RemoteError, _error_in, host_of, saying_plainly
 from compactor.storage.kerberos_errors import UNPROVEN
 from compactor.storage.options import StoreOptions
 
@@ -139,3 +139,13 @@ def test_an_error_that_is_not_proven_to_be_the_name_nodes_says_nothing_about_fil
     setattr(answer, UNPROVEN, True)
     error = _error_in(answer)
     assert (error.kind, str(error)) == ("Http", "File does not exist: /t")
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_denial"),
+    [("AccessControlException", True), ("SecurityException", False), ("StandbyException", False), ("Http", False)],
+)
+def test_only_the_name_nodes_word_about_rights_is_a_denial(kind: str, is_denial: bool) -> None:
+    with pytest.raises(StorageError) as caught, saying_plainly("list", "hdfs://nn/w"):
+        raise RemoteError(kind, "no")
+    assert isinstance(caught.value, AccessDenied) is is_denial
