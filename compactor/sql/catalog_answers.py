@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from compactor.errors import NotFound
 from compactor.metastore.catalog.embedded import ORC_INPUT
 from compactor.metastore.catalog.values import Table
+from compactor.redaction import redact_value
 from compactor.sql.answer import Answer
 from compactor.sql.partitions import matching
 from compactor.sql.session import Session
@@ -68,7 +69,8 @@ def describe(session: Session, statement: Statement, asked: actions.Describe) ->
             "# input format": table.input_format or "",
         }
         rows += [_described(name, value) for name, value in facts.items()]
-        rows += [_described(f"# parameter {key}", value) for key, value in sorted(table.parameters.items())]
+        parameters = sorted(table.parameters.items())
+        rows += [_described(f"# parameter {key}", redact_value(key, value)) for key, value in parameters]
     return Answer(statement=statement.name, rows=rows, columns=_DESCRIBED)
 
 

@@ -120,6 +120,8 @@ PROPERTY = next(f"{key}={value}" for key, value in REQUEST_PROPERTIES.items())
         (["compact", "default.t", "--property", PROPERTY], 2),
         (["override", "default.t", PROPERTY], 2),
         (["sql", "SHOW CREATE TABLE default.t"], 0),
+        (["sql", "DESCRIBE FORMATTED default.t"], 0),
+        (["--json", "sql", "DESCRIBE EXTENDED default.t"], 0),
         (["dump", PLACE], None),
         (["--metastore", "away", "doctor"], 1),
         (["--metastore", "away", "show", "compactions"], 1),
