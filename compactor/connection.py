@@ -29,6 +29,7 @@ _MYSQL_TLS = frozenset(
         *("ssl_verify_cert", "ssl_verify_identity"),
     )
 )
+_FILES_WITH_HOSTS = ("service", "read_default_file", "read_default_group")  #: of libpq, and two of PyMySQL
 _LOCAL = ("localjceks://file/", "jceks://file/")
 
 
@@ -62,7 +63,7 @@ def metastore_url(
     if password is None:
         password = _from_file(environment.get(PASSWORD_FILE) or password_file, site, environment)
         if password is not None:
-            _must_be_private(parts)
+            _must_be_private(parts, environment)
         else:
             password = site.get(_ALIAS)
     return url if password is None else parts.set(password=password).render_as_string(hide_password=False)
@@ -78,14 +79,13 @@ def _from_file(file: str | None, site: Mapping[str, str], environment: Mapping[s
     return None
 
 
-def _must_be_private(url: URL) -> None:
+def _must_be_private(url: URL, environment: Mapping[str, str]) -> None:
     """Refuses to send the password of a file where anybody on the way may read it.
 
     Raises:
         BadSetting: the database is on another machine, and the URL does not ask for TLS.
     """
-    hosts = _hosts(url)
-    far = [host for host in hosts if not is_here(host)]
+    far = [host for host in _hosts(url, environment) if not is_here(host)]
     if not far or _asks_for_tls(url):
         return
     wanted = "sslmode=verify-full" if url.get_backend_name() == "postgresql" else "ssl_ca=/path/of/ca.pem"
@@ -95,12 +95,22 @@ def _must_be_private(url: URL) -> None:
     )
 
 
-def _hosts(url: URL) -> list[str]:
-    """Returns the hosts and directories of sockets that the driver may connect to; empty for its default, which is here."""
+def _hosts(url: URL, environment: Mapping[str, str]) -> list[str]:
+    """Returns the hosts and directories of sockets that the driver may connect to; empty for its default, which is here.
+
+    A file in which the driver looks for a host counts as one: nobody knows what it names.
+    """
     further = [url.query.get(key, ()) for key in ("host", "hostaddr")]
     named = [name for values in further for name in ((values,) if isinstance(values, str) else values)]
+    files = [f"the server that {key} leads to" for key in _FILES_WITH_HOSTS if key in url.query]
+    if url.get_backend_name() == "postgresql":  # what libpq takes where the URL is silent
+        if "hostaddr" not in url.query:
+            named.append(environment.get("PGHOSTADDR", ""))
+        if not url.host and "host" not in url.query:
+            named.append(environment.get("PGHOST", ""))
+        files += ["the server that PGSERVICE leads to"] if environment.get("PGSERVICE") else []
     hosts = [url.host or "", *(host for name in named for host in name.split(","))]
-    return [host.rpartition(":")[0] if host.count(":") == 1 else host for host in hosts if host]
+    return [*(host.rpartition(":")[0] if host.count(":") == 1 else host for host in hosts if host), *files]
 
 
 def _asks_for_tls(url: URL) -> bool:

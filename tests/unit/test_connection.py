@@ -128,6 +128,10 @@ FAR = "postgresql://hive@db.example/metastore"
         "mysql+pymysql://hive@db.example/metastore?ssl_disabled=1&ssl_ca=/ca.pem",
         "mysql+pymysql://hive@db.example/metastore?ssl_key_password=k",
         "mysql+pymysql://hive@db.example/metastore?ssl_mode=DISABLED",
+        # files of the drivers name hosts, too
+        "postgresql://hive@/metastore?service=far",
+        "postgresql://hive@localhost/metastore?service=far",
+        "mysql+pymysql://hive@/metastore?read_default_file=/etc/my.cnf",
     ],
 )
 def test_the_password_of_a_file_is_not_sent_without_tls(tmp_path: Path, url: str) -> None:
@@ -161,6 +165,28 @@ def test_it_is_sent_by_tls_and_on_this_machine(tmp_path: Path, url: str) -> None
     path.write_text("secret")
     path.chmod(0o600)
     assert ":secret@" in (found(url, file=path) or "")
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "value"),
+    [
+        ("postgresql://hive@/metastore", "PGHOST", "db.example"),
+        ("postgresql://hive@localhost/metastore", "PGHOSTADDR", "10.0.0.1"),
+        ("postgresql://hive@/metastore?host=localhost", "PGHOSTADDR", "127.0.0.1,10.0.0.1"),
+        ("postgresql://hive@localhost/metastore", "PGSERVICE", "far"),
+    ],
+)
+def test_the_environment_of_libpq_may_lead_to_another_machine(tmp_path: Path, url: str, name: str, value: str) -> None:
+    path = tmp_path / "p"
+    path.write_text("secret")
+    path.chmod(0o600)
+    with pytest.raises(BadSetting, match="without TLS"):
+        found(url, file=path, environment={name: value})
+    assert ":secret@" in (
+        found(f"{url}{'&' if '?' in url else '?'}sslmode=require", file=path, environment={name: value}) or ""
+    )
+    assert ":secret@" in (found("postgresql://hive@localhost/m", file=path, environment={"PGHOST": "db.example"}) or "")
+    assert ":secret@" in (found("mysql+pymysql://hive@/m", file=path, environment={name: value}) or "")
 
 
 def test_a_file_that_others_may_read_is_not_used(tmp_path: Path) -> None:
