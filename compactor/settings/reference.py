@@ -45,8 +45,9 @@ Anybody who may `ALTER TABLE` can write table and database parameters, so only t
   switches of Spark's resources ([all of them](spark.md#entries-that-run-together)). No other key is ever taken.
 * `hive.compactor.worker.pool`, as in Hive.
 * in a request only, for the files of a full ACID table that are written: `tblprops.orc.compress` (`NONE`, `ZLIB`,
-  `SNAPPY`, `LZ4`, `ZSTD`), `tblprops.orc.compress.size` (a multiple of 65536 bytes), `tblprops.orc.row.index.stride`,
-  `tblprops.orc.stripe.size`, `tblprops.orc.bloom.filter.columns` (names of columns, or `*`) and
+  `SNAPPY`, `LZ4`, `ZSTD`, the last not for Hive 3.1), `tblprops.orc.compress.size` (a multiple of 65536 bytes),
+  `tblprops.orc.row.index.stride`, `tblprops.orc.stripe.size`,
+  `tblprops.orc.bloom.filter.columns` (names of columns, or `*`) and
   `tblprops.orc.bloom.filter.fpp`. Stripes of another class are then re-encoded, and with one of the last three, which a
   file does not say of itself, every stripe; `compactor plan DB.T --property tblprops.orc.compress=ZSTD` shows how many.
   No column gets a bloom filter by which some reader would miss rows: of `boolean`, `tinyint` and `timestamp` none does,
@@ -80,6 +81,21 @@ pilot = "clean"
 
 In `database_modes` a database's name counts before patterns (`*`, `?`, `[...]`), and of several patterns that match, the
 one with the tightest mode. A database that none names has the metastore's `mode`.
+
+### Which file counts
+
+`--config FILE`, `COMPACTOR_CONFIG`, or `[compactor] config` in Airflow names the file. Without them, `compactor.toml`
+in the current directory counts, if the file, its directory, and what a link in its place leads to belong to the user
+or to root and nobody else may write them; otherwise every command ends with the path, the owner or mode, and what to
+do. `compactor -v …` says which files were read.
+
+Files with secrets (`password_file`, Hadoop's credential store and its password file, `keytab`,
+`compactor.reads.token.file`) are used only if they belong to the user or to root and have mode 0600 or 0640, or a
+narrower one. The password of a file is sent to another machine only if the URL asks for TLS, and a `password` or
+`token` of `[storage.hdfs]` only by `https`. `compactor doctor` names each file whose mode is too wide.
+
+Several `[metastore.NAME]` know of each other: no role writes into or removes from a directory in which another one
+has a table ([why](adr/0052-claims.md)).
 
 ## How values are written
 

@@ -35,7 +35,7 @@ def node() -> Iterator[Home]:
 )
 def test_how(node: Home, options: dict[str, str], how: str) -> None:
     found = log_in(StoreOptions.of({"hdfs": {"url": node.url, **options}}), "nn")
-    assert (found.user, found.how, found.tickets, found.keytab_is_open) == ("hive", how, None, False)
+    assert (found.user, found.how, found.tickets, found.keytab) == ("hive", how, None, None)
     assert abs(found.clock_ahead_s) < 60
     assert "hush" not in repr(found)
     assert [operation for operation, _ in node.seen] == ["GETHOMEDIRECTORY"]
