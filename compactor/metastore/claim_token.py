@@ -24,18 +24,15 @@ _PROBE = f"{PREFIX}probe:"
 
 
 class ClaimToken:
-    """Reads and makes the token of one metastore."""
+    """Reads and makes the token of one metastore. It is read each time: a database may be replaced under a long process."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._token: str | None = None
 
     def read(self) -> str | None:
         """Returns the token; None as long as nothing was ever claimed."""
-        if self._token is None:
-            with self._database.read() as conn:
-                self._token = _stored(conn)
-        return self._token
+        with self._database.read() as conn:
+            return _stored(conn)
 
     def get_or_make(self) -> str:
         """Returns the token, made now if there is none."""
@@ -45,10 +42,9 @@ class ClaimToken:
     def _make(self) -> str:
         with self._database.write() as conn:
             inserted(conn, insert(AUX_TABLE).values(MT_KEY1=_TOKEN, MT_KEY2=0, MT_COMMENT=uuid.uuid4().hex))
-        with self._database.read() as conn:  # another process may have been faster
-            self._token = _stored(conn)
-        assert self._token is not None
-        return self._token
+        token = self.read()  # another process may have been faster
+        assert token is not None
+        return token
 
     def is_in_same_database(self, other: ClaimToken) -> bool:
         """Returns true if ``other`` reads the same database, whatever its URL says: a row written here shows there.

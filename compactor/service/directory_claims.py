@@ -55,6 +55,7 @@ class DirectoryClaims:
         self._grounds = grounds
         self._storage = storage
         self._above: dict[str, tuple[str, ...]] = {}
+        self._own: str | None = None
         self._lock = threading.Lock()
 
     def must_be_free(self, table: Table, location: str, listing: Listing) -> None:
@@ -89,7 +90,9 @@ class DirectoryClaims:
             Disagreement: another table claimed it meanwhile.
             StorageError: the claim cannot be written.
         """
-        own = DirectoryClaim(token=self._token.get_or_make(), table_id=table.id)
+        if self._own is None:
+            self._own = self._token.get_or_make()
+        own = DirectoryClaim(token=self._own, table_id=table.id)
         if own.name in listing.claims:
             return
         content = {"metastore": self._metastore, "table": str(table), "by": f"Compactor {__version__}"}
@@ -126,6 +129,12 @@ class DirectoryClaims:
         self._storage.remove(foreign.path)
         log.warning("%s: the claim of %s was given up by a person's ruling", foreign.path, foreign.owner)
 
+    def _own_token(self) -> str | None:
+        """Returns the token of this metastore, which is read once; None while it has none."""
+        if self._own is None:
+            self._own = self._token.read()
+        return self._own
+
     def _claims_at(self, directory: str) -> tuple[str, ...]:
         with self._lock:
             if directory not in self._above:
@@ -138,7 +147,7 @@ class DirectoryClaims:
     def _foreign_above(self, table: Table, location: str) -> Iterator[ForeignClaim]:
         for directory in _parents(location):
             for foreign in self._foreign(table, directory, self._claims_at(directory)):
-                if foreign.claim.token != self._token.read():  # where ours lie is known
+                if foreign.claim.token != self._own_token():  # where ours lie is known
                     yield foreign
 
     def _foreign(self, table: Table, location: str, names: Iterable[str]) -> Iterator[ForeignClaim]:
@@ -147,7 +156,7 @@ class DirectoryClaims:
             claim = parse_claim(last)
             if claim is None:
                 continue
-            is_ours = claim.token == self._token.read()
+            is_ours = claim.token == self._own_token()
             if is_ours and claim.table_id == table.id:
                 continue
             directory = f"{location}/{folder}" if folder else location

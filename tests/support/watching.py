@@ -45,8 +45,8 @@ def rows_about(path: Path, database: str) -> dict[str, list[str]]:
 
 
 def files_below(root: Path) -> dict[str, tuple[int, int, int]]:
-    """Returns mode, modification time and checksum of everything below ``root``, by relative path; directories have no
-    checksum.
+    """Returns mode, modification time and checksum of everything below ``root`` but claims (see ``names_in``), by relative
+    path; directories have no checksum.
     """
     return {
         str(path.relative_to(root)): (
@@ -55,6 +55,7 @@ def files_below(root: Path) -> dict[str, tuple[int, int, int]]:
             0 if path.is_dir() else zlib.crc32(path.read_bytes()),
         )
         for path in sorted(root.rglob("*"))
+        if not path.name.startswith(CLAIM_PREFIX)
     }
 
 
