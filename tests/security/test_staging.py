@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.acid.names import parse_staging
+from compactor.acid.names import STAGING_PREFIX, parse_staging
 from compactor.errors import StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.publish import stage
@@ -169,7 +169,7 @@ class SwappedWhenItIsSynced(LocalStorage):
         self._table = table
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        if any(path.startswith(f"{self._table.location}/") for path in paths):
+        if any(path.startswith(f"{self._table.location}/{STAGING_PREFIX}") for path in paths):
             staging = staging_of(self._table)
             staging.rename(staging.with_name("away"))
             (staging / "out").mkdir(parents=True)
