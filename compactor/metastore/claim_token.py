@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from contextlib import suppress
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import delete, insert, select
 
 from compactor.database.engine import Database
 from compactor.database.retry import retried
@@ -24,27 +24,41 @@ _PROBE = f"{PREFIX}probe:"
 
 
 class ClaimToken:
-    """Reads and makes the token of one metastore. It is read each time: a database may be replaced under a long process."""
+    """Reads and makes the token of one metastore.
+
+    It is read each time, since a database may be replaced under a long process. One that was put back to before it had a
+    token keeps the one that this process knows.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._known: str | None = None
 
     def read(self) -> str | None:
         """Returns the token; None as long as nothing was ever claimed."""
-        with self._database.read() as conn:
-            return _stored(conn)
+        return self._stored() or self._known
 
     def get_or_make(self) -> str:
         """Returns the token, made now if there is none."""
-        return self.read() or self._make()
+        return self._stored() or self._make()
 
     @retried
     def _make(self) -> str:
         with self._database.write() as conn:
-            inserted(conn, insert(AUX_TABLE).values(MT_KEY1=_TOKEN, MT_KEY2=0, MT_COMMENT=uuid.uuid4().hex))
-        token = self.read()  # another process may have been faster
+            inserted(
+                conn, insert(AUX_TABLE).values(MT_KEY1=_TOKEN, MT_KEY2=0, MT_COMMENT=self._known or uuid.uuid4().hex)
+            )
+        token = self._stored()  # another process may have been faster
         assert token is not None
         return token
+
+    def _stored(self) -> str | None:
+        query = select(_AUX.MT_COMMENT).where(_AUX.MT_KEY1 == _TOKEN, _AUX.MT_KEY2 == 0)
+        with self._database.read() as conn:
+            token = conn.execute(query).scalar()
+        if token is not None:
+            self._known = str(token)
+        return None if token is None else str(token)
 
     def is_in_same_database(self, other: ClaimToken) -> bool:
         """Returns true if ``other`` reads the same database, whatever its URL says: a row written here shows there.
@@ -70,9 +84,3 @@ class ClaimToken:
     def _shows(self, key: str) -> bool:
         with self._database.read() as conn:
             return conn.execute(select(_AUX.MT_KEY1).where(_AUX.MT_KEY1 == key)).first() is not None
-
-
-def _stored(conn: Connection) -> str | None:
-    query = select(_AUX.MT_COMMENT).where(_AUX.MT_KEY1 == _TOKEN, _AUX.MT_KEY2 == 0)
-    token = conn.execute(query).scalar()
-    return None if token is None else str(token)
