@@ -277,8 +277,9 @@ class _Undurable(LocalStorage):
         self.undurable: set[str] = set()
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        lost = {path: StorageError(f"cannot sync {path}: I/O error") for path in paths if path.startswith(self._place)}
-        self.kept |= {path for path in paths if path not in lost}
+        staged = [path for path in paths if "/.compactor_v" in path]
+        lost = {path: StorageError(f"cannot sync {path}: I/O error") for path in staged if path.startswith(self._place)}
+        self.kept |= {path for path in staged if path not in lost}
         return {**super().sync([path for path in paths if path not in lost]), **lost}
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
