@@ -32,24 +32,24 @@ def claims(context: CliContext, table: str | None, names: tuple[str, ...], give_
     from compactor.service.requests import claims as service
 
     with context.site(read_only=not yes) as site:
-        found = service.foreign_claims(site, table)
-        chosen = found if give_up_all else [one for one in found if one.name in names]
-        if unknown := set(names) - {one.name for one in found}:
+        foreign = service.foreign_claims(site, table)
+        chosen = foreign if give_up_all else [claim for claim in foreign if claim.name in names]
+        if unknown := set(names) - {claim.name for claim in foreign}:
             raise BadSetting(f"--give-up {min(unknown)}: is not a claim of another table there; look again without it")
         if yes:
             service.give_up(site, chosen)
-    _show(context, found, chosen if yes else ())
+    _show(context, foreign, chosen if yes else ())
 
 
-def _show(context: CliContext, found: list[ClaimFound], given_up: list[ClaimFound] | tuple[()]) -> None:
+def _show(context: CliContext, foreign: list[ClaimFound], given_up: list[ClaimFound] | tuple[()]) -> None:
     if context.json:
-        print_json({"claims": [one.to_json() for one in found], "given_up": [one.path for one in given_up]})
+        print_json({"claims": [claim.to_json() for claim in foreign], "given_up": [claim.path for claim in given_up]})
         return
-    if not found:
+    if not foreign:
         say("no other table claims a directory there")
         return
-    print_table([one.to_json() for one in found], _COLUMNS, "")
-    for one in given_up:
-        say(f"{one.path}: given up")
+    print_table([claim.to_json() for claim in foreign], _COLUMNS, "")
+    for claim in given_up:
+        say(f"{claim.path}: given up")
     if not given_up:
         say("nothing was changed; give claims up with --give-up CLAIM --yes or --give-up-all --yes")
