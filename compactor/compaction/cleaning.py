@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compactor.acid import txn_states
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import describe_unparsable
 from compactor.acid.names import known_directory
@@ -92,11 +93,11 @@ def may_clean(entry: Entry, facts: CleaningFacts, settings: Settings) -> Clean |
 def _outcome(entry: Entry, facts: CleaningFacts) -> Wait | Drop | None:
     """Returns None if the row's transaction committed (or Hive 3 left a row without one)."""
     txn_state = facts.txn_state
-    if entry.txn_id is None or txn_state == "c":
+    if entry.txn_id is None or txn_state == txn_states.COMMITTED:
         return None
-    if txn_state == "o":
+    if txn_state == txn_states.OPEN:
         return Wait(because=f"its own transaction {entry.txn_id} is still open", holder=entry.txn_id)
-    if txn_state == "a":
+    if txn_state == txn_states.ABORTED:
         return Drop(state=State.FAILED, error=f"compaction transaction {entry.txn_id} aborted", aborted=True)
     stamped = entry.next_txn_id is not None or entry.commit_time is not None
     if stamped or (entry.type is CompactionType.REBALANCE and facts.rebalance_committed):

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from sqlalchemy import Connection, Table, func, insert, select, update
 
+from compactor.acid import txn_states
 from compactor.acid.names import parse_directory
 from compactor.database.clock import now_ms
 from compactor.demo.metastore_dumps import Description, Dump, Row, parse_description, parse_dump
@@ -27,7 +28,6 @@ from compactor.metastore.schema import tables
 from compactor.metastore.store import Metastore
 
 _AGE_MS = 60_000  #: how old the dump's newest row becomes
-_COMMITTED, _ABORTED = "c", "a"
 _SIDE_FILES = frozenset(
     {"describe.txt", "txn_tables.txt", "show_compactions.txt", "show_transactions.txt"}
     | {"expected.tsv", "expected_rowid.tsv"}
@@ -167,8 +167,8 @@ def _own(step: FixtureStep, table: str, prefix: str) -> Iterable[Row]:
 
 def _states(step: FixtureStep) -> dict[int, str]:
     """The state of every transaction that this table knows: written, compacted, or named in storage."""
-    aborted = {int(row["TXN_ID"] or 0) for row in step.dump.rows("TXNS") if row["TXN_STATE"] == _ABORTED}
-    opened = [row["TXN_ID"] for row in step.dump.rows("TXNS") if row["TXN_STATE"] == "o"]
+    aborted = {int(row["TXN_ID"] or 0) for row in step.dump.rows("TXNS") if row["TXN_STATE"] == txn_states.ABORTED}
+    opened = [row["TXN_ID"] for row in step.dump.rows("TXNS") if row["TXN_STATE"] == txn_states.OPEN]
     if opened:
         raise BadFile(f"{step.path}: transactions {', '.join(map(str, opened))} are open in the dump, wanted none")
     known = step.visibility_txn_ids()
@@ -181,7 +181,7 @@ def _states(step: FixtureStep) -> dict[int, str]:
     )
     for table, prefix, column in sources:
         known |= {int(row.get(f"{prefix}_{column}") or 0) for row in _own(step, table, prefix)}
-    return {txn: _ABORTED if txn in aborted else _COMMITTED for txn in sorted(known - {0})}
+    return {txn: txn_states.ABORTED if txn in aborted else txn_states.COMMITTED for txn in sorted(known - {0})}
 
 
 def _largest(step: FixtureStep, states: Mapping[int, str]) -> int:
@@ -195,7 +195,7 @@ def _check_states(connection: Connection, step: FixtureStep, states: Mapping[int
     for txn, wanted in states.items():
         found = present.get(txn)
         # an id filled in as committed that no table uses may still become aborted
-        if found is not None and found != wanted and (found != _COMMITTED or txn in used):
+        if found is not None and found != wanted and (found != txn_states.COMMITTED or txn in used):
             raise Refused(
                 f"transaction {txn} is {wanted!r} in {step.path} and {found!r} in what is registered already; "
                 "choose fixtures or steps that agree, or register them into two metastores"
@@ -244,10 +244,12 @@ class _Loader:
         # the earlier check leaves one kind of change: filled in as committed, now known to be aborted
         changed = [txn for txn, state in states.items() if present.get(txn, state) != state]
         if changed:
-            self._connection.execute(update(txns).where(txns.c.TXN_ID.in_(changed)).values(TXN_STATE=_ABORTED))
+            self._connection.execute(
+                update(txns).where(txns.c.TXN_ID.in_(changed)).values(TXN_STATE=txn_states.ABORTED)
+            )
         dumped = {int(row["TXN_ID"] or 0): row for row in self._step.dump.rows("TXNS")}
         rows = [
-            self._transaction(txn, states.get(txn, _COMMITTED), dumped.get(txn, {}))
+            self._transaction(txn, states.get(txn, txn_states.COMMITTED), dumped.get(txn, {}))
             for txn in range(1, _largest(self._step, states) + 1)
             if txn not in present
         ]

@@ -3,7 +3,6 @@
 It is a row of AUX_TABLE, made once, so that it moves and is restored with the tables. Hive never reads it.
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import uuid

@@ -1,6 +1,5 @@
 """Removal of rows that are no longer needed: history, write sets, mappings, components, transactions."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -9,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Table, and_, delete, func, select
 
+from compactor.acid import txn_states
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
@@ -88,7 +88,7 @@ class Housekeeping:
 
         The end of a transaction removes its rows, so others left these behind; they would hold back cleaners forever.
         """
-        opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.OPEN)
+        opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_states.OPEN)
         with self._database.write() as conn:
             settled = self._dialect.settled(conn, open_txn_timeout_ms)
             gone = 0
@@ -104,7 +104,7 @@ class Housekeeping:
         transaction (Hive's ``MaterializationsRebuildLockCleanerTask``).
         """
         locks = MATERIALIZATION_REBUILD_LOCKS.c
-        opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.OPEN)
+        opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_states.OPEN)
         with self._database.write() as conn:
             silent = locks.MRL_LAST_HEARTBEAT < now_ms(conn) - timeout_ms
             stale = delete(MATERIALIZATION_REBUILD_LOCKS).where(silent, locks.MRL_TXN_ID.not_in(opened))
@@ -160,7 +160,7 @@ class Housekeeping:
     def counts(self) -> Counts:
         """Returns the numbers of rows."""
         history = MIN_HISTORY_LEVEL.c.MHL_TXNID
-        opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.OPEN)
+        opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_states.OPEN)
         with self._database.read() as conn:
             settled = self._dialect.settled(conn, OPEN_TXN_TIMEOUT_MS)
 
@@ -200,11 +200,13 @@ class Housekeeping:
         with self._database.write() as conn:
             found = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(*self._forgettable(conn, open_txn_timeout_ms))
             chosen = [
-                row.TXN_ID for row in conn.execute(found) if row.TXN_STATE == txn_rows.COMMITTED or row.TXN_ID in proven
+                row.TXN_ID
+                for row in conn.execute(found)
+                if row.TXN_STATE == txn_states.COMMITTED or row.TXN_ID in proven
             ]
             for at in range(0, len(chosen), 500):
                 part = chosen[at : at + 500]
-                gone = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID.in_(part), TXNS.c.TXN_STATE == txn_rows.ABORTED)
+                gone = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID.in_(part), TXNS.c.TXN_STATE == txn_states.ABORTED)
                 conn.execute(delete(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID.in_(gone)))
                 conn.execute(delete(TXNS).where(TXNS.c.TXN_ID.in_(part)))
             return len(chosen)
@@ -213,7 +215,7 @@ class Housekeeping:
         largest = conn.execute(select(func.max(TXNS.c.TXN_ID))).scalar() or 0
         boundary = min(self._dialect.settled(conn, open_txn_timeout_ms), largest)
         conditions = [
-            TXNS.c.TXN_STATE.in_((txn_rows.ABORTED, txn_rows.COMMITTED)),
+            TXNS.c.TXN_STATE.in_((txn_states.ABORTED, txn_states.COMMITTED)),
             TXNS.c.TXN_ID < boundary,
             TXNS.c.TXN_ID.not_in(select(TXN_COMPONENTS.c.TC_TXNID)),
         ]
@@ -229,7 +231,7 @@ class Housekeeping:
 
     def _needed_from(self, conn: Connection, open_txn_timeout_ms: int) -> int:
         """Returns the lowest transaction whose mapping may still be read (Hive's ``CleanTxnToWriteIdTableFunction``)."""
-        unfinished = select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE != txn_rows.COMMITTED)
+        unfinished = select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE != txn_states.COMMITTED)
         marks = (
             conn.execute(unfinished).scalar(),
             conn.execute(select(func.min(WRITE_SET.c.WS_TXNID))).scalar(),

@@ -6,6 +6,7 @@ import hashlib
 
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 
+from compactor.acid import txn_states
 from compactor.database.clock import now_ms
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
@@ -17,7 +18,7 @@ from compactor.metastore.schema.tables import (
     TXNS,
 )
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.rows import ABORTED, COMMITTED, TxnType
+from compactor.metastore.transactions.rows import TxnType
 
 _HOUR_MS = 3_600_000
 _POLICY = ("compact%", "no_auto_compaction", "no_cleanup", "transactional%", "hive.compactor.%")
@@ -35,7 +36,7 @@ def change_marker(metastore: Metastore) -> str:
         others = func.coalesce(TXNS.c.TXN_TYPE, 0).not_in(
             (TxnType.READ_ONLY, TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION)
         )
-        committed = select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == COMMITTED, others)
+        committed = select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == txn_states.COMMITTED, others)
         parts = [
             conn.execute(committed).scalar() or 0,
             conn.execute(select(func.max(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID))).scalar() or 0,
@@ -50,7 +51,7 @@ def change_marker(metastore: Metastore) -> str:
 def _aborts(conn: Connection) -> tuple[int, int]:
     of_aborted = TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID)
     figures = select(func.count(TXNS.c.TXN_ID.distinct()), func.min(TXNS.c.TXN_STARTED)).select_from(of_aborted)
-    count, oldest = conn.execute(figures.where(TXNS.c.TXN_STATE == ABORTED)).one()
+    count, oldest = conn.execute(figures.where(TXNS.c.TXN_STATE == txn_states.ABORTED)).one()
     return count, 0 if oldest is None else (now_ms(conn) - oldest) // _HOUR_MS
 
 

@@ -4,7 +4,6 @@ Tokens are rows of AUX_TABLE, so that they are restored with whatever else the d
 MT_KEY2 is the number, MT_COMMENT has the token, the time and the largest number seen in files. Hive reads none of them.
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import hashlib
@@ -12,6 +11,7 @@ from collections.abc import Collection, Iterator
 
 from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select
 
+from compactor.acid import txn_states
 from compactor.compaction.marks import KEPT_TOKENS, Marks, MarkToken, Present, TableMark
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
@@ -30,7 +30,6 @@ from compactor.metastore.schema.tables import (
     TBLS,
     TXNS,
 )
-from compactor.metastore.transactions.rows import OPEN
 
 _AUX = AUX_TABLE.c
 _LONGEST_NAME = 64  #: of a metastore; the digest of a longer one takes its place in MT_KEY1
@@ -85,7 +84,7 @@ class StoredMarks:
             return token, now
 
     def _present(self, conn: Connection, metastore: str, txns: Collection[TxnId]) -> Present:
-        is_open = TXNS.c.TXN_STATE == OPEN
+        is_open = TXNS.c.TXN_STATE == txn_states.OPEN
         query = select(
             func.max(TXNS.c.TXN_ID),
             func.max(case((~is_open, TXNS.c.TXN_ID), else_=0)),

@@ -6,7 +6,6 @@ the time of its last pass there) are never touched. Each name has one more row, 
 that only serves to be locked while a lease is examined.
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -6,13 +6,13 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 
+from compactor.acid import txn_states
 from compactor.errors import CompactorError, LostClaim
 from compactor.ids import TxnId
 from compactor.metastore.transactions.transactions import Transactions
 from compactor.service.periodic import Periodic
 
 log = logging.getLogger(__name__)
-_STATES = {"a": "aborted", "c": "committed", None: "gone"}
 
 
 class Heartbeat(Periodic):
@@ -64,7 +64,10 @@ class Heartbeat(Periodic):
     def _beat(self) -> None:
         txns = list(self._txns)
         try:
-            dead = {txn: f"it is {_STATES[state]}" for txn, state in self._transactions.heartbeat_all(txns).items()}
+            dead = {
+                txn: f"it is {'gone' if state is None else txn_states.NAMES[state]}"
+                for txn, state in self._transactions.heartbeat_all(txns).items()
+            }
             if self._also is not None and not dead:
                 self._also()
         except CompactorError as error:

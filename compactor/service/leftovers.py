@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from compactor.acid import txn_states
 from compactor.acid.names import parse_directory, parse_hidden, parse_staging
 from compactor.errors import CompactorError, LockNotGranted, Refused, failing_alone
 from compactor.ids import TxnId
@@ -71,10 +72,15 @@ def clear_aborted(site: Site, target: Target, txn: TxnId, *, may_have_named: boo
     """
     location = target.location
     state = site.metastore.transactions.state(txn)
-    if state == "o":
+    if state == txn_states.OPEN:
         return
     names_tell = site.metastore.dialect.layout.has_visibility  # without it, a number in a name is not this metastore's
-    if may_have_named and names_tell and state == "a" and (named := naming.names_of(site.storage, location, txn)):
+    if (
+        may_have_named
+        and names_tell
+        and state == txn_states.ABORTED
+        and (named := naming.names_of(site.storage, location, txn))
+    ):
         _hide(site, target, named)
     removal.remove_staging(site.storage, location, txn)
     if names_tell:
@@ -149,7 +155,9 @@ class LeftoverScan:
         if self._site.metastore.dialect.layout.has_visibility:
             removal.abort_uploads(self._site.storage, place, self._is_gone)
             named = self._named[place].items()
-            doomed = [name for name, txn in named if (row := rows.get(txn)) is not None and row.state == "a"]
+            doomed = [
+                name for name, txn in named if (row := rows.get(txn)) is not None and row.state == txn_states.ABORTED
+            ]
         if doomed:
             _hide(self._site, target, doomed)
         if not any(parse_staging(child) or parse_hidden(child) for child in self._children[place]):
@@ -169,7 +177,7 @@ class LeftoverScan:
 
     def _is_gone(self, txn: TxnId) -> bool:
         """Returns true if ``txn`` is not open; by the time its upload is seen, it is open if it ever was."""
-        return self._site.metastore.transactions.state(txn) != "o"
+        return self._site.metastore.transactions.state(txn) != txn_states.OPEN
 
 
 def not_for_hive_3(site: Site, target: Target) -> str | None:
@@ -197,7 +205,7 @@ def refuse_beside_unfinished(site: Site, target: Target, view: View) -> None:
     for name in view.directory.unseen:
         acid = parse_directory(name)
         txn = acid.visibility_txn_id if acid is not None else TxnId(0)
-        if site.metastore.transactions.state(txn) == "o":
+        if site.metastore.transactions.state(txn) == txn_states.OPEN:
             raise LockNotGranted(
                 f"{target.entity}: {name} is being written by transaction {txn}; the next pass tries again"
             )

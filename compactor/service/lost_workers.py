@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from compactor.acid import txn_states
 from compactor.compaction.entry import Entry
 from compactor.compaction.lost_count import last_message, loss_message, lost_workers
 from compactor.compaction.states import State
@@ -114,7 +115,7 @@ def _time_out(site: Site, working: Sequence[Entry]) -> tuple[TxnId, ...]:
         among=None if may(site.settings, Mode.COMPACT) else {e.txn_id for e in held if e.txn_id is not None},
     )
     states = site.metastore.transactions.states(hidden) if hidden else {}
-    found = tuple(dict.fromkeys([txn for txn in hidden if states.get(txn) != "o"] + ended))
+    found = tuple(dict.fromkeys([txn for txn in hidden if states.get(txn) != txn_states.OPEN] + ended))
     if found:
         log.warning("no heartbeat for longer than hive.txn.timeout, so aborted: %s", ", ".join(map(str, found)))
     return found
@@ -191,7 +192,7 @@ def _loss_of_hives(site: Site, entry: Entry) -> str | None:
     if not 0 < timeout < age:
         return None
     state = None if entry.txn_id is None else site.metastore.transactions.state(entry.txn_id)
-    if state in ("o", "c"):  # committed, a contradiction that only a person can resolve
+    if state in (txn_states.OPEN, txn_states.COMMITTED):  # committed, a contradiction that only a person can resolve
         return None
     ended = "it has no transaction" if entry.txn_id is None else f"its transaction {entry.txn_id} has ended"
     return f"Hive's worker {entry.worker_id} began {age} ms ago ({WORKER_TIMEOUT} is {timeout} ms) and {ended}"
@@ -201,11 +202,11 @@ def _loss_of_ours(site: Site, entry: Entry) -> str | None:
     transactions = site.metastore.transactions
     if entry.txn_id is not None:
         state = transactions.state(entry.txn_id)
-        if state == "o":
+        if state == txn_states.OPEN:
             return None
-        if state == "c":
+        if state == txn_states.COMMITTED:
             return None  # a contradiction that only a person can resolve; the doctor reports it
-        if state == "a":
+        if state == txn_states.ABORTED:
             return f"its transaction {entry.txn_id} is aborted"
     mine = [t for t in transactions.open_transactions() if t.agent == entry.worker_id]
     if mine:

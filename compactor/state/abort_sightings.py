@@ -1,6 +1,5 @@
 """The time at which each aborted transaction was first seen to be aborted."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -3,7 +3,6 @@
 An entry in a batch is reserved until the reservation ends; the first driver that registers a batch gets it.
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import enum

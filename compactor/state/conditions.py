@@ -1,6 +1,5 @@
 """Results of the initiator's last look at each entity: one row for each, for lists of thousands of them."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import hashlib

@@ -1,6 +1,5 @@
 """Decisions of a pass about each entity, with their reasons."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import json

@@ -1,6 +1,5 @@
 """Values for which a metastore's own queue has no columns, by the id of the row that they belong to."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import json

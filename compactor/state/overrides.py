@@ -1,6 +1,5 @@
 """Settings of single tables kept in our own state instead of in the table's properties."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from dataclasses import dataclass

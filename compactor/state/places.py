@@ -3,7 +3,6 @@
 A directory that is empty now and has another identity is not the one that was there: a mount is away (PROTOCOL 11.11).
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import hashlib

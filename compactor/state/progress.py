@@ -1,6 +1,5 @@
 """The progress of running compactions, for people who watch them. No correctness depends on it."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence

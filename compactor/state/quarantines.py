@@ -1,6 +1,5 @@
 """The list of what lies in quarantine, so that it is found without listing every table (PROTOCOL 11.15)."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import json

@@ -1,6 +1,5 @@
 """The queries that read tables, as other programs told of them: no text and no user, only how long each took."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import hashlib

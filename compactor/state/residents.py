@@ -4,7 +4,6 @@ A planner gives a batch to a resident in the transaction that plans it, and a re
 none: neither misses the other. A dead one is recognized by the end of its time.
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from dataclasses import dataclass

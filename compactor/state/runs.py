@@ -1,6 +1,5 @@
 """The figures of finished compactions."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence

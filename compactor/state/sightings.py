@@ -1,6 +1,5 @@
 """The newest transaction and lock at the time when an entry without a stamp was first seen ready for cleaning."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from dataclasses import dataclass

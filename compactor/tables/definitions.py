@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from compactor.acid import txn_states
 from compactor.acid.bucket import MAX_BUCKET
 from compactor.acid.names import WRITING_PREFIX, parse_staging
 from compactor.errors import CompactorError, Disagreement, NotConforming, NotFound, NotLossless, NotSupported, Refused
@@ -20,7 +21,6 @@ from compactor.locking.lock_types import LockType
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog import values
 from compactor.metastore.catalog.embedded import NewTable
-from compactor.metastore.transactions.rows import OPEN
 from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind, Types
@@ -333,7 +333,7 @@ def _remove_dead(site: Site, what: str, path: str) -> None:
         Refused: it has not, or this metastore has never given its number.
     """
     owner, transactions = parse_staging(_last(path)), site.metastore.transactions
-    if owner is None or owner > transactions.newest() or transactions.state(owner) == OPEN:
+    if owner is None or owner > transactions.newest() or transactions.state(owner) == txn_states.OPEN:
         raise Refused(f"{what}: somebody writes in {path}; wait until that has ended, or give another LOCATION")
     site.storage.remove(path)
 

@@ -1,6 +1,5 @@
 """Locations of tables and partitions, as every database finds them (PROTOCOL 11.13)."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Iterable

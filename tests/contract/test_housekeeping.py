@@ -1,6 +1,5 @@
 """Rows that may be removed, and those that may not yet (Hive's housekeeping threads; PROTOCOL 8)."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import pytest

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import func, select, update
 
+from compactor.acid import txn_states
 from compactor.errors import CompactorError, Refused, TransactionAborted
 from compactor.ids import TxnId
 from compactor.metastore.schema.tables import REPL_TXN_MAP
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.rows import ABORTED
 from compactor.metastore.transactions.stream_batches import StreamBatch
 
 
@@ -75,7 +75,7 @@ def test_a_commit_of_a_known_batch_commits_nothing(metastore: Metastore) -> None
         ):
             pytest.fail("nothing may be named")
         metastore.transactions.abort(txn, "by the test")
-        assert metastore.transactions.state(txn) in (ABORTED, None)
+        assert metastore.transactions.state(txn) in (txn_states.ABORTED, None)
     assert metastore.stream_batches.is_committed(batch(3))
 
 

@@ -1,4 +1,3 @@
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlalchemy import func, select
 
+from compactor.acid import txn_states
 from compactor.compaction.entry import Entity
 from compactor.metastore.queue.candidates import Aborted
 from compactor.metastore.schema.tables import TXN_COMPONENTS, TXNS
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import components
-from compactor.metastore.transactions import rows as txn_rows
 
 
 def aborted_of(metastore: Metastore, entity: Entity) -> Aborted:
@@ -19,5 +19,5 @@ def aborted_of(metastore: Metastore, entity: Entity) -> Aborted:
         total = func.sum(TXNS.c.TXN_ID.distinct())
         figures = select(func.count(TXNS.c.TXN_ID.distinct()), func.min(TXNS.c.TXN_STARTED), total)
         joined = figures.select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID))
-        count, oldest, added = conn.execute(joined.where(TXNS.c.TXN_STATE == txn_rows.ABORTED, here)).one()
+        count, oldest, added = conn.execute(joined.where(TXNS.c.TXN_STATE == txn_states.ABORTED, here)).one()
     return Aborted(count=count, oldest_start=oldest or 0, total=int(added or 0))

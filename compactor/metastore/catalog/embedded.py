@@ -1,6 +1,5 @@
 """Creation, renaming and dropping of databases, tables and partitions in an embedded metastore, one without a Hive."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence

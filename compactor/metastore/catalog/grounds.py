@@ -4,7 +4,6 @@ Hive has no index on locations, so each statement reads SDS once, and returns fe
 not lie where their table and their name say.
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator

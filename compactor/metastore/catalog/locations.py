@@ -1,6 +1,5 @@
 """Locations in the catalog, checked again just before an output is named or something is removed."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection

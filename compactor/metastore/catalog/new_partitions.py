@@ -4,7 +4,6 @@ A partition has a storage descriptor and a serde of its own, copied from the tab
 (``ObjectStore.convertToMPart``).
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Sequence

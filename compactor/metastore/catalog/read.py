@@ -1,6 +1,5 @@
 """Databases, tables and partitions, each read whole in a fixed number of statements."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import re

@@ -1,6 +1,5 @@
 """Locks as rows of HIVE_LOCKS: first come, first served, all of a request or none (Hive's ``CheckLockFunction``)."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import logging

@@ -1,6 +1,5 @@
 """The catalog's rows of tables and partitions, read whole as Hive's metastore gives them to its clients."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections import defaultdict

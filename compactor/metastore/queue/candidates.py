@@ -1,6 +1,5 @@
 """Tables and partitions that were written since they were last compacted, or that have aborted writes."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, ColumnElement, Label, Select, cast, func, select
 
+from compactor.acid import txn_states
 from compactor.compaction.entry import Entity
 from compactor.compaction.standing import Writes
 from compactor.database.engine import Database
@@ -19,7 +19,6 @@ from compactor.metastore.schema.tables import (
     TXN_COMPONENTS,
     TXNS,
 )
-from compactor.metastore.transactions import rows as txn_rows
 
 _W = COMPLETED_TXN_COMPONENTS.c
 
@@ -120,7 +119,7 @@ class Candidates:
         query = (
             select(*figures)
             .select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == columns.TC_TXNID))
-            .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, columns.TC_TABLE.is_not(None))
+            .where(TXNS.c.TXN_STATE == txn_states.ABORTED, columns.TC_TABLE.is_not(None))
             .group_by(*names)
         )
         return query, names

@@ -1,6 +1,5 @@
 """Claims: the worker that compacts an entry, its transaction, and the write ID up to which it compacts."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

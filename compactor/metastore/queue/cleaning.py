@@ -1,6 +1,5 @@
 """Entries ready for cleaning: those that are due, the cleaner that takes them, and how they end."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,6 +1,5 @@
 """The one critical section of compactions, and what is known about a commit afterwards."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import logging
@@ -16,6 +15,7 @@ from sqlalchemy import (
     update,
 )
 
+from compactor.acid import txn_states
 from compactor.compaction import states
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
@@ -146,7 +146,9 @@ class Commits:
         """
         if self._table.dialect.remembers_commits:
             with self._table.database.read() as conn:
-                return conn.execute(select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == txn)).scalar() == txn_rows.COMMITTED
+                return (
+                    conn.execute(select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == txn)).scalar() == txn_states.COMMITTED
+                )
         now = self._entries.get(entry.id)
         return now.state in (State.READY_FOR_CLEANING, State.SUCCEEDED) and now.txn_id == txn
 
@@ -158,7 +160,7 @@ class Commits:
         if entry.txn_id is None:
             return None
         if not self._table.dialect.remembers_commits and entry.state in (State.READY_FOR_CLEANING, State.SUCCEEDED):
-            return txn_rows.COMMITTED
+            return txn_states.COMMITTED
         with self._table.database.read() as conn:
             return conn.execute(select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == entry.txn_id)).scalar()
 
@@ -173,7 +175,7 @@ class Commits:
                 query = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID.in_(sorted(asked)))
                 found = {TxnId(row.TXN_ID): row.TXN_STATE for row in conn.execute(query)}
         return {
-            e.id: None if e.txn_id is None else found.get(e.txn_id) if e.txn_id in asked else txn_rows.COMMITTED
+            e.id: None if e.txn_id is None else found.get(e.txn_id) if e.txn_id in asked else txn_states.COMMITTED
             for e in entries
         }
 

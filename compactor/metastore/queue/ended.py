@@ -1,6 +1,5 @@
 """The history of many entities in figures, without reading all of its rows."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections import defaultdict

@@ -1,6 +1,5 @@
 """Entries that end without a commit, or go back to waiting."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from sqlalchemy import (
     select,
 )
 
+from compactor.acid import txn_states
 from compactor.compaction import states
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
@@ -165,7 +165,7 @@ class Endings:
                 return
             if entry.txn_id is not None and entry.txn_id != recorded:
                 raise Refused(f"compaction {entry_id} began transaction {entry.txn_id} meanwhile; its worker is alive")
-            if entry.txn_id is not None and row is not None and row.state != txn_rows.ABORTED:
+            if entry.txn_id is not None and row is not None and row.state != txn_states.ABORTED:
                 raise Refused(
                     f"compaction {entry_id}: its transaction {entry.txn_id} is not aborted; abort it and hide the "
                     "directories it named before the request is queued again"
@@ -189,7 +189,9 @@ class Endings:
         """Returns the transaction that a worker of ours recorded, or else those it has opened and not yet recorded."""
         if entry.txn_id is not None or entry.worker_id is None:
             return () if entry.txn_id is None else (entry.txn_id,)
-        begun = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.OPEN, TXNS.c.TXN_AGENT_INFO == entry.worker_id)
+        begun = select(TXNS.c.TXN_ID).where(
+            TXNS.c.TXN_STATE == txn_states.OPEN, TXNS.c.TXN_AGENT_INFO == entry.worker_id
+        )
         return [TxnId(txn) for txn in conn.execute(begun.order_by(TXNS.c.TXN_ID)).scalars()]
 
 

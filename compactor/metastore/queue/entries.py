@@ -1,6 +1,5 @@
 """Entries of the queue and of the history, read as values."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection

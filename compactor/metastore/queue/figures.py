@@ -4,7 +4,6 @@ A schema that lacks columns (Hive 3.1's and older ones) has its rows of the last
 would be counted by is kept beside them.
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections import Counter

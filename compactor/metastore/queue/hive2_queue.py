@@ -4,7 +4,6 @@ Every step is that of Hive 2's own worker (``CompactionTxnHandler``), so that it
 ``i`` -> ``w`` -> ``r``, its cleaner removes what the new base replaces, and the row of a lost worker goes back to ``i``.
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
+from compactor.acid import txn_states
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
@@ -32,7 +32,6 @@ from compactor.metastore.schema.hive2 import COMPACTION_QUEUE, NEXT_COMPACTION_Q
 
 _CQ = COMPACTION_QUEUE.c
 _MAJOR = CompactionType.MAJOR.value
-_ABORTED = "a"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +74,7 @@ class Hive2:
         with self._database.read() as conn:
             watermark = conn.execute(select(NEXT_TXN_ID.c.NTXN_NEXT)).scalar_one() - 1
             rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID <= watermark)).all()
-        aborted = frozenset(TxnId(row.TXN_ID) for row in rows if row.TXN_STATE == _ABORTED)
+        aborted = frozenset(TxnId(row.TXN_ID) for row in rows if row.TXN_STATE == txn_states.ABORTED)
         return ValidTxnList(
             high_watermark=TxnId(watermark),
             open=frozenset(TxnId(row.TXN_ID) for row in rows) - aborted,

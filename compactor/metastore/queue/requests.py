@@ -1,6 +1,5 @@
 """Requests for compactions: entered into the queue, or recorded in the history with the reason why there is none."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Sequence

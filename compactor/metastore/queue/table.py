@@ -3,7 +3,6 @@
 Every change is a guarded UPDATE or DELETE along ``compaction.states.NEXT``; one that matches no row raises LostClaim.
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
@@ -22,6 +21,7 @@ from sqlalchemy import (
     update,
 )
 
+from compactor.acid import txn_states
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database.clock import now_ms
@@ -125,8 +125,8 @@ def must_be_open(entry: Entry, txn: TxnId, row: txn_rows.TxnRow | None, worker_i
     Raises:
         LostClaim: it is not.
     """
-    if row is None or row.state != txn_rows.OPEN:
-        found = "gone" if row is None else {"a": "aborted", "c": "committed"}.get(row.state, row.state)
+    if row is None or row.state != txn_states.OPEN:
+        found = "gone" if row is None else txn_states.NAMES.get(row.state, row.state)
         raise LostClaim(f"compaction {entry.id}: its transaction {txn} is {found}, it must be open")
     if worker_id is not None and row.agent not in (None, worker_id):
         raise LostClaim(

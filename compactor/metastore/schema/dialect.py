@@ -4,7 +4,6 @@ A database that is not in ``_DIALECTS`` is refused when it is opened; no other c
 Hive 4's schema on each database; ``hive3`` has the differences of Hive 3.1's.
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, func, insert, or_, select, text, update
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 
-from compactor.acid import partition_names
+from compactor.acid import partition_names, txn_states
 from compactor.acid.names import Layout
 from compactor.database.clock import now_ms
 from compactor.database.prepared import send, send_all
@@ -119,7 +118,7 @@ class Dialect:
 
     def forget_committed(self, conn: Connection, txns: Sequence[TxnId]) -> None:
         """Marks the rows of committing transactions committed, or deletes them where the schema keeps no such rows."""
-        send_all(conn, _COMMITTED, [{"of_txn": txn, "TXN_STATE": "c"} for txn in txns])
+        send_all(conn, _COMMITTED, [{"of_txn": txn, "TXN_STATE": txn_states.COMMITTED} for txn in txns])
 
     def is_remembered(self, conn: Connection, txn: TxnId) -> bool:
         """Returns true if a transaction without a row is known to have committed."""

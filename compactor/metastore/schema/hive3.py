@@ -4,7 +4,6 @@ Its transactions, write IDs, locks and queue are kept as Hive 3.1 keeps them; va
 in our own state (``rows.Beyond``). Its readers fail on a directory ``…_v<txn>``, so outputs are named without.
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,5 @@
 """The ids of catalog rows, as DataNucleus draws them: from SEQUENCE_TABLE, one row for each model class."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from sqlalchemy import Connection, insert, select, update

@@ -31,6 +31,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import TypeEngine
 
+from compactor.acid import txn_states
+
 CATALOG = "hive"  #: CTLG_NAME of everything that Compactor reads
 
 _T = TypeVar("_T")
@@ -459,6 +461,9 @@ TBLS = Table(
     Index("TBLS_N50", "SD_ID"),
 )
 
+#: The parameter in which Hive notes which statistics are true (its ``StatsSetupConst``).
+COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
+
 TABLE_PARAMS = Table(
     "TABLE_PARAMS",
     metadata,
@@ -539,7 +544,7 @@ SEEDS: tuple[tuple[Table, Mapping[str, Any]], ...] = (
         TXNS,
         {
             "TXN_ID": 0,
-            "TXN_STATE": "c",
+            "TXN_STATE": txn_states.COMMITTED,
             "TXN_STARTED": 0,
             "TXN_LAST_HEARTBEAT": 0,
             "TXN_USER": "",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from compactor.acid import txn_states
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.schema.tables import TRANSACTION_TABLES
 
@@ -26,7 +27,6 @@ _TIME = "UTC_TEXT"  #: placeholder for the expression that formats epoch millise
 
 _STATES = {state.value: state.label for state in State}
 _TYPES = {kind.value: kind.label for kind in CompactionType}
-_TXN_STATES = {"o": "open", "a": "aborted", "c": "committed"}
 _LOCK_STATES = {"a": "acquired", "w": "waiting"}
 _LOCK_TYPES = {"r": "shared_read", "w": "shared_write", "x": "excl_write", "e": "exclusive"}
 
@@ -52,7 +52,7 @@ _VIEWS = (
     + "\nUNION ALL\n"
     + _compactions("CC", "COMPLETED_COMPACTIONS", _time("CC_END")),
     f"""CREATE VIEW COMPACTOR_V_TRANSACTIONS AS
-SELECT TXN_ID AS txn_id, {_words("TXN_STATE", _TXN_STATES)} AS state, TXN_TYPE AS type,
+SELECT TXN_ID AS txn_id, {_words("TXN_STATE", txn_states.NAMES)} AS state, TXN_TYPE AS type,
   {_time("TXN_STARTED")} AS started_at,
   {_time("TXN_LAST_HEARTBEAT")} AS last_heartbeat_at,
   TXN_USER AS user_name, TXN_HOST AS host_name, TXN_AGENT_INFO AS agent_info, TXN_META_INFO AS reason

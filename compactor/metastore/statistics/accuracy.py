@@ -1,11 +1,10 @@
-"""The parameter COLUMN_STATS_ACCURATE, in which Hive notes which statistics are true (its ``StatsSetupConst``)."""
+"""The value of the parameter COLUMN_STATS_ACCURATE."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 
-KEY = "COLUMN_STATS_ACCURATE"
 _BASIC, _COLUMNS, _TRUE = "BASIC_STATS", "COLUMN_STATS", "true"
 
 

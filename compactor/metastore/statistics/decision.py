@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.row_figures import ColumnFigures, RowFigures
 from compactor.ids import WriteId
+from compactor.metastore.schema.tables import COLUMN_STATS_ACCURATE
 from compactor.metastore.statistics import accuracy, columns
 from compactor.metastore.statistics.accuracy import Accuracy
 from compactor.metastore.statistics.values import CommitStatistics, StoredColumn, StoredStatistics
 
 FILES, BYTES, ROWS, RAW_SIZE = "numFiles", "totalSize", "numRows", "rawDataSize"
-PARAMETERS = (FILES, BYTES, ROWS, RAW_SIZE, accuracy.KEY)  #: all that are read
+PARAMETERS = (FILES, BYTES, ROWS, RAW_SIZE, COLUMN_STATS_ACCURATE)  #: all that are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ def changes(stored: StoredStatistics, known: CommitStatistics) -> Changes:
     seen = _sight(stored.write_id, known.write_ids)
     if known.rows is None or seen is None:
         return Changes(sizes=sizes)
-    flags = accuracy.parsed(stored.parameters.get(accuracy.KEY))
+    flags = accuracy.parsed(stored.parameters.get(COLUMN_STATS_ACCURATE))
     if not known.sets_flags:
         return _estimates(stored, known.rows, flags, sizes)
     flags = flags if seen and flags.basic else Accuracy()
@@ -54,8 +55,8 @@ def changes(stored: StoredStatistics, known: CommitStatistics) -> Changes:
         return Changes(sizes=sizes, columns=judged.changed)
     marks = is_right or keeps
     wanted = {} if is_right else {ROWS: str(known.rows.rows), RAW_SIZE: str(known.rows.raw_size)}
-    if marks or accuracy.KEY in stored.parameters:
-        wanted[accuracy.KEY] = str(Accuracy(basic=True, columns=judged.flags) if marks else Accuracy())
+    if marks or COLUMN_STATS_ACCURATE in stored.parameters:
+        wanted[COLUMN_STATS_ACCURATE] = str(Accuracy(basic=True, columns=judged.flags) if marks else Accuracy())
     return Changes(sizes=sizes, parameters=wanted, columns=judged.changed, marks=marks)
 
 

@@ -1,6 +1,5 @@
 """The rows of statistics of tables and of partitions, in statements that are built once for up to ``AT_ONCE`` of them."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections import defaultdict

@@ -1,6 +1,5 @@
 """Writers that may change rows, or their statistics, beside a compaction that commits."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, bindparam, func, select
 
+from compactor.acid import txn_states
 from compactor.database.parts import parts
 from compactor.database.prepared import send
 from compactor.ids import TxnId, WriteId
@@ -15,7 +15,6 @@ from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
 from compactor.metastore.statistics.subjects import AT_ONCE, among, given
 from compactor.metastore.statistics.values import Subject
-from compactor.metastore.transactions.rows import OPEN
 
 _NAMES = 3 * AT_ONCE  #: as many forms of partitions' names, see ``Dialect.recorded_names``
 _CTC, _TC, _T2W = COMPLETED_TXN_COMPONENTS.c, TXN_COMPONENTS.c, TXN_TO_WRITE_ID.c
@@ -139,5 +138,5 @@ _COMMITTED_IN_PARTITIONS = _committed_writes().where(among(_CTC.CTC_PARTITION, _
 _OPEN_WRITES = (
     select(_TC.TC_DATABASE, _TC.TC_TABLE, _TC.TC_PARTITION, _TC.TC_TXNID, _TC.TC_WRITEID)
     .join(TXNS, TXNS.c.TXN_ID == _TC.TC_TXNID)
-    .where(*_of_tables(_TC), _TC.TC_OPERATION_TYPE != "c", TXNS.c.TXN_STATE == OPEN)
+    .where(*_of_tables(_TC), _TC.TC_OPERATION_TYPE != "c", TXNS.c.TXN_STATE == txn_states.OPEN)
 )

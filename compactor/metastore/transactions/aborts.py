@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, or_, select
 
+from compactor.acid import txn_states
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import TXN_COMPONENTS, TXNS
 from compactor.metastore.transactions import components
-from compactor.metastore.transactions import rows as txn_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Aborts:
         query = (
             select(TXNS.c.TXN_ID, TXN_COMPONENTS.c.TC_WRITEID, TXNS.c.TXN_LAST_HEARTBEAT)
             .join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID)
-            .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, TXN_COMPONENTS.c.TC_WRITEID.is_not(None))
+            .where(TXNS.c.TXN_STATE == txn_states.ABORTED, TXN_COMPONENTS.c.TC_WRITEID.is_not(None))
             .distinct()
             .order_by(TXNS.c.TXN_ID)
         )
@@ -64,7 +64,7 @@ class Aborts:
             return {}
         with self._database.read() as conn:
             meant = self._recorded(conn, entities)
-            for row in conn.execute(query.where(TXNS.c.TXN_STATE == txn_rows.ABORTED, _of_any(meant))):
+            for row in conn.execute(query.where(TXNS.c.TXN_STATE == txn_states.ABORTED, _of_any(meant))):
                 for entity in meant.get((row.TC_DATABASE, row.TC_TABLE), {}).get(row.TC_PARTITION, ()):
                     found[entity].append(None if row.TC_WRITEID is None else WriteId(row.TC_WRITEID))
         return dict(found)

@@ -1,6 +1,5 @@
 """The rows that the commit of a user transaction reads and writes, inside a transaction of the caller."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
@@ -35,6 +34,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.metastore.schema.dialect import Dialect, one_of
 from compactor.metastore.schema.tables import (
     CATALOG,
+    COLUMN_STATS_ACCURATE,
     COMPACTION_QUEUE,
     COMPLETED_TXN_COMPONENTS,
     DBS,
@@ -213,7 +213,7 @@ def _take_mark_away(
 
 @cache
 def _unmarked(owner: Column[int]) -> Delete:
-    key = owner.table.c.PARAM_KEY == "COLUMN_STATS_ACCURATE"
+    key = owner.table.c.PARAM_KEY == COLUMN_STATS_ACCURATE
     return delete(owner.table).where(owner == bindparam("of_owner"), key)
 
 

@@ -1,6 +1,5 @@
 """TXN_COMPONENTS of aborted transactions: the names under which they are recorded, and their removal."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import re
@@ -8,7 +7,7 @@ from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select
 
-from compactor.acid import partition_names
+from compactor.acid import partition_names, txn_states
 from compactor.compaction.entry import Entity
 from compactor.ids import WriteId
 from compactor.metastore.schema.dialect import Dialect
@@ -91,7 +90,7 @@ def forget_aborted(
     for at in range(0, len(numbers), txn_rows.AT_ONCE):
         gone.append(_TC.TC_WRITEID.in_(numbers[at : at + txn_rows.AT_ONCE]))
     here = of_entity(conn, dialect, entity)
-    aborted = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.ABORTED)
+    aborted = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_states.ABORTED)
     mine = (here, _TC.TC_TXNID.in_(aborted))
     deleted = sum(conn.execute(delete(TXN_COMPONENTS).where(*mine, each)).rowcount for each in gone)
     found = select(_TC.TC_TXNID).where(*mine, _TC.TC_WRITEID.is_not(None)).subquery()

@@ -1,10 +1,10 @@
 """Counters of a restored metastore, raised above the numbers that files already have (PROTOCOL 11.4)."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from sqlalchemy import insert, select, update
 
+from compactor.acid import txn_states
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
@@ -12,7 +12,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID
-from compactor.metastore.transactions.rows import COMMITTED, must_be_open
+from compactor.metastore.transactions.rows import must_be_open
 from compactor.metastore.transactions.values import NewTransaction
 
 _NWI = NEXT_WRITE_ID.c
@@ -40,7 +40,7 @@ class Counters:
             if self._dialect.newest(conn) >= newest:
                 return False
             row = opening.row(self._dialect.last_type, now_ms(conn))
-            self._dialect.raise_transactions(conn, newest, {**row, "TXN_STATE": COMMITTED})
+            self._dialect.raise_transactions(conn, newest, {**row, "TXN_STATE": txn_states.COMMITTED})
             return True
 
     @retried

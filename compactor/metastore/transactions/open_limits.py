@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
 
+from compactor.acid import txn_states
 from compactor.errors import Refused
 from compactor.metastore.schema.tables import TXNS
 
@@ -52,7 +53,7 @@ class OpenLimit:
         """
         now = self._clock()
         if self._counted_at is None or now - self._counted_at >= self._interval:
-            self._open = conn.execute(select(func.count()).where(TXNS.c.TXN_STATE == "o")).scalar_one()
+            self._open = conn.execute(select(func.count()).where(TXNS.c.TXN_STATE == txn_states.OPEN)).scalar_one()
             self._counted_at = now
         self._shut = self._open >= (self._max_open * _FREE_AGAIN if self._shut else self._max_open)
         if self._shut:

@@ -4,7 +4,6 @@ Everything here runs inside a transaction of the caller. Order of locks (PROTOCO
 NEXT_WRITE_ID, NOTIFICATION_SEQUENCE.
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import enum
@@ -29,6 +28,7 @@ from sqlalchemy import (
     update,
 )
 
+from compactor.acid import txn_states
 from compactor.database.prepared import send, send_all
 from compactor.errors import Disagreement, NotFound, TransactionAborted, TransactionTimedOut
 from compactor.ids import TxnId
@@ -43,7 +43,6 @@ from compactor.metastore.schema.tables import (
     WRITE_SET,
 )
 
-OPEN, ABORTED, COMMITTED = "o", "a", "c"
 _ROW = (TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE, TXNS.c.TXN_AGENT_INFO)  #: the columns of a ``TxnRow``
 _META_LENGTH = 128  #: TXN_META_INFO
 TIMED_OUT = "heartbeat time-out"  #: TXN_META_INFO of a transaction that timed out
@@ -80,7 +79,7 @@ class TxnRow:
 
     @property
     def is_open(self) -> bool:
-        return self.state == OPEN
+        return self.state == txn_states.OPEN
 
 
 AT_ONCE = 10_000  #: numbers in one statement; PostgreSQL takes 65,535
@@ -117,9 +116,9 @@ def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId, agent: str | No
     """
     row = locked_row(conn, dialect, txn)
     must_be_of(row, txn, agent)
-    if row is not None and row.state == ABORTED:
+    if row is not None and row.state == txn_states.ABORTED:
         raise aborted_error(conn, txn)
-    if row is None or row.state != OPEN:
+    if row is None or row.state != txn_states.OPEN:
         raise NotFound(f"transaction {txn} is not open: it is committed, or there is no such transaction")
     return row
 
@@ -172,7 +171,7 @@ def aborted_error(conn: Connection, txn: TxnId) -> TransactionAborted:
 
 def lowest_open_id(conn: Connection) -> TxnId | None:
     """Returns the lowest TXN_ID in state ``o``, of all types."""
-    return conn.execute(select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == OPEN)).scalar()
+    return conn.execute(select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == txn_states.OPEN)).scalar()
 
 
 def write_set(conn: Connection, txn: TxnId, commit_id: TxnId, *, everything: bool = False) -> None:
@@ -217,8 +216,10 @@ def mark_aborted(conn: Connection, dialect: Dialect, txn: TxnId, reason: str) ->
 
     Its locks and history rows go; its components stay until none of its files is in storage.
     """
-    guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == OPEN)
-    changed = conn.execute(guarded.values(TXN_STATE=ABORTED, TXN_META_INFO=reason[:_META_LENGTH])).rowcount == 1
+    guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == txn_states.OPEN)
+    changed = (
+        conn.execute(guarded.values(TXN_STATE=txn_states.ABORTED, TXN_META_INFO=reason[:_META_LENGTH])).rowcount == 1
+    )
     if changed:
         _remove_holds(conn, dialect, [txn])
     return changed

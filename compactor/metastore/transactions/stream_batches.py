@@ -4,8 +4,6 @@ It is kept in Hive's map of replicated transactions, REPL_TXN_MAP, which says of
 here (``TxnHandler.openTxns`` and ``commitTxn`` with a replication policy). Hive touches rows of its own policies only.
 """
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
-
 from __future__ import annotations
 
 from dataclasses import dataclass

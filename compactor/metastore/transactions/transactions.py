@@ -1,6 +1,5 @@
 """Transactions as rows of TXNS: open, heartbeat, commit, abort, time out, and snapshots."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import time
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, case, delete, func, insert, select, update
 
+from compactor.acid import txn_states
 from compactor.acid.write_ids import ValidTxnList
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
@@ -24,9 +24,6 @@ from compactor.metastore.transactions import commits
 from compactor.metastore.transactions import rows as txn_rows
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS, OpenLimit, TxnLimits
 from compactor.metastore.transactions.rows import (
-    ABORTED,
-    COMMITTED,
-    OPEN,
     TIMED_OUT,
     TxnRow,
     TxnType,
@@ -147,9 +144,9 @@ class Transactions:
                 return
             if row is None:
                 raise unknown_error(txn)
-            if row.state == COMMITTED:
+            if row.state == txn_states.COMMITTED:
                 return
-            if row.state == ABORTED:
+            if row.state == txn_states.ABORTED:
                 raise aborted_error(conn, txn)
             winner = self._commit_unless_lost(conn, txn, row.type)
             if winner is None and key_value is not None:
@@ -278,10 +275,10 @@ class Transactions:
             NotFound: it is committed or unknown.
         """
         with self._database.write() as conn:
-            guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == OPEN)
+            guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == txn_states.OPEN)
             if conn.execute(guarded.values(TXN_LAST_HEARTBEAT=now_ms(conn))).rowcount == 1:
                 return
-            if self._must_exist(conn, txn).state == ABORTED:
+            if self._must_exist(conn, txn).state == txn_states.ABORTED:
                 raise aborted_error(conn, txn)
         raise NotFound(f"transaction {txn} is committed; a heartbeat is only for an open one")
 
@@ -290,12 +287,12 @@ class Transactions:
         """Records a heartbeat of ``txns``; returns the state of those no longer open, None for one without a row."""
         these = TXNS.c.TXN_ID.in_(txns)
         with self._database.write() as conn:
-            alive = update(TXNS).where(these, TXNS.c.TXN_STATE == OPEN)
+            alive = update(TXNS).where(these, TXNS.c.TXN_STATE == txn_states.OPEN)
             if conn.execute(alive.values(TXN_LAST_HEARTBEAT=now_ms(conn))).rowcount == len(txns):
                 return {}
             rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(these)).all()
         found: dict[TxnId, str] = {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
-        return {txn: found.get(txn) for txn in txns if found.get(txn) != OPEN}
+        return {txn: found.get(txn) for txn in txns if found.get(txn) != txn_states.OPEN}
 
     @retried
     def heartbeat_range(self, low: TxnId, high: TxnId) -> HeartbeatRange:
@@ -308,13 +305,13 @@ class Transactions:
             raise Refused(f"heartbeat of transactions {low} to {high}: the first is above the last")
         within = TXNS.c.TXN_ID.between(low, high)
         with self._database.write() as conn:
-            alive = update(TXNS).where(within, TXNS.c.TXN_STATE == OPEN)
+            alive = update(TXNS).where(within, TXNS.c.TXN_STATE == txn_states.OPEN)
             if conn.execute(alive.values(TXN_LAST_HEARTBEAT=now_ms(conn))).rowcount == high - low + 1:
                 return HeartbeatRange()
             rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(within)).all()
         found = {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
-        aborted = frozenset(txn for txn, state in found.items() if state == ABORTED)
-        opened = {txn for txn, state in found.items() if state == OPEN}
+        aborted = frozenset(txn for txn, state in found.items() if state == txn_states.ABORTED)
+        opened = {txn for txn, state in found.items() if state == txn_states.OPEN}
         everyone = frozenset(TxnId(txn) for txn in range(low, high + 1))
         return HeartbeatRange(no_such=everyone - aborted - opened, aborted=aborted)
 
@@ -356,12 +353,12 @@ class Transactions:
             low = self._dialect.settled(conn, timeout)
             high = self._dialect.newest(conn)
             writes = func.coalesce(TXNS.c.TXN_TYPE, 0) != TxnType.READ_ONLY
-            unfinished = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_STATE != COMMITTED, writes)
+            unfinished = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_STATE != txn_states.COMMITTED, writes)
             rows = conn.execute(unfinished).all()
             young = set(conn.execute(select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID > low)).scalars())
-        opened = {TxnId(row.TXN_ID) for row in rows if row.TXN_STATE != ABORTED}
+        opened = {TxnId(row.TXN_ID) for row in rows if row.TXN_STATE != txn_states.ABORTED}
         opened |= {TxnId(txn) for txn in range(low + 1, high) if txn not in young}
-        aborted = {TxnId(row.TXN_ID) for row in rows if row.TXN_STATE == ABORTED}
+        aborted = {TxnId(row.TXN_ID) for row in rows if row.TXN_STATE == txn_states.ABORTED}
         if own is not None:
             high = min(own, high)
             opened, aborted = {t for t in opened if t < own}, {t for t in aborted if t < own}
@@ -385,23 +382,23 @@ class Transactions:
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Returns every open transaction, oldest first."""
-        return self._in_state(OPEN)
+        return self._in_state(txn_states.OPEN)
 
     def open_figures(self) -> tuple[int, int | None]:
         """Returns the number of open transactions, and when the oldest of them was opened (epoch ms)."""
-        query = select(func.count(), func.min(TXNS.c.TXN_STARTED)).where(TXNS.c.TXN_STATE == OPEN)
+        query = select(func.count(), func.min(TXNS.c.TXN_STARTED)).where(TXNS.c.TXN_STATE == txn_states.OPEN)
         with self._database.read() as conn:
             number, oldest = conn.execute(query).one()
         return int(number), oldest
 
     def unfinished(self) -> list[OpenTransaction]:
         """Returns open transactions, and aborted ones that are not yet forgotten, oldest first."""
-        return self._in_state(OPEN, ABORTED)
+        return self._in_state(txn_states.OPEN, txn_states.ABORTED)
 
     def aborted(self) -> dict[TxnId, int]:
         """Returns every aborted transaction that is not yet forgotten, with its start (epoch ms)."""
         with self._database.read() as conn:
-            rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STARTED).where(TXNS.c.TXN_STATE == ABORTED))
+            rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STARTED).where(TXNS.c.TXN_STATE == txn_states.ABORTED))
             return {TxnId(row.TXN_ID): row.TXN_STARTED for row in rows}
 
     def _in_state(self, *states: str) -> list[OpenTransaction]:
@@ -443,7 +440,9 @@ class Transactions:
                 conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == 0, heard < now - timeout_ms))
             replicated = TXNS.c.TXN_TYPE == TxnType.REPL_CREATED
             deadline = case((replicated, now - repl_timeout_ms), else_=now - timeout_ms)
-            expired = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == OPEN, TXNS.c.TXN_LAST_HEARTBEAT < deadline)
+            expired = select(TXNS.c.TXN_ID).where(
+                TXNS.c.TXN_STATE == txn_states.OPEN, TXNS.c.TXN_LAST_HEARTBEAT < deadline
+            )
             ids = conn.execute(self._dialect.for_update(expired.order_by(TXNS.c.TXN_ID))).scalars().all()
             silent = [TxnId(txn) for txn in ids if txn not in spared and (among is None or txn in among)]
             return self._mark_aborted(conn, silent, TIMED_OUT)

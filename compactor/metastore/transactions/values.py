@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compactor.acid import txn_states
 from compactor.ids import TxnId
-from compactor.metastore.transactions.rows import OPEN, TxnType
+from compactor.metastore.transactions.rows import TxnType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +20,7 @@ class OpenTransaction:
     started: int
     last_heartbeat: int
     agent: str | None = None
-    state: str = OPEN  #: ``a`` for some of those that ``unfinished`` returns
+    state: str = txn_states.OPEN  #: ``a`` for some of those that ``unfinished`` returns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class NewTransaction:
         A Hive whose last TXN_TYPE is below the type knows it as an ordinary transaction.
         """
         return {
-            "TXN_STATE": OPEN,
+            "TXN_STATE": txn_states.OPEN,
             "TXN_STARTED": now,
             "TXN_LAST_HEARTBEAT": now,
             "TXN_USER": self.user,

@@ -1,6 +1,5 @@
 """Write IDs: their allocation to transactions, table by table, and those that a snapshot sees."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -8,6 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, tuple_, update
 
+from compactor.acid import txn_states
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
@@ -29,7 +29,7 @@ from compactor.metastore.schema.tables import (
     TXNS,
 )
 from compactor.metastore.transactions import commits
-from compactor.metastore.transactions.rows import ABORTED, OPEN, TxnType, must_all_be_open, must_be_open
+from compactor.metastore.transactions.rows import TxnType, must_all_be_open, must_be_open
 
 _AT_ONCE = 500  #: transactions in one statement
 
@@ -145,7 +145,7 @@ class WriteIds:
         levels = (
             select(func.coalesce(MIN_HISTORY_LEVEL.c.MHL_MIN_OPEN_TXNID, 0))
             .select_from(TXNS.outerjoin(MIN_HISTORY_LEVEL, TXNS.c.TXN_ID == MIN_HISTORY_LEVEL.c.MHL_TXNID))
-            .where(TXNS.c.TXN_STATE == OPEN, reads)
+            .where(TXNS.c.TXN_STATE == txn_states.OPEN, reads)
         )
         with self._database.read() as conn:
             last = next_write_id(conn, database, table) - 1
@@ -261,7 +261,11 @@ class WriteIds:
 
     def of_aborted(self) -> list[tuple[TxnId, str, str, WriteId]]:
         """Returns the same for every aborted transaction."""
-        query = select(TXN_TO_WRITE_ID).join(TXNS, TXNS.c.TXN_ID == _T2W.T2W_TXNID).where(TXNS.c.TXN_STATE == ABORTED)
+        query = (
+            select(TXN_TO_WRITE_ID)
+            .join(TXNS, TXNS.c.TXN_ID == _T2W.T2W_TXNID)
+            .where(TXNS.c.TXN_STATE == txn_states.ABORTED)
+        )
         with self._database.read() as conn:
             return [
                 (TxnId(row.T2W_TXNID), row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID))

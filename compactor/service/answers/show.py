@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from compactor.acid import txn_states
 from compactor.errors import Refused
 from compactor.service.answers.row import Row
 from compactor.service.roles.blockers import blocked_entries
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
-
-_STATES = {"o": "OPEN", "a": "ABORTED"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +73,7 @@ def show_transactions(site: Site) -> list[TransactionRow]:
     return [
         TransactionRow(
             txnid=txn.id,
-            state=_STATES[txn.state],
+            state=txn_states.NAMES[txn.state].upper(),
             startedtime=txn.started,
             lastheartbeattime=txn.last_heartbeat,
             user=txn.user,

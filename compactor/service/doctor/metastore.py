@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from sqlalchemy import Table
 
+from compactor.acid import txn_states
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database import privileges
@@ -313,7 +314,7 @@ def check_queue(site: Site) -> Iterator[Finding]:
 
 def _is_contradiction(site: Site, entry: Entry) -> bool:
     ours = entry.state is State.WORKING and (entry.worker_id or "").startswith(WORKER_PREFIX)
-    return ours and entry.txn_id is not None and site.metastore.transactions.state(entry.txn_id) == "c"
+    return ours and entry.txn_id is not None and site.metastore.transactions.state(entry.txn_id) == txn_states.COMMITTED
 
 
 def _named(entries: list[Entry]) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from compactor.acid import txn_states
 from compactor.acid.names import parse_directory, parse_hidden, parse_quarantine, parse_staging
 from compactor.errors import BadName, CompactorError, failing_alone
 from compactor.metastore.catalog.values import Partition, Table
@@ -110,7 +111,7 @@ def _findings(walk: _PathWalk) -> Iterator[Finding]:
 def _is_orphan(site: Site, child: str) -> bool:
     staging, hidden = parse_staging(child), parse_hidden(child)
     if staging is not None:
-        return site.metastore.transactions.state(staging) != "o"
+        return site.metastore.transactions.state(staging) != txn_states.OPEN
     return hidden is not None and hidden.until < site.lowest_open()
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from compactor.acid import txn_states
 from compactor.acid.listing import Listing, SortedListing
 from compactor.acid.names import parse_directory
 from compactor.compaction.disagreement import DirectoryDoubt, DoubtKind
@@ -91,7 +92,7 @@ def _only_copies(site: Site, target: Target, listing: Listing, given: Given) -> 
     silent = _silent_transactions(site)
     for name, txn in visibility_transactions(listing.directories).items():
         row = given.rows.get(txn)
-        if row is None or not row.type.compacts or not (row.state == "a" or txn in silent):
+        if row is None or not row.type.compacts or not (row.state == txn_states.ABORTED or txn in silent):
             continue
         try:
             must_lose_nothing(site, target, [name])

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from compactor.acid import txn_states
 from compactor.errors import NotFound
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.transactions.rows import OPEN
 from compactor.service.absence import Absence
 from compactor.service.site import Site
 
@@ -54,7 +54,7 @@ def _found(site: Site) -> Iterator[OpenWrite]:
             txn = unfinished[write_ids[write_id]]
             yield OpenWrite(
                 txn=txn.id,
-                state="open" if txn.state == OPEN else "aborted",
+                state=txn_states.NAMES[txn.state],
                 user=txn.user,
                 started=txn.started,
                 table=str(table),

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
+from compactor.acid import txn_states
 from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine import Quarantined, Record
 from compactor.compaction.restoring import Situation, Undo, undo
@@ -198,7 +199,7 @@ def _alone(site: Site, target: Target, entry_id: int) -> Iterator[TxnId]:
 
 def _must_be_held(site: Site, target: Target, entry_id: int, txn: TxnId) -> None:
     """Checks that the transaction of the lock is open: without it, somebody may have removed what the inputs lie beside."""
-    if site.metastore.transactions.state(txn) != "o":
+    if site.metastore.transactions.state(txn) != txn_states.OPEN:
         raise _in_use(target, entry_id, f"transaction {txn}, which holds its lock, has timed out")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.acid import txn_states
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.history_retention import SETTINGS, Policy, to_purge
 from compactor.errors import LockNotGranted, NotFound
@@ -112,7 +113,7 @@ def _acid(site: Site) -> dict[str, Any]:
     timed_out = lost_workers.time_out(site)
     repaired = lost_workers.repair(site)
     keeping, timeout = site.metastore.housekeeping, _settled_ms(site)
-    aborted = [ended for ended in keeping.forgettable(timeout) if ended.state == "a"]
+    aborted = [ended for ended in keeping.forgettable(timeout) if ended.state == txn_states.ABORTED]
     kept = _not_forgettable(site, aborted)
     must_be_newest(site, polling=True)  # looking through storage may take long
     return {

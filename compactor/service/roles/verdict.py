@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compactor.acid import txn_states
 from compactor.acid.names import Base, parse_directory
 from compactor.compaction.cleaning import Clean, CleaningFacts, Drop, Wait, may_clean
 from compactor.compaction.eligibility import no_cleanup
@@ -25,7 +26,7 @@ def verdict(gate: Gate, target: Target | None, entry: Entry, settings: Settings)
     parameters = target.partition.parameters if target and target.partition else {}
     txn_state = gate.txn_state(entry)
     # before the commit is too soon: a transaction opened meanwhile does not see the compaction either
-    seen = None if txn_state == "o" else _first_sight(site, entry)
+    seen = None if txn_state == txn_states.OPEN else _first_sight(site, entry)
     facts = CleaningFacts(
         lowest_open=gate.lowest,
         txn_state=txn_state,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from compactor.acid import txn_states
 from compactor.compaction.entry import Entity
 from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, LostClaim, failing_alone
 from compactor.ids import TxnId
@@ -186,7 +187,7 @@ class Watch:
     def _ask(self) -> None:
         metastore = self._site.metastore
         states = metastore.transactions.states([one.txn for one in self._entries])
-        self._open = frozenset(txn for txn, state in states.items() if state == "o")
+        self._open = frozenset(txn for txn, state in states.items() if state == txn_states.OPEN)
         self._awaited = metastore.locks.awaited_exclusively([one.entry.entity for one in self._entries])
         self._unasked = {one.entry.id for one in self._entries}
 

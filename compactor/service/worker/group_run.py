@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from compactor.acid import txn_states
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.states import CompactionType
 from compactor.errors import CompactorError, LockNotGranted, LostClaim, Refused
@@ -245,7 +246,7 @@ def _lock_out_writers(one: Opened) -> None:
 
 def _not_locked(one: Opened, state: str | None) -> CompactorError:
     entity = one.target.entity
-    if state != "o":
+    if state != txn_states.OPEN:
         return LostClaim(f"{entity}: transaction {one.txn} of the compaction is no longer open")
     return LockNotGranted(f"{entity}: a statement holds or waits for it exclusively; the next pass tries again")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from compactor.acid import txn_states
 from compactor.errors import NotSupported
-from compactor.metastore.transactions.rows import OPEN
 from compactor.service.site import Site
 from compactor.spark_tables.application import process
 from compactor.spark_tables.client import Keeper
@@ -100,6 +100,8 @@ def open_agents(deployment: Site) -> Callable[[], list[str]]:
     """Returns who holds the transactions that are open."""
 
     def agents() -> list[str]:
-        return [txn.agent or "" for txn in deployment.metastore.transactions.unfinished() if txn.state == OPEN]
+        return [
+            txn.agent or "" for txn in deployment.metastore.transactions.unfinished() if txn.state == txn_states.OPEN
+        ]
 
     return agents

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from compactor.metastore.transactions.rows import OPEN
+from compactor.acid import txn_states
 from compactor.service.site import Site
 from compactor.spark_tables import AcidTable, snapshot, sql
 from compactor.spark_tables.errors_of_spark import typed
@@ -121,7 +121,7 @@ class SparkDoor:
     def _is_held(self) -> bool:
         unfinished = self.site.metastore.transactions.unfinished()
         agent = f"compactor-{self.spark.sparkContext.applicationId}"
-        return any(txn.state == OPEN and (txn.agent or "").startswith(agent) for txn in unfinished)
+        return any(txn.state == txn_states.OPEN and (txn.agent or "").startswith(agent) for txn in unfinished)
 
     # -- ways to change
 

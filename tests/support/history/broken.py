@@ -1,6 +1,5 @@
 """Metastores that lack one guard each; the checker must notice. The races are held open for a moment."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 import time

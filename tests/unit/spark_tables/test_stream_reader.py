@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from compactor.acid import txn_states
 from compactor.errors import BadSetting, Refused
-from compactor.metastore.transactions.rows import OPEN
 from compactor.service.site import Site
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.keeper.desk import Desk
@@ -68,7 +68,7 @@ def test_batches_follow_one_another(table: Table) -> None:
 @pytest.mark.usefixtures("table")
 def test_one_snapshot_is_held_at_a_time(deployment: Site, desk: Desk) -> None:
     def held() -> int:
-        return sum(txn.state == OPEN for txn in deployment.metastore.transactions.unfinished())
+        return sum(txn.state == txn_states.OPEN for txn in deployment.metastore.transactions.unfinished())
 
     found = reader()
     start, end = found.initialOffset(), found.latestOffset()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import insert, select
 
+from compactor.acid import txn_states
 from compactor.ids import TxnId
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXNS, WRITE_SET
 from compactor.metastore.store import Metastore
@@ -24,7 +25,7 @@ def test_rows_as_they_are_found(metastore: Metastore) -> None:
     metastore.transactions.open("u", "h")
     with metastore.database.write() as conn:
         row = txn_rows.locked_row(conn, metastore.dialect, first)
-        assert row == TxnRow(state=txn_rows.OPEN, type=TxnType.COMPACTION)
+        assert row == TxnRow(state=txn_states.OPEN, type=TxnType.COMPACTION)
         assert txn_rows.locked_row(conn, metastore.dialect, TxnId(99)) is None
         assert txn_rows.lowest_open_id(conn) == first
         conn.execute(TXNS.update().values(TXN_STATE="c"))
@@ -36,7 +37,7 @@ def test_only_an_open_transaction_is_aborted_and_its_reason_fits(metastore: Meta
     with metastore.database.write() as conn:
         assert txn_rows.mark_aborted(conn, metastore.dialect, txn, "x" * 500)
         assert not txn_rows.mark_aborted(conn, metastore.dialect, txn, "again")
-        reason = select(TXNS.c.TXN_META_INFO).where(TXNS.c.TXN_STATE == txn_rows.ABORTED)
+        reason = select(TXNS.c.TXN_META_INFO).where(TXNS.c.TXN_STATE == txn_states.ABORTED)
         assert conn.execute(reason).scalar_one() == "x" * 128
         assert conn.execute(select(MIN_HISTORY_LEVEL)).all() == []
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.acid import txn_states
 from compactor.errors import TransactionAborted
-from compactor.metastore.transactions.rows import OPEN
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.changes import Changes
 from compactor.spark_tables.keeper.statements import SILENT_S
@@ -32,7 +32,7 @@ def test_a_change_that_nobody_writes_ends_and_lets_others_write(deployment: Site
     changes.let_go_of_lost()
     with pytest.raises(TransactionAborted, match="begin it again"):
         changes.work(left)
-    open_ones = [txn for txn in deployment.metastore.transactions.unfinished() if txn.state == OPEN]
+    open_ones = [txn for txn in deployment.metastore.transactions.unfinished() if txn.state == txn_states.OPEN]
     assert len(open_ones) == 1
     changes.commit(written, [])
     assert not changes

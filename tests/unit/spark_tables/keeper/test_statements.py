@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from compactor.acid import txn_states
 from compactor.errors import Refused, TransactionAborted
 from compactor.metastore.locks.lock_rows import LockState
-from compactor.metastore.transactions.rows import OPEN
 from compactor.service.site import Site
 from compactor.spark_tables.application import process
 from compactor.spark_tables.keeper import desk as desk_module
@@ -44,7 +44,7 @@ def store(deployment: Site, warehouse: Path) -> Store:
 
 
 def open_ones(site: Site) -> int:
-    return sum(txn.state == OPEN for txn in site.metastore.transactions.unfinished())
+    return sum(txn.state == txn_states.OPEN for txn in site.metastore.transactions.unfinished())
 
 
 def test_a_statement_takes_all_locks_at_once_and_ends_when_its_program_is_silent(store: Store) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from compactor.acid import txn_states
 from compactor.errors import StorageError
-from compactor.metastore.transactions.rows import ABORTED, OPEN
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.under_way import UnderWay
@@ -41,10 +41,10 @@ def test_a_work_is_aborted_once(deployment: Site, works: UnderWay[Work]) -> None
     assert works.abort(first.held.name) is False
     assert works.find(first.held.name) is None
     assert works.find(second.held.name) is second
-    assert states(deployment, every) == [ABORTED, OPEN]
+    assert states(deployment, every) == [txn_states.ABORTED, txn_states.OPEN]
     works.abort_all()
     assert not works
-    assert states(deployment, every) == [ABORTED, ABORTED]
+    assert states(deployment, every) == [txn_states.ABORTED, txn_states.ABORTED]
 
 
 def test_whoever_takes_a_work_out_is_alone_with_it(deployment: Site, works: UnderWay[Work]) -> None:
@@ -52,7 +52,7 @@ def test_whoever_takes_a_work_out_is_alone_with_it(deployment: Site, works: Unde
     assert works.take(first.held.name) is first
     assert works.take(first.held.name) is None
     works.abort_all()
-    assert states(deployment, [first, second]) == [OPEN, ABORTED]
+    assert states(deployment, [first, second]) == [txn_states.OPEN, txn_states.ABORTED]
     first.held.abort()
 
 
@@ -68,7 +68,7 @@ def test_one_that_cannot_be_aborted_keeps_no_other_from_it(
         patched.setattr(first.held, "abort", away)
         works.abort_all()
     assert f"transaction {first.held.txn.id}: the disk is away; it times out" in caplog.text
-    assert states(deployment, [first, second]) == [OPEN, ABORTED]
+    assert states(deployment, [first, second]) == [txn_states.OPEN, txn_states.ABORTED]
     first.held.abort()
 
 
@@ -79,9 +79,9 @@ def test_what_fails_while_it_is_finished_leaves_no_trace(deployment: Site, wareh
     held = Held(deployment, "test")
     with pytest.raises(StorageError), held.finishing():
         raise StorageError("a file is gone")
-    assert deployment.metastore.transactions.state(held.txn.id) == ABORTED
+    assert deployment.metastore.transactions.state(held.txn.id) == txn_states.ABORTED
     held = Held(deployment, "test")
     with held.finishing():
         pass
-    assert deployment.metastore.transactions.state(held.txn.id) not in (OPEN, ABORTED)
+    assert deployment.metastore.transactions.state(held.txn.id) not in (txn_states.OPEN, txn_states.ABORTED)
     assert table.append(pa.table({"i": [1]})) == 1
