@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from compactor.errors import NotFound
-from compactor.spark_tables.clauses import Clause, Expression, by_column, is_plain
+from compactor.spark_tables.clauses import Clause, Expression, by_column, is_plain, with_columns
 from compactor.spark_tables.messages import BegunChange
 from compactor.spark_tables.pushdown import quoted
 from compactor.tables.schema import ROW_ID
@@ -81,7 +81,9 @@ def merged_rows(target: Target, source: DataFrame, on: Expression, clauses: Sequ
 
     Raises:
         NotFound: a clause names a column that the table does not have, or takes one that the source does not have.
+        NotConforming: a row to insert has too few or too many values.
     """
+    clauses = [with_columns(clause, target.begun.columns, target.table) for clause in clauses]
     values = [_values(target, source, clause) for clause in clauses]
     inserts = any(not clause.is_matched for clause in clauses)
     joined = source.join(target.rows, _expression(on), "left_outer" if inserts else "inner")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from compactor.errors import NotFound, Refused
+from compactor.errors import NotConforming, NotFound, Refused
 from compactor.tables.writing.row_change import Kind
 
 if TYPE_CHECKING:
@@ -20,11 +20,17 @@ _PLAIN = re.compile(r"\s*(?:\w+\.)?\w+\s*")
 
 @dataclass(frozen=True, kw_only=True)
 class Clause:
-    """One WHEN of a merge. ``values`` are by column, in any case; None takes all from columns of the same name."""
+    """One WHEN of a merge. ``values`` are by column, in any case; None takes all from columns of the same name.
+
+    ``row`` has the values of INSERT … VALUES instead, for the columns ``named``, or for all in the order that the table has
+    once it is locked.
+    """
 
     kind: Kind
     condition: Expression | None = None
     values: Mapping[str, Expression] | None = None
+    row: tuple[Expression, ...] | None = None
+    named: tuple[str, ...] | None = None
 
     @property
     def is_matched(self) -> bool:
@@ -49,6 +55,29 @@ def must_be_complete(clauses: Sequence[Clause]) -> None:
                 f"merge: a clause for rows that are {'' if is_matched else 'not '}matched has no condition and is not the "
                 "last of them, so the next one is never reached; give it a condition, or leave the next one out"
             )
+
+
+def with_columns(clause: Clause, columns: Sequence[str], table: str) -> Clause:
+    """Returns a clause whose values are by column.
+
+    Args:
+        columns: those of the table, read under its lock (PROTOCOL 14.25).
+
+    Raises:
+        NotConforming: a row has too few or too many values.
+        Refused: a column is named twice.
+    """
+    if clause.row is None:
+        return clause
+    names = columns if clause.named is None else clause.named
+    if len(names) != len(clause.row):
+        raise NotConforming(
+            f"{table}: a row has {len(clause.row)} values; wanted are {len(names)}, for {', '.join(names)}"
+        )
+    if len(set(names)) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise Refused(f"{table}: column {twice} is given twice")
+    return replace(clause, values=dict(zip(names, clause.row, strict=True)), row=None, named=None)
 
 
 def must_name_columns(values: Mapping[str, Expression], statement: str) -> None:

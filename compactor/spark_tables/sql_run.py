@@ -18,7 +18,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.service.answers.explain_locks import planned_locks
 from compactor.spark_tables.acid_table import AcidTable, SourceQuery
 from compactor.spark_tables.changed_frames import SOURCE_ROW, stored
-from compactor.spark_tables.clauses import is_plain
+from compactor.spark_tables.clauses import Clause, is_plain
 from compactor.spark_tables.frame_sources import sources_in
 from compactor.spark_tables.living_frames import session_of_query, watch_of
 from compactor.spark_tables.messages import BeginStatement, Creation, Place, ReadersOf
@@ -47,6 +47,7 @@ from compactor.statements.spark_text import SparkText
 from compactor.statements.statement import Statement
 from compactor.statements.tokens import Token
 from compactor.tables.writing.inserts import TARGET, values_of
+from compactor.tables.writing.row_change import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -297,8 +298,8 @@ class _Script:
             condition = self._expression(clause.condition)
             values = map(self._text_of, clause.values)
             if isinstance(clause, actions.WhenNotMatched):
-                columns = self._inserted(action.table, clause)
-                merge = merge.when_not_matched_insert(condition, dict(zip(columns, values, strict=True)))
+                insert = Clause(kind=Kind.INSERT, condition=condition, row=tuple(values), named=clause.columns)
+                merge = replace(merge, clauses=(*merge.clauses, insert))
             elif clause.columns:
                 merge = merge.when_matched_update(condition, dict(zip(clause.columns, values, strict=True)))
             else:
@@ -319,16 +320,6 @@ class _Script:
             return read(None)
         names = [action.source] if isinstance(action.source, Name) else _tables(action.source)
         return SourceQuery(read=read, tables=tuple(map(self._full, names)))
-
-    def _inserted(self, table: Name, clause: actions.WhenNotMatched) -> list[str]:
-        """Returns the columns of the values of an INSERT."""
-        found = self.session.found(table)
-        names = [one.name for one in columns_of_values(found, actions.Target(table=table, columns=clause.columns), {})]
-        if len(names) != len(clause.values):
-            raise NotConforming(
-                f"{found}: a row has {len(clause.values)} values; wanted are {len(names)}, for {', '.join(names)}"
-            )
-        return names
 
     def _expression(self, span: actions.Span | None) -> str | None:
         return None if span is None else self._text_of(span)

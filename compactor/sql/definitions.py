@@ -150,6 +150,7 @@ def drop(session: Session, statement: Statement, asked: actions.DropTable) -> An
         if asked.if_exists and not session.site.metastore.catalog.is_known(database, asked.table.table):
             return done(statement.name, f"there is no table {name}", table=name, dropped=False)
         table = session.found(asked.table)
+        must_write(session.site.settings_for(table), str(table))
         drop_locked(session.site, table, purge=asked.purge)
     stay = "" if asked.purge else f"; its files stay at {table.location}"
     return done(statement.name, f"table {table} is dropped{stay}", table=str(table), dropped=True)

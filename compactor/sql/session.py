@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
+from compactor.errors import NotFound, Refused
 from compactor.locking.accesses import Name
+from compactor.locking.requests import LockRequest, sorted_requests
 from compactor.metastore.catalog import values
 from compactor.service.answers.explain_locks import planned_locks
+from compactor.service.mode import must_write
 from compactor.service.site import Site
 from compactor.statements.statement import Statement
 from compactor.tables.table import Table
@@ -80,16 +83,24 @@ class Session:
 
     @contextmanager
     def locked(self, statement: Statement) -> Iterator[Transaction]:
-        """Opens a transaction that holds the locks of ``statement``, until the block ends, which commits.
+        """Opens a transaction that holds the locks of ``statement``, until the block ends, which commits. They are those of
+        what is there once they are held: others may have added partitions while they were waited for (PROTOCOL 14.26).
 
         Raises:
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
         """
-        requests = [planned.request for planned in planned_locks(self.site, statement, self.database)]
+        missing, held = self._requests(statement), set[LockRequest]()
         with transaction(self.site, role=_ROLE) as txn:
-            if requests:
-                wait_for_locks(self.site, txn.id, requests, self.site.user)
+            while missing:
+                wait_for_locks(self.site, txn.id, sorted_requests(missing), self.site.user)
+                held |= missing
+                missing = set()
+                with suppress(NotFound, Refused):  # what the statement says better of a table that is gone, or another
+                    missing = self._requests(statement) - held
             yield txn
+
+    def _requests(self, statement: Statement) -> set[LockRequest]:
+        return {planned.request for planned in planned_locks(self.site, statement, self.database)}
 
     @contextmanager
     def locked_table(self, statement: Statement, name: Name) -> Iterator[values.Table]:
@@ -98,7 +109,10 @@ class Session:
 
         Raises:
             NotFound: there is none.
+            Refused: its mode is observe.
             LockNotGranted: as ``locked`` says.
         """
         with self.locked(statement):
-            yield self.found(name)
+            table = self.found(name)
+            must_write(self.site.settings_for(table), str(table))
+            yield table

@@ -28,6 +28,7 @@ from compactor.metastore.transactions.rows import must_be_open
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.memory import doubt_of_programs
+from compactor.service.mode import must_write
 from compactor.service.site import Site, must_have_its_own_ground, path_of
 from compactor.steps import WriteStep, reach
 from compactor.tables.transactions.held_locks import wait_for_locks
@@ -194,9 +195,11 @@ class Batch:
         """Returns the table, which nobody can alter or drop from now on.
 
         Raises:
-            NotFound, Refused: it is not as it was loaded.
+            NotFound, Refused: it is not as it was loaded, or its mode is observe.
         """
-        return load_again(self._site.metastore.catalog, LoadedTable.from_table(self._table))
+        table = load_again(self._site.metastore.catalog, LoadedTable.from_table(self._table))
+        must_write(self._site.settings_for(table), str(table))
+        return table
 
     def _still(self, opened: Transaction) -> list[InTransaction]:
         """Returns what is checked in the database transaction that commits ``opened``: the lock still protects it."""

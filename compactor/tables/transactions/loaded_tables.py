@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compactor.errors import NotFound, Refused
+from compactor.orc.format.java_zones import DEFAULT_ZONE
 
 if TYPE_CHECKING:
     from compactor.metastore.catalog.read import Catalog
     from compactor.metastore.catalog.values import Table
+
+#: ends of the properties by which rows are read and written, such as ``compactorthreshold.compactor.orc.default.timezone``
+_DECIDING = ("bucketing_version", DEFAULT_ZONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +21,7 @@ class LoadedTable:
     """The identity, place and columns of a table at the time when a program loaded it, as values that may travel.
 
     ``layout`` is the number of buckets, and the columns that decide which bucket holds a row and in which order.
+    ``properties`` are those that decide how rows are read and written.
     """
 
     id: int
@@ -26,6 +31,7 @@ class LoadedTable:
     row_type: str
     partition_keys: tuple[tuple[str, str], ...]
     layout: tuple[int, tuple[str, ...], tuple[str, ...]]
+    properties: tuple[tuple[str, str], ...]
 
     @classmethod
     def from_table(cls, table: Table) -> LoadedTable:
@@ -37,6 +43,9 @@ class LoadedTable:
             row_type=table.row_type,
             partition_keys=tuple((key.name, key.type) for key in table.partition_keys),
             layout=(table.buckets, tuple(table.bucket_columns), tuple(table.sort_columns)),
+            properties=tuple(
+                sorted((key, text) for key, text in table.parameters.items() if key.lower().endswith(_DECIDING))
+            ),
         )
 
     def __str__(self) -> str:
@@ -48,7 +57,7 @@ def load_again(catalog: Catalog, loaded: LoadedTable) -> Table:
 
     Raises:
         NotFound: the name belongs to no table any more, or to another one.
-        Refused: the table has other columns, buckets or another location.
+        Refused: the table has other columns, buckets, other deciding properties or another location.
     """
     table = find_again(catalog, loaded)
     must_be_as_loaded(loaded, table, catalog)
@@ -76,11 +85,18 @@ def must_be_as_loaded(loaded: LoadedTable, table: Table, catalog: Catalog) -> No
         NotFound, Refused: as ``load_again`` says.
     """
     _must_be_the_same(loaded, table, catalog)
-    if LoadedTable.from_table(table) != loaded:
+    now = LoadedTable.from_table(table)
+    if now == loaded:
+        return
+    if replace(now, properties=loaded.properties) == loaded:
         raise Refused(
-            f"{loaded}: its columns, buckets or location were altered since it was loaded (its rows are "
-            f"{table.row_type}, were {loaded.row_type}); load it again"
+            f"{loaded}: {' or '.join(_DECIDING)} was altered since it was loaded (now {dict(now.properties)}, was "
+            f"{dict(loaded.properties)}); load it again"
         )
+    raise Refused(
+        f"{loaded}: its columns, buckets or location were altered since it was loaded (its rows are "
+        f"{table.row_type}, were {loaded.row_type}); load it again"
+    )
 
 
 def _must_be_the_same(loaded: LoadedTable, table: Table, catalog: Catalog) -> None:

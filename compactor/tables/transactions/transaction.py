@@ -35,6 +35,7 @@ from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.transactions.commits import InTransaction
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
+from compactor.service.mode import must_write
 from compactor.service.site import Site, must_have_its_own_ground, path_of
 from compactor.steps import TransactionStep, WriteStep, reach
 from compactor.tables.transactions.added_partitions import AddedPartitions
@@ -90,7 +91,7 @@ class Transaction:
         self._statements: Counter[tuple[str, str]] = Counter()
         self._components: set[tuple[Entity, WriteOperation]] = set()
         self._locks = HeldLocks(site, txn, opening.user)
-        self._as_loaded: set[LoadedTable] = set()  # read again under a lock that is held until the end
+        self._as_loaded: dict[LoadedTable, Table] = {}  # read again under a lock that is held until the end
         self._provisional: list[WriteStatement] = []  # dynamic ones, whose partitions are not recorded yet
         self._txns: ValidTxnList | None = None
         self._write_ids: dict[tuple[str, str], ValidWriteIdList] = {}
@@ -153,8 +154,9 @@ class Transaction:
             return
         self._take((_entity(table, name), LockType.SHARED_READ) for name in partitions)
 
-    def must_be_as_loaded(self, table: Table) -> None:
-        """Reads ``table`` again, on which a lock is held: nobody alters or drops it from now on (PROTOCOL 14.25).
+    def must_be_as_loaded(self, table: Table) -> Table:
+        """Reads ``table`` again, on which a lock is held, and returns it: nobody alters or drops it from now on
+        (PROTOCOL 14.25).
 
         Raises:
             NotFound: it was renamed or dropped since it was loaded.
@@ -162,13 +164,14 @@ class Transaction:
         """
         loaded = LoadedTable.from_table(table)
         if loaded in self._as_loaded:
-            return
+            return self._as_loaded[loaded]
         if (new := self.created.named(table.database, table.name)) is not None:
             must_be_as_loaded(loaded, new, self.site.metastore.catalog)
-            return
-        load_again(self.site.metastore.catalog, loaded)
+            return new
+        now = load_again(self.site.metastore.catalog, loaded)
         if locking_is_on(self.site.settings):
-            self._as_loaded.add(loaded)
+            self._as_loaded[loaded] = now
+        return now
 
     def lock_as_planned(self, requests: Sequence[LockRequest]) -> None:
         """Takes the locks that a statement was planned to take, all in one request, before anything is looked at.
@@ -206,8 +209,8 @@ class Transaction:
 
         Raises:
             NotFound: the table or partition does not exist, or the table is not the one that was ``loaded``.
-            Refused: the table is not transactional, or was altered since it was ``loaded``; its directory or the
-                partition's overlaps another's.
+            Refused: the table is not transactional, its mode is observe, or it was altered since it was ``loaded``; its
+                directory or the partition's overlaps another's.
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
             TransactionAborted: the transaction timed out.
             StorageError: a directory holds the write ID already: the metastore was restored, or is another's.
@@ -219,6 +222,7 @@ class Transaction:
         target = self.site.target(entity)
         if loaded is not None:
             must_be_as_loaded(LoadedTable.from_table(loaded), target.table, self.site.metastore.catalog)
+            must_write(target.settings, str(loaded))
         must_have_its_own_ground(self.site, target.table, target.partition)
         made = self._begin(target.table, entity, operation, target.location)
         self._unused.check(str(target.entity), target.table, target.location, made.write_id)
@@ -361,7 +365,7 @@ class Transaction:
         is_new = self.created.named(table.database, table.name) is not None
         if not is_new:
             self._lock_for_statement(table, _entity(table, partition), operation)
-            self.must_be_as_loaded(table)
+            must_write(self.site.settings_for(self.must_be_as_loaded(table)), str(table))
             must_have_its_own_ground(self.site, table, None)
         made = self._begin(table, _entity(table, partition), operation, path)
         if not is_new:

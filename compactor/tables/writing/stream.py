@@ -174,7 +174,6 @@ class Stream:
         if self._batch is not None and self._batch.is_over:
             self._drop_batch()
         if self._batch is None:
-            must_write(self._site.settings_for(self._table), str(self._table))
             self._batch = Batch(self._site, self._table, self._partition, self._size)
         return self._batch
 

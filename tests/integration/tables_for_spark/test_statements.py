@@ -16,6 +16,7 @@ from compactor.errors import LockNotGranted, NotConforming, WriteConflict
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.service.site import Site
 from compactor.spark_tables import AcidTable, snapshot, sql
+from compactor.spark_tables.acid_table import Merge
 from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
 from compactor.sql.run import checked
@@ -167,6 +168,34 @@ def test_a_statement_that_inserts_looks_at_its_target_under_its_lock(run: Callab
         altering.end()
         running.result()
     assert rows_of(store, "db.u") == [(1, 0, None), (2, 0, None), (3, 0, None), (9, 8, "a")]
+
+
+def test_a_merge_inserts_into_the_columns_that_its_target_has_under_its_lock(
+    run: Callable[..., Any], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL 14.25: the values of a row went to the columns of a table that was gone."""
+    merge = "merge into u using (select 9 as a, 8 as b) s on u.id = s.a when not matched then insert values (s.a, s.b)"
+    for text, columns, left in (
+        (merge, {"n": "int", "id": "int"}, [(9, 8)]),
+        (merge.replace("insert", "insert (id, n)"), {"n": "int", "id": "int"}, [(8, 9)]),
+        (merge, {"id": "int", "n": "int", "note": "string"}, None),
+    ):
+        numbers(store, "db.u")
+
+        def execute(merge: Merge, columns: dict[str, str] = columns, original: Any = Merge.execute) -> Any:
+            store.drop_table("db.u", purge=True)
+            store.create_table("db.u", columns)
+            return original(merge)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Merge, "execute", execute)
+            if left is None:
+                with pytest.raises(NotConforming, match="a row has 2 values; wanted are 3, for id, n, note"):
+                    run(text)
+            else:
+                run(text)
+        assert rows_of(store, "db.u") == (left or [])
+        store.drop_table("db.u", purge=True)
 
 
 def test_rows_from_an_older_frame_take_no_others_place(

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import NotFound, Refused
-from compactor.spark_tables.clauses import Clause, assigned, by_column, columns_in, is_plain, must_be_complete
+from compactor.errors import NotConforming, NotFound, Refused
+from compactor.spark_tables.clauses import (
+    Clause,
+    assigned,
+    by_column,
+    columns_in,
+    is_plain,
+    must_be_complete,
+    with_columns,
+)
 from compactor.tables.writing.row_change import Kind
 
 UPDATE, DELETE = Clause(kind=Kind.UPDATE, values={"b": "1", "A": "2"}), Clause(kind=Kind.DELETE, values={})
@@ -61,3 +69,17 @@ def test_a_text_means_no_column_whose_name_is_no_word_of_it(text: str, found: tu
 
 def test_only_a_name_is_sure_to_be_the_same_again() -> None:
     assert [is_plain(one) for one in ("s.day", " day ", None, "rand()", "a + b", "`x`")] == [True] * 3 + [False] * 3
+
+
+def test_a_row_to_insert_has_the_columns_of_the_locked_table() -> None:
+    """PROTOCOL 14.25"""
+    row = Clause(kind=Kind.INSERT, condition="x", row=("1", "2"))
+    must_be_complete([row])
+    assert with_columns(row, ("b", "a"), "db.t") == Clause(kind=Kind.INSERT, condition="x", values={"b": "1", "a": "2"})
+    named = Clause(kind=Kind.INSERT, row=("1",), named=("a",))
+    assert with_columns(named, ("b", "a"), "db.t").values == {"a": "1"}
+    assert with_columns(INSERT, ("b", "a"), "db.t") is INSERT
+    with pytest.raises(NotConforming, match=r"db\.t: a row has 2 values; wanted are 3, for a, b, c"):
+        with_columns(row, ("a", "b", "c"), "db.t")
+    with pytest.raises(Refused, match="column a is given twice"):
+        with_columns(Clause(kind=Kind.INSERT, row=("1", "2"), named=("a", "a")), ("a", "b"), "db.t")

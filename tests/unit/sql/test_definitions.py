@@ -358,3 +358,46 @@ def test_a_drop_that_waited_behind_another_says_that_the_table_is_gone(site: Sit
         second.run_to(TransactionStep.LOCK_AWAITED)
         first.end()
         assert second.end()[0]["dropped"] is False
+
+
+def test_a_drop_of_partitions_waits_for_who_writes_into_one_that_was_added_meanwhile(site: Site) -> None:
+    """PROTOCOL 14.26: the partition was dropped under its writer, whose rows were lost."""
+    site = with_settings(site, compactor_lock_wait="1s")
+
+    def sql(text: str) -> list[Mapping[str, object]]:
+        return [list(answer.rows) for answer in run(site, checked(text))][-1]
+
+    sql("create table t (a int) partitioned by (d string, e string); insert into t values (1, '1', 'x')")
+    with interleaving() as stage:
+        inserting = stage.begin(partial(sql, "insert into t partition (d='1', e='x') values (2)"))
+        inserting.run_to(WriteStep.WRITE_STAGED)
+        dropping = stage.begin(partial(sql, "alter table t drop partition (d='1') purge"))
+        dropping.run_to(TransactionStep.LOCK_AWAITED)
+        sql("insert into t partition (d='1', e='y') values (3)")
+        writing = stage.begin(partial(sql, "insert into t partition (d='1', e='y') values (4)"))
+        writing.run_to(WriteStep.WRITE_STAGED)
+        inserting.end()
+        dropping.run_to(TransactionStep.LOCK_AWAITED)
+        writing.end()
+        assert dropping.end()[0]["partitions"] == ["d=1/e=x", "d=1/e=y"]
+    assert sql("select * from t") == []
+
+
+@pytest.mark.parametrize("text", ["alter table t rename to u", "drop table t", "alter table t add columns (b int)"])
+def test_what_waited_asks_the_table_that_it_finds_for_its_mode(site: Site, text: str) -> None:
+    """PROTOCOL 14.26: the mode was that of the table which had the name before."""
+    site = with_settings(site, compactor_lock_wait="1s")
+
+    def sql(text: str) -> list[Mapping[str, object]]:
+        return [list(answer.rows) for answer in run(site, checked(text))][-1]
+
+    sql("create table t (a int)")
+    with interleaving() as stage:
+        altering = stage.begin(partial(sql, "alter table t set tblproperties ('compactor.mode'='observe')"))
+        altering.run_to(TransactionStep.LOCKED)
+        waiting = stage.begin(partial(sql, text))
+        waiting.run_to(TransactionStep.LOCK_AWAITED)
+        altering.end()
+        with pytest.raises(Refused, match="mode is observe"):
+            waiting.end()
+    assert len(sql("describe t")) == 1

@@ -156,6 +156,25 @@ def test_properties_are_no_part_of_what_was_loaded(store: Store) -> None:
     assert table.scan().count() == 2
 
 
+@pytest.mark.parametrize("key", ["bucketing_version", "compactor.orc.default.timezone"])
+def test_properties_by_which_rows_are_read_and_written_are(store: Store, key: str) -> None:
+    """PROTOCOL 14.25: what was loaded before would put rows into other buckets, or show other times."""
+    table = store.load_table("default.t")
+    catalog = store.site.metastore
+    catalog.embedded_catalog.set_table_parameters(catalog.catalog.table("default", "t"), {key: "1"})
+    for act in (WRITES["append"], WRITES["stream"], READS["scan"]):
+        with pytest.raises(Refused, match=rf"{key}.* was altered since it was loaded"):
+            act(table)
+
+
+@pytest.mark.parametrize("write", [WRITES[name] for name in WRITES if "no rows" not in name])
+def test_a_write_that_waited_asks_the_table_for_its_mode(store: Store, write: Callable[[Table], object]) -> None:
+    table = store.load_table("default.t")
+    run_sql(store, "ALTER TABLE default.t SET TBLPROPERTIES ('compactor.mode'='observe')")
+    with pytest.raises(Refused, match="mode is observe"):
+        write(table)
+
+
 def test_a_transaction_reads_no_table_that_took_the_name_of_one_it_has_loaded(store: Store) -> None:
     with store.transaction() as txn:
         table = txn.load_table("default.t")
