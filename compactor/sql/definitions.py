@@ -165,7 +165,7 @@ def truncate(session: Session, statement: Statement, asked: actions.TruncateTabl
     """
     table = session.found(asked.table)
     must_write(session.site.settings_for(table), str(table))
-    with session.within() as txn:
+    with session.within(table) as txn:
         keys = _partitions_locked(session, txn, table, asked.partition)
         places: list[Partition | None] = [*keys] if table.is_partitioned else [None]
         _overwrite_with_nothing(session, txn, table, places)

@@ -73,12 +73,12 @@ class Session:
         return opened.id
 
     @contextmanager
-    def within(self) -> Iterator[Transaction]:
-        """Yields the transaction that is open, or one that commits when the block ends."""
+    def within(self, *writes: values.Table) -> Iterator[Transaction]:
+        """Yields the transaction that is open, or one that commits when the block ends and ``writes`` these tables."""
         if self.transaction is not None:
             yield self.transaction
             return
-        with transaction(self.site, role=_ROLE) as txn:
+        with transaction(self.site, role=_ROLE, writes=writes) as txn:
             yield txn
 
     @contextmanager

@@ -273,7 +273,7 @@ class Table:
             with self._txn.whole_statement():
                 yield self._txn
             return
-        with transaction(self._site, role="program") as txn:
+        with transaction(self._site, role="program", writes=[self._found]) as txn:
             yield txn
 
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,8 @@ from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
 from compactor.sql.run import checked, run
 from compactor.tables import Store
+from compactor.tables.transactions import numbers_on_disk
+from compactor.tables.transactions.numbers_on_disk import must_have_given_all_numbers
 from tests.support.backups import Backup
 from tests.support.passes import compact
 from tests.support.tables import insert, make_table, with_settings
@@ -137,13 +140,115 @@ def stream_there(site: Site) -> object:
 @pytest.mark.usefixtures("restored")
 @pytest.mark.parametrize("write", [append_there, stream_there])
 def test_a_write_that_is_refused_draws_no_number(site: Site, write: Callable[[Site], object]) -> None:
-    """PROTOCOL 11.12.3: its number would end as aborted, and the rows that have it would be read as none."""
-    forgetful = replace(site, memory=None)
-    with pytest.raises(StorageError, match="write ID 1, and delta_0000001_0000001_0000 reaches it already"):
+    """PROTOCOL 11.3.4: its number would end as aborted, and the rows that have it would be read as none."""
+    forgetful, newest = replace(site, memory=None), site.metastore.transactions.newest()
+    with pytest.raises(Disagreement, match="write ID 1 was never allocated"):
         write(forgetful)
     assert site.metastore.write_ids.next("default", "t") == 1
+    assert site.metastore.transactions.newest() == newest
     with pytest.raises(Disagreement, match="write ID 1 was never allocated"):
         Store(forgetful).load_table("default.t").scan().to_arrow()
+
+
+@pytest.fixture(params=[("d",), ("d", "e")], ids=["days", "days and hours"])
+def forgetful(site: Site, warehouse: Path, backup: Backup, request: pytest.FixtureRequest) -> Site:
+    """A site without a memory, whose table ``default.p`` has partitions of which its database knows only some rows of
+    ``d=1``; ``d=2`` is only on disk."""
+    site = replace(site, memory=None)
+    site.metastore.embedded_catalog.create_database("default", str(warehouse))
+    Store(site).create_table("default.p", {"a": "int", "d": "int", "e": "string"}, partitioned_by=request.param)
+    table = Store(site).load_table("default.p")
+    table.append(pa.table({"a": [1], "d": [1], "e": ["x"]}))
+    table.append(pa.table({"a": [3], "d": [3], "e": ["x"]}))
+    backup.take()
+    table.append(pa.table({"a": [2, 2, 2], "d": [2, 2, 1], "e": ["x", "y", "x"]}))
+    backup.restore()
+    return site
+
+
+def add(table: Any) -> object:
+    return table.append(pa.table({"a": [7], "d": [7], "e": ["x"]}))
+
+
+def overwrite(table: Any) -> object:
+    return table.overwrite(pa.table({"a": [7], "d": [3], "e": ["x"]}))
+
+
+def add_to_a_stream(table: Any) -> object:
+    with table.stream() as stream:
+        try:
+            stream.write(pa.table({"a": [7], "d": [3], "e": ["x"]}))
+            return stream.commit()
+        finally:
+            stream.discard()
+
+
+PARTITIONED_WRITES: list[Callable[[Any], object]] = [
+    add,
+    overwrite,
+    add_to_a_stream,
+    lambda table: table.upsert(pa.table({"a": [7], "d": [3], "e": ["x"]}), ["a"]),
+    lambda table: table.update({"a": "7"}, "d = 3"),
+    lambda table: table.delete("d = 3"),
+]
+
+
+@pytest.mark.parametrize("write", PARTITIONED_WRITES)
+def test_no_number_is_drawn_while_another_partition_has_it(forgetful: Site, write: Callable[[Any], object]) -> None:
+    """PROTOCOL 11.3.4: rows that the database forgot came back under the number of another commit, or were hidden by it."""
+    newest = forgetful.metastore.transactions.newest()
+    with pytest.raises(Disagreement, match=r"d=[12].*write ID 3 was never allocated"):
+        write(Store(forgetful).load_table("default.p"))
+    assert forgetful.metastore.transactions.newest() == newest
+    with Store(forgetful).transaction() as txn, pytest.raises(Disagreement, match="write ID 3 was never allocated"):
+        write(txn.load_table("default.p")) if write is not add_to_a_stream else add(txn.load_table("default.p"))
+    for text in ("INSERT INTO default.p VALUES (7, 7, 'x')", "TRUNCATE TABLE default.p"):
+        with pytest.raises(Disagreement, match="write ID 3 was never allocated"):
+            list(run(forgetful, checked(text)))
+    assert forgetful.metastore.write_ids.next("default", "p") == 3
+
+
+def test_a_partition_that_is_only_on_disk_is_not_read_as_none(
+    forgetful: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PROTOCOL 11.3.3: a query of other partitions goes on, with a warning."""
+    table = Store(forgetful).load_table("default.p")
+    for where in (None, "d = 2", "d > 1 AND e <> 'z'", "a = 2 AND d <> 1"):
+        with pytest.raises(Disagreement, match=r"d=2.*write ID 3 was never allocated"):
+            table.scan(where).to_arrow()
+        with pytest.raises(Disagreement, match="d=2"):
+            table.scan(where).count()
+    assert table.scan("d = 3").to_arrow().num_rows == 1
+    assert "it is not read here" in caplog.text
+    with pytest.raises(Disagreement, match=r"d=1.*write ID 3"):
+        table.scan("d = 1").to_arrow()
+
+
+def test_directories_of_dropped_partitions_are_in_nobodys_way(
+    site: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their files stay, and their numbers were given. Only so many are listed, and not again within seconds."""
+    site.metastore.embedded_catalog.create_database("default", str(warehouse))
+    table = Store(site).create_table("default.p", {"a": "int", "d": "int"}, partitioned_by=["d"])
+    table.append(pa.table({"a": range(80), "d": range(80)}))
+    list(run(site, checked("ALTER TABLE default.p DROP PARTITION (d=1), PARTITION (d=79)")))
+    (warehouse / "p" / "d=strange").mkdir()
+    listed, children = list[str](), site.storage.children
+
+    def counted(path: str) -> tuple[str, ...]:
+        listed.append(path)
+        return children(path)
+
+    monkeypatch.setattr(site.storage, "children", counted)
+    monkeypatch.setattr(numbers_on_disk, "_AGREED", type(numbers_on_disk._AGREED)())
+    assert table.scan().count() == 78
+    table.scan().count()
+    assert len(listed) == 1 + 3
+    must_have_given_all_numbers(site, site.metastore.catalog.table("default", "p"))
+    assert len(listed) == 1 + 3 + 1 + 64
+    for value in range(3):
+        table.append(pa.table({"a": [value], "d": [2]}))
+    assert listed.count(f"{warehouse}/p/d=78") == 1
 
 
 @pytest.mark.usefixtures("restored")

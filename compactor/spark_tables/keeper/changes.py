@@ -55,7 +55,7 @@ class Changes(UnderWay[_Change]):
             inserts=request.inserts,
             is_checked=is_checked,
         )
-        held = Held(site, role)
+        held = Held(site, role, writes=[table])
         try:
             others = parts_to_read(held.txn, request.reads)
             statements, work = begin_changes(held.txn, table, intent, others, request.time_zone)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from compactor.errors import CompactorError, NotFound, SnapshotExpired, TransactionAborted
+from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site
 from compactor.spark_tables.application import Process
 from compactor.spark_tables.messages import Hold
@@ -20,7 +21,15 @@ class Held:
     """An open transaction, perhaps for the process ``reader`` alone. ``lock`` is for whoever uses it: requests come side by
     side."""
 
-    def __init__(self, site: Site, role: str, reader: Process | None = None, *, is_of_frames: bool = False) -> None:
+    def __init__(
+        self,
+        site: Site,
+        role: str,
+        reader: Process | None = None,
+        *,
+        is_of_frames: bool = False,
+        writes: Collection[Table] = (),
+    ) -> None:
         self._reader = reader
         self.is_of_frames = is_of_frames  #: it is let go once no frame needs it, or the program is idle
         self.tables: set[str] = set()  #: those that were read
@@ -28,7 +37,7 @@ class Held:
         self.name = uuid.uuid4().hex
         self.lock = threading.RLock()
         self.tokens = self._stack.enter_context(ExecutorTokens())
-        self.txn: Transaction = self._stack.enter_context(transaction(site, role=role))
+        self.txn: Transaction = self._stack.enter_context(transaction(site, role=role, writes=writes))
 
     @property
     def hold(self) -> Hold:

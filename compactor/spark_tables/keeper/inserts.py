@@ -43,7 +43,7 @@ class Inserts(UnderWay[_Inserts]):
             NotSupported: one is not written here.
             LockNotGranted: somebody holds a conflicting lock.
         """
-        held = held or Held(site, role)
+        held = held or Held(site, role, writes=existing_once(site, request.tables))
         try:
             tables = existing_once(site, request.tables)
             lock_for_inserts(held.txn, tables)

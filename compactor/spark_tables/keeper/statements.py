@@ -47,7 +47,7 @@ class Statements(UnderWay[_Statement]):
         targets = existing_once(site, request.targets)
         for table in targets:
             must_be_writable(site, table)
-        held = Held(site, role)
+        held = Held(site, role, writes=targets)
         try:
             others = parts_to_read(held.txn, request.reads)
             if request.overwrites:

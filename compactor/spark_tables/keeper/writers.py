@@ -49,7 +49,7 @@ class Writers(UnderWay[_Writer]):
         if request.stream is not None:
             self.abort_stream(request)
         operation = WriteOperation.UPDATE if request.overwrite else WriteOperation.INSERT
-        held = held or Held(site, role)
+        held = held or Held(site, role, writes=[existing(site, request.table)] if request.creates is None else ())
         try:
             table = existing(site, request.table) if request.creates is None else _created(held.txn, request)
             statement, work = begin(held.txn, table, operation, request.time_zone)

@@ -11,7 +11,15 @@ import pyarrow as pa
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import describe_unparsable
 from compactor.compaction.disagreement import Numbers, doubts, must_agree
-from compactor.errors import NotEnoughHistory, NotFound, NotSupported, SnapshotExpired, StorageError, TransactionAborted
+from compactor.errors import (
+    BadName,
+    NotEnoughHistory,
+    NotFound,
+    NotSupported,
+    SnapshotExpired,
+    StorageError,
+    TransactionAborted,
+)
 from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.orc.format.hive_types import parse_hive_type
@@ -23,6 +31,7 @@ from compactor.tables.filters.conditions import Condition, columns_of
 from compactor.tables.filters.partition_constants import constants, may_have
 from compactor.tables.reading.tasks import ScanPlan, ScanTask
 from compactor.tables.reading.wanted import Wanted, comparable_schema, places_of
+from compactor.tables.transactions.numbers_on_disk import must_miss_no_partition
 from compactor.tables.transactions.pending import overlay
 from compactor.tables.transactions.transaction import Transaction
 
@@ -42,6 +51,7 @@ def plan_scan(txn: Transaction, table: Table, wanted: Wanted) -> ScanPlan:
     deciding = {} if condition is None else columns_of(condition)
     comparable = comparable_schema(table, wanted.timestamps)
     chosen = _protected(txn, table, condition, comparable)
+    must_miss_no_partition(txn.site, table, lambda part: _may_hold(part, table, condition, comparable))
     places = places_of(table, list(deciding))
     return ScanPlan(
         table=str(table),
@@ -133,6 +143,14 @@ def _chosen(txn: Transaction, table: Table, condition: Condition | None, types: 
     parts = [_Part(partition=part, constants=constants(table, part, types)) for part in found]
     deciding = {} if condition is None else columns_of(condition)
     return [part for part in parts if condition is None or may_have(condition, part.constants, deciding)]
+
+
+def _may_hold(partition: Partition, table: Table, condition: Condition | None, types: pa.Schema) -> bool:
+    """Returns true if rows of a partition that is only on disk may meet the condition."""
+    try:
+        return condition is None or may_have(condition, constants(table, partition, types), columns_of(condition))
+    except BadName:  # its directory has a name that no partition of the table has
+        return True
 
 
 def must_be_readable(table: Table) -> None:

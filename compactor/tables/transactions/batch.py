@@ -34,6 +34,7 @@ from compactor.steps import WriteStep, reach
 from compactor.tables.transactions.held_locks import wait_for_locks
 from compactor.tables.transactions.loaded_tables import LoadedTable, load_again
 from compactor.tables.transactions.lock_kinds import lock_of
+from compactor.tables.transactions.numbers_on_disk import must_have_given_all_numbers, note_given
 from compactor.tables.transactions.running import ending
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
@@ -80,6 +81,7 @@ class Batch:
         self._begun = clock()
         if (in_doubt := doubt_of_programs(site)) is not None:
             raise Disagreement(f"{self._entity}: nothing is written: {in_doubt}")
+        must_have_given_all_numbers(site, table)
         transactions = site.metastore.transactions
         opened = transactions.open(self._opening.user, self._opening.host, agent=self._opening.agent, count=count)
         self.size = len(opened)
@@ -176,6 +178,7 @@ class Batch:
             self._unused.look(table, location)
             check = partial(self._unused.check, str(entity), table, location)
         self._write_ids = site.metastore.write_ids.allocate_all(self._txns, entity.database, entity.table, check)
+        note_given(site, table, max(self._write_ids.values()))
         first = self._write_ids[self._txns[0]]
         recorded = replace(entity, partition=None) if self._is_provisional else entity
         site.metastore.write_ids.add_components(self._write_ids, recorded, WriteOperation.INSERT.value)

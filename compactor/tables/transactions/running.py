@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from compactor.errors import (
     BadFile,
     CommitUnknown,
     CompactorError,
+    Disagreement,
     Refused,
     StorageError,
     TransactionAborted,
     failing_alone,
 )
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.memory import doubt_of_programs
 from compactor.service.site import Site
 from compactor.steps import WriteStep, reach
+from compactor.tables.transactions.numbers_on_disk import must_have_given_all_numbers
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.transactions.watch import Watch
 
@@ -31,17 +34,20 @@ class _GivenUp(Exception):
 
 
 @contextmanager
-def transaction(site: Site, user: str | None = None, *, role: str = "writer") -> Iterator[Transaction]:
+def transaction(
+    site: Site, user: str | None = None, *, role: str = "writer", writes: Collection[Table] = ()
+) -> Iterator[Transaction]:
     """Opens a transaction that commits at the end of the block, or aborts when the block raises.
 
     Args:
         role: names the holder, as ``compactor show blockers`` lists it.
+        writes: tables that it will write, if they are known: they are checked before it draws a number.
 
     Raises:
         Refused: the mode is observe for all tables, so that the metastore is only read.
         TransactionAborted: it timed out, or another writer of the same rows won.
         CommitUnknown: the answer to the commit was lost; nothing was aborted.
-        Disagreement: the metastore was put back to an older copy meanwhile; nothing was named.
+        Disagreement: the metastore was put back to an older copy, perhaps meanwhile; nothing was named.
     """
     if site.metastore.database.read_only:
         raise Refused(
@@ -49,6 +55,10 @@ def transaction(site: Site, user: str | None = None, *, role: str = "writer") ->
             "rows opens a transaction in the metastore, so that no cleaner removes them meanwhile; set request or more"
         )
     in_doubt = doubt_of_programs(site)
+    for table in writes:
+        if in_doubt is not None:
+            raise Disagreement(f"{table}: nothing is written: {in_doubt}")
+        must_have_given_all_numbers(site, table)
     if in_doubt is not None:
         log.warning("what is read may lack rows, and nothing is written: %s", in_doubt)
     transactions, agent = site.metastore.transactions, site.identity(role)

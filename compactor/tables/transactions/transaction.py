@@ -43,6 +43,7 @@ from compactor.tables.transactions.created_tables import CreatedTables
 from compactor.tables.transactions.held_locks import HeldLocks
 from compactor.tables.transactions.loaded_tables import LoadedTable, load_again, must_be_as_loaded
 from compactor.tables.transactions.lock_kinds import excluding, lock_of
+from compactor.tables.transactions.numbers_on_disk import must_have_given_all_numbers, note_given
 from compactor.tables.transactions.pending import Pending
 from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
 from compactor.tables.transactions.watch import Watch
@@ -425,17 +426,20 @@ class Transaction:
         """Takes the lock and the write ID of a statement, of which nothing is recorded yet.
 
         Raises:
-            Disagreement: the database is an older copy, and gives numbers that were given before.
+            Disagreement: the database, or the table's files, say that it is an older copy, which gives numbers again.
             StorageError: a directory at ``location`` holds the new write ID already, which then is not given.
         """
         if self.in_doubt is not None:
             raise Disagreement(f"{entity}: nothing is written: {self.in_doubt}")
         self._lock_for_statement(table, entity, operation)
         _ = self.txns  # fixed by the first statement, whatever it is (PROTOCOL 13.2)
+        if self.created.named(table.database, table.name) is None:
+            must_have_given_all_numbers(self.site, table)
         self._unused.look(table, location)  # a number that files have must not be drawn, or they would count as aborted
         write_id = self.site.metastore.write_ids.allocate(
             self.id, entity.database, entity.table, partial(self._unused.check, str(entity), table, location)
         )
+        note_given(self.site, table, write_id)
         self._write_ids.pop((entity.database, entity.table), None)  # the new one belongs to it
         return WriteStatement(
             table=table,

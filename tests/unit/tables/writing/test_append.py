@@ -10,7 +10,7 @@ import pytest
 from pyarrow import orc
 
 from compactor.acid.names import Base
-from compactor.errors import NotConforming, NotLossless, NotSupported, StorageError, TransactionAborted, WriteConflict
+from compactor.errors import Disagreement, NotConforming, NotLossless, NotSupported, TransactionAborted, WriteConflict
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
@@ -259,7 +259,7 @@ def test_a_write_id_whose_directory_exists_is_not_written_to(store: Store, wareh
     """PROTOCOL 11.12."""
     (warehouse / "t/delta_0000001_0000001_0000").mkdir()
     (warehouse / "t/delta_0000001_0000001_0000/bucket_00000").write_bytes(b"ORC")
-    with pytest.raises(StorageError, match="allocated write ID 1"):
+    with pytest.raises(Disagreement, match="write ID 1 was never allocated"):
         store.load_table("default.t").append(pa.Table.from_pylist(ROWS))
 
 

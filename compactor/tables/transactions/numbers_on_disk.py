@@ -1,0 +1,152 @@
+"""Write IDs and transactions that a table's directories show and its metastore has never given (PROTOCOL 11.3).
+
+Whoever reads or writes a directory looks at its names. After a metastore was put back to an older copy, other directories of
+the table may show what it has forgotten, and so may those of partitions that it does not know any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from compactor.acid.partition_names import part_values
+from compactor.compaction.disagreement import Numbers, doubts, must_agree
+from compactor.errors import StorageError
+from compactor.ids import WriteId
+from compactor.metastore.catalog.values import Partition, Table
+from compactor.service.side_by_side import SideBySide
+from compactor.service.site import Site, path_of
+
+if TYPE_CHECKING:
+    from compactor.metastore.store import Metastore
+
+log = logging.getLogger(__name__)
+_MOST_LISTED = 64  #: directories on each level; the last ones by name, which are the latest where partitions are days
+_MOST_NAMES = 1000  #: partitions on disk that are looked for in the catalog
+_FRESH_S = 10.0  #: for this long a table whose directories agreed is not looked at again
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Agreed:
+    at: float
+    next_write_id: WriteId
+
+
+#: By table, and whether only partitions were looked at that the metastore does not know.
+_AGREED: WeakKeyDictionary[Metastore, dict[tuple[int, bool], _Agreed]] = WeakKeyDictionary()
+
+
+def must_have_given_all_numbers(site: Site, table: Table) -> None:
+    """Checks the whole of ``table`` before a number is drawn to write into it: a number that is given a second time brings
+    lost rows back, or hides them.
+
+    Raises:
+        Disagreement: a directory has a number that the metastore has never given.
+    """
+    _look(site, table, only_unknown=False, concerns=lambda _: True)
+
+
+def must_miss_no_partition(site: Site, table: Table, concerns: Callable[[Partition], bool]) -> None:
+    """Checks the partitions that are on disk and unknown to the metastore: of those that a scan ``concerns`` rows would be
+    missing; others are a warning in the log.
+
+    Raises:
+        Disagreement: such a partition holds what the metastore has never given.
+    """
+    if table.is_partitioned:
+        _look(site, table, only_unknown=True, concerns=concerns)
+
+
+def note_given(site: Site, table: Table, write_id: WriteId) -> None:
+    """Notes a write ID that was drawn, so that a database which would give it again is looked at again."""
+    agreed = _AGREED.get(site.metastore, {})
+    for only_unknown in (False, True):
+        last = agreed.get((table.id, only_unknown))
+        if last is not None and last.next_write_id <= write_id:
+            agreed[table.id, only_unknown] = replace(last, next_write_id=WriteId(write_id + 1))
+
+
+def _look(site: Site, table: Table, *, only_unknown: bool, concerns: Callable[[Partition], bool]) -> None:
+    metastore, started = site.metastore, time.monotonic()
+    agreed, key = _AGREED.setdefault(metastore, {}), (table.id, only_unknown)
+    last = agreed.get(key)
+    if last is not None and started - last.at < _FRESH_S and _next(site, table) >= last.next_write_id:
+        return
+    directories = _directories(site, table, only_unknown=only_unknown)
+    numbers = Numbers(  # read after the listings (PROTOCOL 11.3.1)
+        newest=metastore.transactions.newest(),
+        next_write_id=_next(site, table),
+        has_visibility=metastore.dialect.layout.has_visibility,
+    )
+    is_clean = True
+    for directory in directories:
+        if directory.unknown is None or concerns(directory.unknown):
+            must_agree(directory.path, directory.names, numbers)
+        for doubt in doubts(directory.names, numbers):
+            is_clean = False
+            log.warning("%s: %s/%s: %s; it is not read here", table, directory.path, doubt.name, doubt.because)
+    if is_clean:
+        agreed[key] = _Agreed(at=started, next_write_id=numbers.next_write_id)
+
+
+def _next(site: Site, table: Table) -> WriteId:
+    return site.metastore.write_ids.next(table.database, table.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Directory:
+    """A directory of deltas; ``unknown`` is the partition that it would be if the metastore knew it."""
+
+    path: str
+    names: tuple[str, ...]
+    unknown: Partition | None = None
+
+
+def _directories(site: Site, table: Table, *, only_unknown: bool) -> list[_Directory]:
+    """Lists the directories of a table, unknown partitions first, and as many as is bounded."""
+    root = path_of(site.storage, table, None)
+    with SideBySide(_THREADS, "numbers-on-disk") as threads:
+        if not table.is_partitioned:
+            return [_Directory(path=root, names=_children(site, root))]
+        names = _partitions_on_disk(site, table, root, threads)
+        known = {part.name: part for part in site.metastore.catalog.partitions(table, names)} if names else {}
+        chosen = sorted(names, key=known.__contains__)
+        chosen = [name for name in chosen if not only_unknown or name not in known][:_MOST_LISTED]
+
+        def listed(name: str) -> _Directory:
+            partition = known.get(name)
+            path = f"{root}/{name}" if partition is None else path_of(site.storage, table, partition)
+            location = f"{table.location.rstrip('/')}/{name}"
+            new = Partition(id=-1, name=name, location=location, values=part_values(name))
+            return _Directory(path=path, names=_children(site, path), unknown=new if partition is None else None)
+
+        return threads.map(listed, chosen)
+
+
+def _partitions_on_disk(site: Site, table: Table, root: str, threads: SideBySide) -> list[str]:
+    """Returns the names of partitions below ``root``, the last ones first."""
+    names = [""]
+    for key in table.partition_keys:
+        begins = f"{key.name.lower()}="
+        parents = names[:_MOST_LISTED]
+        of_parents = threads.map(lambda parent: _children(site, f"{root}/{parent}" if parent else root), parents)
+        names = [
+            f"{parent}/{name}" if parent else name
+            for parent, children in zip(parents, of_parents, strict=True)
+            for name in reversed(children)
+            if name.lower().startswith(begins)
+        ][:_MOST_NAMES]
+    return names
+
+
+def _children(site: Site, path: str) -> tuple[str, ...]:
+    """Returns the names in a directory; none of one that cannot be listed, which whoever reads it says."""
+    with suppress(StorageError):
+        return site.storage.children(path)
+    return ()
