@@ -26,6 +26,7 @@ from compactor.service.requests.request import RebalanceOptions, RequestWords, r
 from compactor.service.requests.request_once import request_once as request_once_of
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.due import due_in_database, due_in_table
+from compactor.service.roles.fresh_look import look_at_changed
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
@@ -119,6 +120,7 @@ def clean_once(metastore: str) -> dict[str, object]:
     """
     with CompactorHook(metastore).get_conn() as site:
         found = clean(site)
+        look_at_changed(site.for_a_pass(), found.changed)
     log.info("cleaner: %s", found.to_json())
     if found.failed:
         raise CompactorError("; ".join(f"{one.entity}: {one.because}" for one in found.failed))

@@ -11,8 +11,8 @@ import click
 
 from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json_line, say, size
-from compactor.cli.stop_signals import repeat, stopping
-from compactor.errors import BadSetting, NotFound
+from compactor.cli.stop_signals import Stop, stopping
+from compactor.errors import BadSetting, CompactorError, NotFound
 
 if TYPE_CHECKING:
     from compactor.service.site import Site
@@ -51,6 +51,21 @@ def _role(
         sys.exit(FAILED)
 
 
+def repeat(stop: Stop, interval_s: float, one_pass: Callable[[], bool]) -> bool:
+    """Runs ``one_pass`` every ``interval_s`` until asked to stop; returns the last one's success.
+
+    A failed pass (the database is down) is reported and tried again: a long-running role must survive it.
+    """
+    while True:
+        try:
+            fine = one_pass()
+        except CompactorError as error:
+            say(f"compactor: the pass failed, the next one follows: {error}", err=True)
+            fine = False
+        if stop.wait(interval_s):
+            return fine
+
+
 @run.command()
 @_once
 @with_context
@@ -82,9 +97,11 @@ def initiator(context: CliContext, once: bool) -> None:
 def cleaner(context: CliContext, once: bool) -> None:
     """Remove directories that no reader can need any longer."""
     from compactor.service.roles.cleaner import clean
+    from compactor.service.roles.fresh_look import look_at_changed
 
     def one_pass(site: Site) -> bool:
         done = clean(site)
+        look_at_changed(site.for_a_pass(), done.changed)
         if context.json:
             print_json_line(done.to_json())
             return not done.failed

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-
-from compactor.cli.output import say
-from compactor.errors import CompactorError
 
 
 class Stop:
@@ -52,18 +49,3 @@ def stopping() -> Iterator[Stop]:
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)
-
-
-def repeat(stop: Stop, interval_s: float, one_pass: Callable[[], bool]) -> bool:
-    """Runs ``one_pass`` every ``interval_s`` until asked to stop; returns the last one's success.
-
-    A failed pass (the database is down) is reported and tried again: a long-running role must survive it.
-    """
-    while True:
-        try:
-            fine = one_pass()
-        except CompactorError as error:
-            say(f"compactor: the pass failed, the next one follows: {error}", err=True)
-            fine = False
-        if stop.wait(interval_s):
-            return fine

@@ -24,6 +24,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
+from compactor.service.roles.fresh_look import look_at_changed
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
@@ -45,10 +46,10 @@ def compact(
 
 
 def clean_all(site: Site) -> None:
-    """Cleans until no entry waits; a commit is settled only after hive.txn.opentxn.timeout."""
+    """Cleans, and looks again, until no entry waits; a commit is settled only after hive.txn.opentxn.timeout."""
 
     def is_done() -> bool:
-        clean(site)
+        look_at_changed(site.for_a_pass(), clean(site).changed)
         return not site.metastore.entries.queue()
 
     until("nothing waits for the cleaner", is_done)

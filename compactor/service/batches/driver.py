@@ -214,7 +214,7 @@ def run_without_repair(
                     broken.append(error)
                 else:
                     groups += [[entry_id] for entry_id in future.result()]
-        look_at_changed(site, [one.entry.entity for one in outcomes if one.result in _CHANGING], threads)
+    look_at_changed(site, [outcome.entry.entity for outcome in outcomes if outcome.result in _CHANGING])
     if broken:
         raise broken[0]
     return WorkerPass(outcomes=tuple(sorted(outcomes, key=lambda o: o.entry.id)))

@@ -22,7 +22,6 @@ from compactor.service.roles.blockers import blockers_of
 from compactor.service.roles.cleaner_pass import Cleaned, CleanerPass, EndedUncleaned, Waiting
 from compactor.service.roles.cleaning_group import CleaningGroup
 from compactor.service.roles.cleaning_phases import Chosen
-from compactor.service.roles.fresh_look import look_at_changed
 from compactor.service.roles.gate import GROUP_SIZE, Gate
 from compactor.service.roles.pass_log import PassLog
 from compactor.service.roles.verdict import verdict
@@ -37,7 +36,8 @@ _GROUPS = 4  #: under way at once: while one asks the database, the threads work
 def clean(site: Site) -> CleanerPass:
     """Runs one pass over everything that is ready for cleaning, then over aborted transactions past their threshold.
 
-    An entry that cannot be cleaned backs off and keeps its row; the others continue.
+    An entry that cannot be cleaned backs off and keeps its row; the others continue. The caller looks again at
+    ``CleanerPass.changed``, if people are to see it as it is now.
 
     Raises:
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
@@ -61,7 +61,6 @@ def clean(site: Site) -> CleanerPass:
             must_still_be_newest(site)
             _clean_aborted(aborts, entity, passed)
         aborts.remember()
-        look_at_changed(site, passed.changed, threads)
     waiting = [waits for waits in _backing_off(site) if waits.entry_id not in passed.tried]
     return passed.done(repaired, waiting)
 

@@ -44,11 +44,18 @@ class EndedUncleaned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerPass:
+    """One pass, with the outcome of each entry."""
+
     repaired: tuple[lost_workers.Repaired, ...]
     cleaned: tuple[Cleaned, ...]
     waiting: tuple[Waiting, ...]
     ended: tuple[EndedUncleaned, ...]
     failed: tuple[Waiting, ...]
+
+    @property
+    def changed(self) -> list[Entity]:
+        """The entities whose directories or rows are no longer as they were."""
+        return [*(done.entity for done in self.cleaned), *(dropped.entity for dropped in self.ended)]
 
     def to_json(self) -> dict[str, object]:
         return {

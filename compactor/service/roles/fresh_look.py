@@ -40,16 +40,17 @@ def look_at(site: Site, entity: Entity) -> FreshLook:
     return FreshLook(considered=considered, seen=scan.seen(considered))
 
 
-def look_at_changed(site: Site, changed: Iterable[Entity], threads: SideBySide) -> None:
+def look_at_changed(site: Site, changed: Iterable[Entity]) -> None:
     """Looks at what a pass has changed, at most ``MOST`` of it, and records that. A failure has no effect on the pass."""
     entities = list(dict.fromkeys(changed))[:MOST]
     if site.state is not None and entities:
-        beside("looking at what has changed", lambda: _look_at(site, entities, threads))
+        beside("looking at what has changed", lambda: _look_at(site, entities))
 
 
-def _look_at(site: Site, entities: Collection[Entity], threads: SideBySide) -> None:
+def _look_at(site: Site, entities: Collection[Entity]) -> None:
     scan = _scan(site, entities)
-    _record(scan, threads.map(partial(_considered, scan), entities))
+    with SideBySide(min(site.settings.integer("compactor.store.threads"), len(entities)), "look") as threads:
+        _record(scan, threads.map(partial(_considered, scan), entities))
 
 
 def _considered(scan: Scan, entity: Entity) -> Considered:

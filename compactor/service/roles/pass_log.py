@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from compactor.compaction.cleaning import retry_retention
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.entry import Entry
 from compactor.errors import CompactorError, LockNotGranted, LostClaim, StorageError
 from compactor.service import lost_workers
 from compactor.service.memory import must_still_be_newest
@@ -28,11 +28,6 @@ class PassLog:
     def tried(self) -> set[int | None]:
         """The ids of all entries with an outcome."""
         return {one.entry_id for one in (*self.results, *self.failed)}
-
-    @property
-    def changed(self) -> list[Entity]:
-        """The entities whose directories or rows are no longer as they were."""
-        return [one.entity for one in self.results if isinstance(one, Cleaned | EndedUncleaned)]
 
     def done(self, repaired: tuple[lost_workers.Repaired, ...], waiting: Iterable[Waiting]) -> CleanerPass:
         """Returns the pass, with further entries that wait."""

@@ -14,6 +14,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
+from tests.support.passes import settle
 from tests.support.tables import insert, make_table
 
 
@@ -69,6 +70,26 @@ def test_what_compactions_read_and_wrote_is_told_by_table(site: Site) -> None:
     assert {key: found["default.fa"][key] for key in counted} == counted
     assert found["default.fa"]["bytes_in"] > 0 < found["default.fa"]["bytes_out"]
     assert tasks.tracking_url("default", ids) is None
+
+
+def test_people_are_shown_what_a_cleaning_left(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configuration = tmp_path / "settled.toml"
+    configuration.write_text('[metastore.default.settings]\n"hive.txn.opentxn.timeout" = "1ms"\n')
+    monkeypatch.setenv("COMPACTOR_CONFIG", str(configuration))
+    request_compaction(site, table="default.fa", type="major")
+    run_entries(site, claimable(site), InProcessRunner())
+    assert obsolete_directories(site) == 2
+    settle()
+    assert tasks.clean_once("default")["cleaned"]
+    assert obsolete_directories(site) == 0
+
+
+def obsolete_directories(site: Site) -> int:
+    """Returns how many obsolete directories the page shows of the only table that was looked at."""
+    assert site.state is not None
+    (seen,) = site.state.conditions.page(site.name, limit=9)
+    assert seen.condition is not None
+    return seen.condition.obsolete
 
 
 def test_commits_are_told_in_plain_values_from_the_first_look_on(site: Site, caplog: pytest.LogCaptureFixture) -> None:
