@@ -27,9 +27,9 @@ from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.private_files import as_text, read_found
 from compactor.redaction import remember, remember_values, secrets_in
-from compactor.service.hive2.major import OldSite
 from compactor.service.mark_files import MarkFiles
 from compactor.service.mode import Mode, loosest_mode
+from compactor.service.old_site import OldSite
 from compactor.service.other_metastores import OtherMetastore, OtherMetastores
 from compactor.service.site import HISTORY_BY_WRITE_IDS, Site
 from compactor.settings.compactor_toml import MetastoreProfile, Profile, parse_profile

@@ -13,6 +13,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.service.batches import control
 from compactor.service.batches.control import BatchStatus
+from compactor.service.requests.abort import abort_compactions
 
 log = logging.getLogger(__name__)
 MAX_LAUNCHES = 3  #: per try; a driver that dies this often will die again
@@ -160,6 +161,9 @@ def abort(metastore: str, batch_id: int) -> None:
     """Stops the driver and aborts the requests that are not compacted yet."""
     with CompactorHook(metastore).get_conn() as site:
         application = control.read_batch(site, batch_id).batch.application_id
-        for entry in control.abort_batch(site, batch_id):
-            log.info("compaction %s of %s: %s", entry.id, entry.entity, entry.state.label)
+        aborted, refused = abort_compactions(site, [entry.id for entry in control.end_batch(site, batch_id)])
+    for entry in aborted:
+        log.info("compaction %s of %s: %s", entry.id, entry.entity, entry.state.label)
+    for error in refused:  # it committed meanwhile, or is gone
+        log.info("batch %d: %s", batch_id, error)
     applications.end(application)

@@ -80,7 +80,8 @@ def _before_hive_3(context: CliContext, compact: bool, *, full_verify: bool) -> 
     from compactor.deployment import open_before_hive_3
     from compactor.rewrite.run.runner import InProcessRunner
     from compactor.service.hive2.before_hive_3 import before_hive_3
-    from compactor.service.hive2.major import OldSite, compact_before_hive_3
+    from compactor.service.hive2.major import compact_before_hive_3
+    from compactor.service.old_site import OldSite
 
     with open_before_hive_3(context.configuration(), read_only=not compact) as site:
         if not compact:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from compactor.compaction.states import CompactionType, State
+from compactor.compaction.states import ENDED_BADLY, CompactionType, State
 from compactor.ids import TxnId, WriteId
 
 
@@ -68,3 +68,8 @@ class Entry:
     worker_version: str | None = None
     buckets: int | None = None
     order_by: str | None = None
+
+    @property
+    def can_be_requested_again(self) -> bool:
+        """True if it ended badly, and is a compaction that a person may ask for."""
+        return self.state in ENDED_BADLY and self.type is not CompactionType.ABORT_CLEANUP

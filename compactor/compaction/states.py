@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, Refused
 
 
 class State(enum.Enum):
@@ -53,6 +53,7 @@ NEXT: Mapping[State, frozenset[State]] = MappingProxyType(
     }
 )
 TERMINAL = frozenset(state for state, following in NEXT.items() if not following)
+ENDED_BADLY = (_S.FAILED, _S.REFUSED, _S.ABORTED)  #: states after which the same may be asked for again
 
 
 class IllegalTransition(CompactorError):
@@ -84,3 +85,16 @@ class CompactionType(enum.Enum):
     def label(self) -> str:
         """The type in Hive's word, as in SHOW COMPACTIONS and ALTER TABLE ... COMPACT."""
         return self.name
+
+
+def parse_type(text: str) -> CompactionType:
+    """Parses ``major``, ``minor`` or ``rebalance`` in any case.
+
+    Raises:
+        Refused: ``text`` is none of them.
+    """
+    allowed = (CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALANCE)
+    for kind in allowed:
+        if text.strip().lower() == kind.label.lower():
+            return kind
+    raise Refused(f"compaction type {text!r}: expected one of {', '.join(k.label.lower() for k in allowed)}")

@@ -36,6 +36,7 @@ from compactor.storage.protocol import Storage
 _OURS = "compactor-"  #: how CQ_WORKER_VERSION of every release of ours begins
 VERSION = f"{_OURS}{__version__}"
 HISTORY_BY_WRITE_IDS = "hive.txn.use.minhistorywriteid"
+PAUSED = "compactor.paused"  #: the setting by which a person pauses a table for the initiator
 
 
 def identity(role: str, host: str) -> str:
@@ -198,6 +199,14 @@ def own_state(site: Site) -> OwnState:
             f"metastore {site.name}: this needs our own state and none is configured; set state_url"
         )
     return site.state
+
+
+def paused_tables(site: Site) -> frozenset[tuple[str, str]]:
+    """Returns the databases and names of the tables that are paused by an override."""
+    if site.state is None:
+        return frozenset()
+    overrides = site.state.overrides.of_key(site.name, PAUSED)
+    return frozenset((one.database, one.table) for one in overrides if one.value.lower() == "true")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,8 @@ from compactor.metastore.schema import tables
 from compactor.metastore.schema.hive2 import Hive2Schema
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.doctor.finding import Finding
-from compactor.service.hive2.major import OldSite, compact_before_hive_3
+from compactor.service.hive2.major import compact_before_hive_3
+from compactor.service.old_site import OldSite
 from compactor.settings.precedence import Layer, Settings
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores

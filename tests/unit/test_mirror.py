@@ -144,6 +144,7 @@ ELSEWHERE: dict[str, str] = {
     "service/directory_claims.py": "security/test_other_metastores.py",
     "service/other_metastores.py": "security/test_other_metastores.py",
     "service/requests/claims.py": "unit/cli/test_claims.py",
+    "service/old_site.py": "unit/service/hive2/test_major.py",
 }
 
 

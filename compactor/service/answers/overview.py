@@ -13,10 +13,8 @@ from compactor.service.answers.explain import waits_for
 from compactor.service.answers.running import Running, reserved_batches, running
 from compactor.service.answers.show_compactions import compaction_row
 from compactor.service.answers.survey import DUE
-from compactor.service.requests.pause import paused_tables
-from compactor.service.requests.request import can_be_requested_again
 from compactor.service.roles.scan import DISAGREEMENT
-from compactor.service.site import Site
+from compactor.service.site import Site, paused_tables
 from compactor.state.batches import Batch
 from compactor.state.conditions import Seen, Wanted
 from compactor.state.runs import Run
@@ -159,7 +157,7 @@ def history_page(site: Site, *, find: str, states: Collection[State] | None, lim
             **compaction_row(entry).to_json(),
             "endtime": entry.end,
             "run": None if entry.id not in runs else _run(runs[entry.id]),
-            "can_retry": can_be_requested_again(entry),
+            "can_retry": entry.can_be_requested_again,
         }
         for entry in found.entries
     )

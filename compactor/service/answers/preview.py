@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from compactor.acid.names import DeltaKind
 from compactor.compaction.entry import Entity
-from compactor.compaction.states import CompactionType
+from compactor.compaction.states import CompactionType, parse_type
 from compactor.errors import CompactorError
 from compactor.rewrite.full_acid.delete_events import load_delete_events
 from compactor.rewrite.full_acid.file_zones import fit_to_zones
@@ -21,7 +21,6 @@ from compactor.rows.acid_file import open_files
 from compactor.service.answers.survey import Survey
 from compactor.service.insight.estimates import Estimate, Work
 from compactor.service.insight.past_runs import estimator_of, reencoded_of, store_of
-from compactor.service.requests.request import parse_type
 from compactor.service.site import Site, Target, claims_of, must_be_compactable, must_have_its_own_ground
 from compactor.service.where import find_table
 from compactor.service.worker.file_formats import file_format_of
@@ -138,7 +137,9 @@ def preview(
 
 def _with_estimates(site: Site, previews: Sequence[Preview]) -> list[Preview]:
     """Returns the previews with what is expected of each, if it is compacted alone."""
-    estimators = {store: estimator_of(site, store) for store in {one.store for one in previews if one.files}}
+    estimators = {
+        store: estimator_of(site.state, site.name, store) for store in {one.store for one in previews if one.files}
+    }
     return [replace(one, expected=estimators[one.store].estimate(_work(one))) if one.files else one for one in previews]
 
 

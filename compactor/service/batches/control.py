@@ -1,4 +1,4 @@
-"""Watches and controls a batch from outside its driver: its status, giving it back, aborting it, planning it again.
+"""Watches and controls a batch from outside its driver: its status, giving it back, ending it, planning it again.
 
 Nothing is ever sent to the driver. It learns from the rows of our state and of the queue that it is no longer wanted,
 whichever cluster manager started it.
@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import CompactorError, NotFound, Refused
+from compactor.errors import CompactorError, NotFound
 from compactor.service import lost_workers
 from compactor.service.memory import must_be_newest
-from compactor.service.requests.abort import abort_compaction
 from compactor.service.site import Site, own_state
 from compactor.state.batches import Batch, BatchState
 
@@ -106,24 +105,15 @@ def release_batch(site: Site, batch_id: int, because: str) -> None:
             log.info("batch %d: compaction %d of %s is given back: %s", batch_id, entry.id, entry.entity, because)
 
 
-def abort_batch(site: Site, batch_id: int) -> tuple[Entry, ...]:
-    """Ends the batch, and aborts its requests that are not compacted yet, as ``compactor abort compaction`` does.
+def end_batch(site: Site, batch_id: int) -> list[Entry]:
+    """Ends the batch. Returns its entries that are not compacted yet, for the caller to abort.
 
-    Returns:
-        The aborted entries as they are afterwards, without those that had ended before.
+    An entry that another worker has is left to that worker.
     """
     held = read_batch(site, batch_id)
     own_state(site).batches.release(batch_id)
     of_driver = {entry.id for entry in _entries_of_driver(held)}
-    ended = []
-    for entry in held.open_entries:
-        if entry.state is State.WORKING and entry.id not in of_driver:
-            continue
-        try:
-            ended.append(abort_compaction(site, entry.id))
-        except Refused as refused:  # it committed meanwhile, or is gone
-            log.info("batch %d: compaction %d is left as it is: %s", batch_id, entry.id, refused)
-    return tuple(ended)
+    return [entry for entry in held.open_entries if entry.state is not State.WORKING or entry.id in of_driver]
 
 
 def replan_batch(site: Site, batch_id: int) -> bool:

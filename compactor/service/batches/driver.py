@@ -238,7 +238,7 @@ def _keep_figures(site: Site, outcomes: Iterable[Outcome], sampler: Sampler) -> 
 
 def _with_estimates(site: Site, runs: Sequence[Run]) -> list[Run]:
     """Returns the runs with what was to be expected of each by those before them: what is copied is known before."""
-    stores = {run.store: estimator_of(site, run.store) for run in runs if run.store is not None}
+    stores = {run.store: estimator_of(site.state, site.name, run.store) for run in runs if run.store is not None}
     found = []
     for run in runs:
         past = past_of(run)

@@ -14,7 +14,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import Listing
@@ -24,7 +24,7 @@ from compactor.compaction.entry import Entity
 from compactor.errors import CommitUnknown, CompactorError, NotSupported, Refused, StorageError, failing_alone
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.queue.hive2_queue import Claim, Hive2, write_ids
+from compactor.metastore.queue.hive2_queue import Claim, write_ids
 from compactor.orc.format.java_zones import default_zone
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Figures, Shape
@@ -38,28 +38,14 @@ from compactor.service.doctor.finding import Finding, Level, ok
 from compactor.service.ground import Ground
 from compactor.service.hive2.before_hive_3 import PartitionPlace, check_partition, none_of, partition_places
 from compactor.service.mode import Mode, may
-from compactor.service.other_metastores import OtherMetastores
+from compactor.service.old_site import OldSite
 from compactor.service.run_as import process_user, wanted_user
 from compactor.service.site import identity, must_be_compactable, path_of
 from compactor.settings.precedence import Settings, with_table
 from compactor.steps import Step, reach
-from compactor.storage.stores import Stores
 
 log = logging.getLogger(__name__)
 _ROLE = "hive2"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OldSite:
-    """An open metastore of Hive 2 and its files."""
-
-    name: str
-    metastore: Hive2
-    storage: Stores
-    settings: Settings
-    user: str
-    host: str
-    others: OtherMetastores = field(default_factory=OtherMetastores)
 
 
 def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = False) -> Iterator[Finding]:

@@ -6,21 +6,21 @@ from compactor.compaction.economy import plain_cost
 from compactor.compaction.states import CompactionType
 from compactor.service.insight.estimates import Estimator, Past, Work
 from compactor.service.insight.past_runs import past_runs
-from compactor.service.site import Site
+from compactor.state.store import OwnState
 
 
 class Costs:
     """Estimates by the runs that have ended, read once for each store."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, state: OwnState | None, metastore: str) -> None:
+        self._state, self._metastore = state, metastore
         self._known: dict[str, tuple[Estimator, float]] = {}
 
     def of(self, store: str, kind: CompactionType, *, files: int, size: int) -> float:
         """Returns the core-seconds expected of a compaction of ``size`` bytes in ``files``; as many of them are copied as of
         the runs before."""
         if store not in self._known:
-            past = past_runs(self._site, store)
+            past = past_runs(self._state, self._metastore, store)
             self._known[store] = Estimator(past), _copied_share(past)
         estimator, share = self._known[store]
         copied = round(share * size)

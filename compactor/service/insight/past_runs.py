@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compactor.service.insight.estimates import NEWEST, Estimator, Past, Work, median_error
-from compactor.service.site import Site
 from compactor.state.runs import Run
+from compactor.state.store import OwnState
 
 ERRORS_OF = 50  #: newest runs of which the error of the estimates is told
 
@@ -17,14 +17,14 @@ def store_of(location: str) -> str:
     return scheme.lower() if separator else "file"
 
 
-def estimator_of(site: Site, store: str) -> Estimator:
-    """Returns the estimates of work over ``store``, from one statement; it has none without a state."""
-    return Estimator(past_runs(site, store))
+def estimator_of(state: OwnState | None, metastore: str, store: str) -> Estimator:
+    """Returns the estimates of a metastore's work over ``store``, from one statement; it has none without a state."""
+    return Estimator(past_runs(state, metastore, store))
 
 
-def past_runs(site: Site, store: str) -> list[Past]:
-    """Returns the newest runs over ``store``, newest first; none without a state."""
-    runs = [] if site.state is None else site.state.runs.over_store(site.name, store, NEWEST)
+def past_runs(state: OwnState | None, metastore: str, store: str) -> list[Past]:
+    """Returns the newest runs of a metastore over ``store``, newest first; none without a state."""
+    runs = [] if state is None else state.runs.over_store(metastore, store, NEWEST)
     return [past for run in runs if (past := past_of(run)) is not None]
 
 

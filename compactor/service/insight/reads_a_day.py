@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compactor.service.site import Site
 from compactor.state.runs import DAY_MS
+from compactor.state.store import OwnState
 
 HARDLY = 0.1  #: reads a day of a table of which none is told, while others are
 
@@ -18,9 +18,9 @@ class ReadsADay:
     told: Mapping[tuple[str, str], float]
 
     @classmethod
-    def since(cls, site: Site, now: int, days: int) -> ReadsADay:
-        """Counts those of the last ``days`` before ``now`` (epoch ms)."""
-        sums = [] if site.state is None else site.state.reads.sums(site.name, now - days * DAY_MS)
+    def since(cls, state: OwnState | None, metastore: str, now: int, days: int) -> ReadsADay:
+        """Counts those of a metastore's tables in the last ``days`` before ``now`` (epoch ms)."""
+        sums = [] if state is None else state.reads.sums(metastore, now - days * DAY_MS)
         return cls({(one.database, one.table): one.queries / days for one in sums})
 
     def of(self, database: str, table: str) -> float:

@@ -66,7 +66,7 @@ def simulate(site: Site, days: int, given: Mapping[str, str]) -> Simulation:
     now = site.metastore.now_ms()
     since = now - days * DAY_MS
     runs = _runs_by_entity(state.runs.since(site.name, since))
-    reads = ReadsADay.since(site, now, days)
+    reads = ReadsADay.since(state, site.name, now, days)
     recorded = {
         entity: Recorded(looks=looks, runs=runs.get(entity, ()), reads=reads.of(entity.database, entity.table))
         for entity, looks in _looks(state.decisions.since(site.name, since))

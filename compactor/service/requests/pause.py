@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.service.requests.overrides import changeable, override, remove_override
-from compactor.service.site import Site
+from compactor.service.site import PAUSED, Site, paused_tables
 from compactor.state.overrides import Override
-
-PAUSED = "compactor.paused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +47,6 @@ def pause(site: Site, table: str, by: str) -> Override:
         Refused: the mode allows no changes, or the site keeps no state.
     """
     return override(site, table, PAUSED, "true", by)
-
-
-def paused_tables(site: Site) -> frozenset[tuple[str, str]]:
-    """Returns the databases and names of the tables that are paused by an override."""
-    if site.state is None:
-        return frozenset()
-    overrides = site.state.overrides.of_key(site.name, PAUSED)
-    return frozenset((one.database, one.table) for one in overrides if one.value.lower() == "true")
 
 
 def resume(site: Site, table: str) -> list[Resumed]:

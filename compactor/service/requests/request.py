@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.order_by import OrderBy, stored
-from compactor.compaction.states import TERMINAL, CompactionType, State
+from compactor.compaction.states import TERMINAL, CompactionType, State, parse_type
 from compactor.errors import CompactorError, NotSupported, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.service.memory import must_not_be_older
@@ -21,7 +21,6 @@ from compactor.service.worker.rebalance_view import must_be_possible
 from compactor.settings.precedence import with_request
 
 _AT_ONCE = 1000  #: requests that are made in one transaction
-ENDED_BADLY = (State.FAILED, State.REFUSED, State.ABORTED)  #: states after which the same may be asked for again
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.2, 5.0
 
 
@@ -47,19 +46,6 @@ class RebalanceOptions:
 
 class WaitTimedOut(CompactorError):
     """The time to wait is over while requests are still in progress; they continue."""
-
-
-def parse_type(text: str) -> CompactionType:
-    """Parses ``major``, ``minor`` or ``rebalance`` in any case.
-
-    Raises:
-        Refused: ``text`` is none of them.
-    """
-    allowed = (CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALANCE)
-    for kind in allowed:
-        if text.strip().lower() == kind.label.lower():
-            return kind
-    raise Refused(f"compaction type {text!r}: expected one of {', '.join(k.label.lower() for k in allowed)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +137,7 @@ def request_again(site: Site, entry_id: int) -> Enqueued:
         Refused: it has not ended or was not a request, or it cannot be enqueued now.
     """
     entry = site.metastore.entries.get(entry_id)
-    if not can_be_requested_again(entry):
+    if not entry.can_be_requested_again:
         raise Refused(
             f"compaction {entry_id} is {entry.state.label}; only one that failed, was refused or was aborted can be "
             "requested again"
@@ -166,11 +152,6 @@ def request_again(site: Site, entry_id: int) -> Enqueued:
         rebalance=RebalanceOptions(buckets=entry.buckets, order_by=entry.order_by),
     )
     return enqueued
-
-
-def can_be_requested_again(entry: Entry) -> bool:
-    """Returns true if ``request_again`` accepts the row, as far as the row itself shows."""
-    return entry.state in ENDED_BADLY and entry.type is not CompactionType.ABORT_CLEANUP
 
 
 def entities_of(site: Site, table: Table, partition: str | None) -> list[Entity]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.states import CompactionType, State
+from compactor.compaction.states import ENDED_BADLY, CompactionType, State
 from compactor.errors import Refused
 from compactor.metastore.catalog.values import Table
-from compactor.service.requests.request import ENDED_BADLY, RequestWords, entities_of, request_as
+from compactor.service.requests.request import RequestWords, entities_of, request_as
 from compactor.service.roles.due import due_in_table
 from compactor.service.site import Site
 from compactor.service.where import find_table

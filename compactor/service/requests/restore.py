@@ -27,9 +27,9 @@ from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may
 from compactor.service.quarantine import SETTING
 from compactor.service.requests.overrides import remove_override
-from compactor.service.requests.pause import PAUSED, pause, paused_tables
+from compactor.service.requests.pause import pause
 from compactor.service.roles.initiator import look_again
-from compactor.service.site import Site, Target, claims_of, must_have_its_own_ground, own_state
+from compactor.service.site import PAUSED, Site, Target, claims_of, must_have_its_own_ground, own_state, paused_tables
 from compactor.service.where import find_table
 from compactor.steps import CommandStep, reach
 

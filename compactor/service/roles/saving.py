@@ -85,14 +85,16 @@ class Saving:
         )
 
     def _reads_a_day(self, considered: Considered) -> float:
-        self._reads = self._reads or ReadsADay.since(self._scan.site, self._scan.now_ms, _LATELY)
+        if self._reads is None:
+            site = self._scan.site
+            self._reads = ReadsADay.since(site.state, site.name, self._scan.now_ms, _LATELY)
         return self._reads.of(considered.entity.database, considered.entity.table)
 
     def _cost(self, location: str, kind: CompactionType, files: int, size: int) -> float:
         from compactor.service.insight.costs import Costs  # with numpy, which most passes do not need
         from compactor.service.insight.past_runs import store_of
 
-        self._costs = self._costs or Costs(self._scan.site)
+        self._costs = self._costs or Costs(self._scan.site.state, self._scan.site.name)
         return self._costs.of(store_of(location), kind, files=files, size=size)
 
     def _purse(self, now: int) -> Purse:

@@ -17,8 +17,9 @@ from compactor.compaction.states import State
 from compactor.errors import ClusterUnavailable
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import plan_batches
-from compactor.service.batches.control import abort_batch
+from compactor.service.batches.control import end_batch
 from compactor.service.batches.driver import run_batch
+from compactor.service.requests.abort import abort_compactions
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, own_state
 from compactor.state.batches import BatchState
@@ -154,7 +155,7 @@ def test_cancelled_requests_end_an_application_that_waits(site: Site, monkeypatc
     monkeypatch.setattr(launch, "_LOOK_S", 0.05)
     manager = Manager("ACCEPTED")
     one = launched(site, "exec sleep 300", manager, is_cluster=True)
-    abort_batch(site, one.batch.batch_id)
+    abort_compactions(site, [entry.id for entry in end_batch(site, one.batch.batch_id)])
     found = one.run(None)
     assert manager.killed == [NUMBER]
     assert (found.exit_code, found.fate) == (-signal.SIGTERM, Fate.GIVEN_BACK)

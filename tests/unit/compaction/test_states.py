@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from compactor.compaction.states import NEXT, TERMINAL, CompactionType, IllegalTransition, State, check
+from compactor.compaction.states import NEXT, TERMINAL, CompactionType, IllegalTransition, State, check, parse_type
+from compactor.errors import Refused
 
 
 def test_state_codes_and_labels_are_hives() -> None:
@@ -54,3 +55,9 @@ def test_every_state_of_the_queue_ends() -> None:
 def test_a_workers_result_never_goes_back_to_the_queue() -> None:
     """PROTOCOL 6: only an uncommitted row goes back to initiated."""
     assert [state for state in State if State.INITIATED in NEXT[state]] == [State.WORKING]
+
+
+def test_types_in_any_case() -> None:
+    assert (parse_type("Major"), parse_type(" MINOR ")) == (CompactionType.MAJOR, CompactionType.MINOR)
+    with pytest.raises(Refused, match="'both': expected one of major, minor"):
+        parse_type("both")

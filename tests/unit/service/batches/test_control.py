@@ -16,6 +16,7 @@ from compactor.service.batches import control
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.batches.control import BatchStatus, read_batch
 from compactor.service.batches.driver import Application, run_batch
+from compactor.service.requests.abort import abort_compactions
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, own_state
 from compactor.service.worker.outcome import Result
@@ -103,15 +104,22 @@ def test_directories_named_by_a_released_driver_are_hidden_before_its_locks_go(s
     assert (site.metastore.transactions.state(entry.txn_id), site.metastore.locks.show()) == ("a", [])
 
 
+def abort_batch(site: Site, batch: int) -> list[Entry]:
+    """Ends a batch and aborts its requests, as a person does who marks its task as failed."""
+    aborted, refused = abort_compactions(site, [entry.id for entry in control.end_batch(site, batch)])
+    assert refused == []
+    return aborted
+
+
 def test_an_aborted_batch_takes_its_requests_with_it(site: Site, batch: int) -> None:
     begin(site, batch)
-    assert {e.state for e in control.abort_batch(site, batch)} == {State.ABORTED}
+    assert {e.state for e in abort_batch(site, batch)} == {State.ABORTED}
     assert read_batch(site, batch).status is BatchStatus.RELEASED
     assert site.metastore.entries.queue() == []
     assert plan_batches(site) == []
 
 
-@pytest.mark.parametrize("end", [lambda s, b: control.release_batch(s, b, "cleared"), control.abort_batch])
+@pytest.mark.parametrize("end", [lambda s, b: control.release_batch(s, b, "cleared"), abort_batch])
 def test_an_entry_that_another_worker_has_is_left_to_it(site: Site, batch: int, end: object) -> None:
     entry = begin(site, batch, worker="compactor-worker-h-78-cccc")
     assert entry.txn_id is not None
@@ -148,7 +156,7 @@ def test_also_if_the_first_driver_gave_it_back_but_not_if_a_person_did(site: Sit
     own_state(site).batches.release(batch, DRIVER)
     control.free_for_next_attempt(site, batch, "application_17_1")
     assert read_batch(site, batch).status is BatchStatus.WAITS
-    control.abort_batch(site, batch)
+    abort_batch(site, batch)
     control.free_for_next_attempt(site, batch, "application_17_1")
     assert read_batch(site, batch).status is BatchStatus.RELEASED
 

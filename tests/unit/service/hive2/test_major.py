@@ -23,7 +23,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.service.doctor.finding import Finding, Level
 from compactor.service.hive2.before_hive_3 import before_hive_3
-from compactor.service.hive2.major import OldSite, compact_before_hive_3
+from compactor.service.hive2.major import compact_before_hive_3
+from compactor.service.old_site import OldSite
 from compactor.settings.precedence import Layer, Settings
 from compactor.storage.local import LocalStorage
 from tests.support import hive2

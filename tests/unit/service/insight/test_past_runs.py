@@ -56,7 +56,7 @@ def test_each_run_is_stored_with_what_was_expected_of_it(deployment: Site, wareh
     assert all(one.core_seconds is not None and 0 < one.core_seconds < 60 for one in found)
     work = past_of(found[-1])
     assert work is not None
-    again = estimator_of(deployment, "file").estimate(work.work)
+    again = estimator_of(deployment.state, deployment.name, "file").estimate(work.work)
     assert again is not None
     assert again.runs == 7
     assert again.low <= again.seconds <= again.high

@@ -11,11 +11,11 @@ from compactor.demo.fixtures import register_fixture
 from compactor.errors import NotFound, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.service.requests.overrides import override
-from compactor.service.requests.pause import pause, paused_tables, resume
+from compactor.service.requests.pause import pause, resume
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.fresh_look import look_at
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import VERSION, Site
+from compactor.service.site import VERSION, Site, paused_tables
 from compactor.settings.precedence import Layer, Settings
 from tests.support.expected import step
 from tests.support.tables import insert, make_table

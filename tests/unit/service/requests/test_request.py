@@ -12,7 +12,6 @@ from compactor.metastore.catalog.values import Column, Table
 from compactor.service.requests.request import (
     RebalanceOptions,
     WaitTimedOut,
-    parse_type,
     request_compaction,
     wait_for,
 )
@@ -38,12 +37,6 @@ def parted(deployment: Site, warehouse: Path) -> Table:
     for value in ("x", "y z"):
         embedded.add_partition(table, [value])
     return table
-
-
-def test_types_in_any_case() -> None:
-    assert (parse_type("Major"), parse_type(" MINOR ")) == (CompactionType.MAJOR, CompactionType.MINOR)
-    with pytest.raises(Refused, match="'both': expected one of major, minor"):
-        parse_type("both")
 
 
 def test_without_a_partition_every_partition_is_requested(deployment: Site, parted: Table) -> None:
