@@ -3,6 +3,7 @@ statement is done as without it, where the program runs."""
 
 from __future__ import annotations
 
+import gc
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -229,15 +230,23 @@ class _Script:
             return
         requests = [one.request for one in planned if one.request.type is LockType.EXCLUSIVE]
         for table in sorted({f"{request.database}.{request.table}" for request in requests if request.table}):
-            if (watch := watch_of(self._spark)) is not None:
-                watch.settle()
-            request = ReadersOf(place=Place(), table=table)
-            if txns := json.loads(ask_keeper(self._spark, self._options, request))["txns"]:
+            if self._own_readers(table):
+                gc.collect()  # DataFrames that only refer to each other are held by nobody
+            if txns := self._own_readers(table):
                 raise LockNotGranted(
                     f"{statement.name}: {table} is read by this program itself, in transaction {', '.join(map(str, txns))}: "
                     "a DataFrame or view that was loaded, or a snapshot that is open, holds it. Read within "
                     "compactor.spark_tables.snapshot, whose end lets go of all that was read in it"
                 )
+
+    def _own_readers(self, table: str) -> list[int]:
+        """Returns the transactions in which this program reads a table, once it has let go of what it could."""
+        if (watch := watch_of(self._spark)) is not None:
+            watch.settle()
+        txns: list[int] = json.loads(ask_keeper(self._spark, self._options, ReadersOf(place=Place(), table=table)))[
+            "txns"
+        ]
+        return txns
 
     def _reading(self, within: str | None) -> dict[str, str]:
         """Returns the options of what a statement reads: under the snapshot of the text if there is one, else in its own

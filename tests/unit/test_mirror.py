@@ -88,6 +88,7 @@ ELSEWHERE: dict[str, str] = {
     "spark_tables/sql_run.py": "integration/tables_for_spark/test_sql.py",
     "spark_tables/stream_writer.py": "integration/tables_for_spark/test_streaming.py",
     "spark_tables/writer.py": "integration/tables_for_spark/test_writing.py",
+    "tables/transactions/numbers_on_disk.py": "integration/test_programs_after_a_restore.py",
     "tables/writing/change_parts.py": "unit/tables/writing/test_shared_changes.py",
     "tables/writing/part_files.py": "unit/tables/writing/test_shared.py",
     "service/worker/admission.py": "unit/service/worker/test_work.py",

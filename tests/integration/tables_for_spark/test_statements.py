@@ -391,6 +391,12 @@ def test_a_program_is_in_its_own_way_only_with_what_it_still_has(
         with pytest.raises(LockNotGranted, match="this program itself"):
             run("drop table w")
     run("select w.id from w; alter table w add columns (m int); drop table w")
+    run("drop table u")  # no view reads it any more
+    numbers(store, "db.x")
+    circle = [sql(spark, "select id from db.x", config=config)]
+    circle.append(circle)  # type: ignore[arg-type]
+    del circle
+    run("drop table x")
 
 
 def test_what_was_loaded_shows_no_other_table(
