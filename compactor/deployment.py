@@ -20,6 +20,7 @@ from compactor.compaction.pool_policy import PoolPolicy, parse_policy
 from compactor.connection import PASSWORD_FILE, STORE_PASSWORD_FILE, credential_stores, metastore_url
 from compactor.database.engine import open_database
 from compactor.errors import BadSetting
+from compactor.identities import process_user
 from compactor.metastore.queue.hive2_queue import Hive2
 from compactor.metastore.schema import create
 from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
@@ -416,7 +417,7 @@ def open_before_hive_3(configuration: Configuration, *, read_only: bool = True) 
                 metastore=metastore,
                 storage=_stores(configuration),
                 settings=configuration.settings,
-                user=os.environ.get("USER") or str(os.getuid()),
+                user=process_user(),
                 host=socket.gethostname(),
                 others=others,
             )

@@ -10,7 +10,7 @@ from compactor.errors import CompactorError, LockNotGranted
 from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.metastore.transactions.rows import TxnType
-from compactor.service.heartbeat import Heartbeat
+from compactor.service.heartbeat import Heartbeat, heartbeat_period_ms
 from compactor.service.site import Site, Target
 
 
@@ -36,7 +36,7 @@ def exclusively(
             raise LockNotGranted(
                 f"{target.entity}: {because}, and the table is being read or written; the next pass tries again"
             )
-        with Heartbeat(transactions, [txn], site.settings.milliseconds("hive.txn.timeout") // 2) as heart:
+        with Heartbeat(transactions, [txn], heartbeat_period_ms(site.settings)) as heart:
             yield txn
             heart.check()
     finally:

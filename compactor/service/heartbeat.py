@@ -11,12 +11,18 @@ from compactor.errors import CompactorError, LostClaim
 from compactor.ids import TxnId
 from compactor.metastore.transactions.transactions import Transactions
 from compactor.service.periodic import Periodic
+from compactor.settings.precedence import Settings
 
 log = logging.getLogger(__name__)
 
 
+def heartbeat_period_ms(settings: Settings) -> int:
+    """Returns the time between two heartbeats: half of ``hive.txn.timeout``, as Hive's worker waits."""
+    return settings.milliseconds("hive.txn.timeout") // 2
+
+
 class Heartbeat(Periodic):
-    """A thread that heartbeats ``txns`` every ``period_ms`` (Hive's worker: half of hive.txn.timeout).
+    """A thread that heartbeats ``txns`` every ``period_ms``.
 
     It remembers the transactions it finds lost; ``check`` raises in the working thread, which then stops without a trace.
     """

@@ -24,6 +24,7 @@ from compactor.errors import (
     TryAgain,
     failing_alone,
 )
+from compactor.identities import is_compactor
 from compactor.ids import TxnId
 from compactor.metastore.queue.endings import is_being_aborted
 from compactor.rewrite.publish import naming, removal
@@ -35,7 +36,6 @@ from compactor.service.site import Site, Target
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
-PREFIX = "compactor-"  #: of our worker ids
 WORKER_TIMEOUT = "hive.compactor.worker.timeout"
 
 
@@ -70,7 +70,7 @@ def repair(site: Site) -> tuple[Repaired, ...]:
     done: list[Repaired] = []
     for entry in working:
         because = evidence_of_loss(site, entry)
-        if because is None or not (is_ours(entry) or may(site.settings_of(entry.entity), Mode.COMPACT)):
+        if because is None or not (is_compactor(entry.worker_id) or may(site.settings_of(entry.entity), Mode.COMPACT)):
             continue
         log.warning("%s entry %d: worker %s is lost: %s", entry.entity, entry.id, entry.worker_id, because)
         try:
@@ -95,7 +95,7 @@ def time_out(site: Site) -> tuple[TxnId, ...]:
 
 def _time_out(site: Site, working: Sequence[Entry]) -> tuple[TxnId, ...]:
     timeouts = (site.settings.milliseconds("hive.txn.timeout"), site.settings.milliseconds("hive.repl.txn.timeout"))
-    held = [entry for entry in working if is_ours(entry)]
+    held = [entry for entry in working if is_compactor(entry.worker_id)]
     spared: set[TxnId] = set()
     hidden: list[TxnId] = []
     if held:
@@ -177,12 +177,7 @@ def lost_requests(site: Site) -> tuple[tuple[Entry, str], ...]:
 
 def evidence_of_loss(site: Site, entry: Entry) -> str | None:
     """Returns the evidence that the worker of ``entry`` is lost; None while it may be alive."""
-    return _loss_of_ours(site, entry) if is_ours(entry) else _loss_of_hives(site, entry)
-
-
-def is_ours(entry: Entry) -> bool:
-    """Returns true if a worker of ours has the entry."""
-    return (entry.worker_id or "").startswith(PREFIX)
+    return _loss_of_ours(site, entry) if is_compactor(entry.worker_id) else _loss_of_hives(site, entry)
 
 
 def _loss_of_hives(site: Site, entry: Entry) -> str | None:

@@ -6,12 +6,11 @@ No row of the queue and no property has a say: anybody who may ask for a compact
 from __future__ import annotations
 
 import logging
-import os
-import pwd
 import re
 from collections.abc import Iterable
 
 from compactor.errors import BadSetting, CompactorError, Refused, failing_alone
+from compactor.identities import process_user
 from compactor.service.site import Site, Target, Targets, own_state
 from compactor.settings.precedence import Settings
 from compactor.storage.protocol import Storage
@@ -57,14 +56,6 @@ def _checked(user: str | None, found: str) -> str:
     if not user or _NAME.fullmatch(user) is None:
         raise Refused(f"{found}; wanted the name of a user, as whom it would be compacted ({USER}, {AS_OWNER})")
     return user
-
-
-def process_user() -> str:
-    """Returns the user of this process, whatever its environment calls him."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 def must_be_ours(site: Site) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +16,7 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.pool_policy import DEFAULT, POOL, PoolPolicy, settings_at
 from compactor.errors import DatabaseUnavailable, NotFound, Refused
+from compactor.identities import PREFIX, holder_id, process_user
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
@@ -33,15 +32,9 @@ from compactor.settings.precedence import Settings, with_off_peak, with_override
 from compactor.state.store import OwnState
 from compactor.storage.protocol import Storage
 
-_OURS = "compactor-"  #: how CQ_WORKER_VERSION of every release of ours begins
-VERSION = f"{_OURS}{__version__}"
+VERSION = f"{PREFIX}{__version__}"  #: CQ_WORKER_VERSION
 HISTORY_BY_WRITE_IDS = "hive.txn.use.minhistorywriteid"
 PAUSED = "compactor.paused"  #: the setting by which a person pauses a table for the initiator
-
-
-def identity(role: str, host: str) -> str:
-    """Returns a name for one holder of work in this process; see ``Site.identity``."""
-    return f"compactor-{role}-{host[:64]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +74,13 @@ class Site:
         """
         if state is not None:
             metastore.queue.keep_in(state.kept_columns(name))
-        user = os.environ.get("USER") or str(os.getuid())
         return cls(
             name=name,
             metastore=metastore,
             state=state,
             storage=storage,
             settings=settings,
-            user=user,
+            user=process_user(),
             host=socket.gethostname(),
             pools=dict(pools or {}),
             memory=memory,
@@ -100,12 +92,8 @@ class Site:
         return replace(self, ground=new_ground(self), claims=_new_claims(self))
 
     def identity(self, role: str) -> str:
-        """Returns a name for one holder of work; names are unique and compared exactly.
-
-        It begins with ``compactor-``: a restarting Hive takes back rows whose worker begins with its host name
-        (PROTOCOL 6). It fits CQ_WORKER_ID's 128 characters.
-        """
-        return identity(role, self.host)
+        """Returns a new id for one holder of work; ids are unique and compared exactly."""
+        return holder_id(role, self.host)
 
     def target(self, entity: Entity, request: Mapping[str, str] | None = None) -> Target:
         """Returns the table that ``entity`` names, with its partition if it has any.
@@ -170,7 +158,7 @@ class Site:
         """Returns true if CQ_NEXT_TXN_ID may leave out transactions that do not see the compaction: Hive 4.2 reads the
         newest one, then commits, and without TXN_LOCK_TBL others open in between (its ``CommitTxnFunction``)."""
         may = self.goes_by_write_ids and self.metastore.schema_version in BY_WRITE_IDS
-        return may and not (entry.worker_version or "").startswith(_OURS)
+        return may and not (entry.worker_version or "").startswith(PREFIX)
 
     def lowest_open(self) -> TxnId:
         """Returns the cleaner's gate: every transaction below it has ended (PROTOCOL 7.1)."""

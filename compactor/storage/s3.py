@@ -33,6 +33,13 @@ COPY_PART_BYTES = 512 << 20
 COPIES = 16  #: parts that the store copies at once
 PARTS = PartLimits(smallest=5 << 20, sent=UPLOAD_PART_BYTES, copied=UPLOAD_PART_BYTES)
 
+#: For each listing: the arguments that begin the next page, with the keys of an answer that hold their values.
+_NEXT_PAGE = {
+    "list_objects_v2": {"ContinuationToken": "NextContinuationToken"},
+    "list_parts": {"PartNumberMarker": "NextPartNumberMarker"},
+    "list_multipart_uploads": {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"},
+}
+
 
 class S3Storage(ObjectStorage):
     """The back end for ``s3://`` and ``s3a://`` locations."""
@@ -51,26 +58,27 @@ class S3Storage(ObjectStorage):
         ]
 
     def _items(self, path: str, prefix: str) -> Iterator[dict[str, Any]]:
-        more: dict[str, str] = {}
-        while True:
-            page = self._call(path, "list_objects_v2", Prefix=prefix, **more)
+        for page in self._pages(path, "list_objects_v2", Prefix=prefix):
             yield from page.get("Contents", ())
+
+    def _pages(self, path: str, listing: str, **named: object) -> Iterator[dict[str, Any]]:
+        """Yields the pages of a listing; each says where the next one begins (``_NEXT_PAGE``)."""
+        more: dict[str, object] = {}
+        while True:
+            page = self._call(path, listing, **named, **more)
+            yield page
             if not page.get("IsTruncated"):
                 return
-            more = {"ContinuationToken": page["NextContinuationToken"]}
+            more = {begin: page[end] for begin, end in _NEXT_PAGE[listing].items()}
 
     def children(self, path: str) -> tuple[str, ...]:
         prefix = f"{_split(path)[1]}/"
         names: set[str] = set()
-        more: dict[str, str] = {}
         with errors("list", path):
-            while True:
-                page = self._call(path, "list_objects_v2", Prefix=prefix, Delimiter="/", **more)
+            for page in self._pages(path, "list_objects_v2", Prefix=prefix, Delimiter="/"):
                 names.update(item["Key"][len(prefix) :] for item in page.get("Contents", ()))
                 names.update(item["Prefix"][len(prefix) : -1] for item in page.get("CommonPrefixes", ()))
-                if not page.get("IsTruncated"):
-                    return tuple(sorted(names - {""}))
-                more = {"ContinuationToken": page["NextContinuationToken"]}
+        return tuple(sorted(names - {""}))
 
     def exists(self, path: str) -> bool:
         with errors("look at", path):
@@ -201,22 +209,17 @@ class S3Storage(ObjectStorage):
         return str(answer["CopyPartResult"]["ETag"])
 
     def held(self, upload: Upload) -> int:
-        held = 0
-        more: dict[str, Any] = {}
         key = _split(upload.path)[1]
         with errors("look at the upload to", upload.path):
-            while True:
-                try:
-                    page = self._call(upload.path, "list_parts", Key=key, UploadId=upload.id, **more)
-                except FileNotFoundError:
-                    return 0
-                known = [(int(part["PartNumber"]), part["ETag"]) for part in page.get("Parts", ())]
-                if any(number > len(upload.parts) or upload.parts[number - 1] != etag for number, etag in known):
-                    raise StorageError(f"cannot write {upload.path}: the store holds other parts than were sent")
-                held += sum(int(part["Size"]) for part in page.get("Parts", ()))
-                if not page.get("IsTruncated"):
-                    return held
-                more = {"PartNumberMarker": page["NextPartNumberMarker"]}
+            try:
+                pages = list(self._pages(upload.path, "list_parts", Key=key, UploadId=upload.id))
+            except FileNotFoundError:
+                return 0
+        parts = [part for page in pages for part in page.get("Parts", ())]
+        known = [(int(part["PartNumber"]), part["ETag"]) for part in parts]
+        if any(number > len(upload.parts) or upload.parts[number - 1] != etag for number, etag in known):
+            raise StorageError(f"cannot write {upload.path}: the store holds other parts than were sent")
+        return sum(int(part["Size"]) for part in parts)
 
     def complete(self, staged: str, target: str, uploads: Sequence[Upload]) -> None:
         """See ``Deferring``; side files come after data files."""
@@ -265,13 +268,8 @@ class S3Storage(ObjectStorage):
             self._call(path, "abort_multipart_upload", Key=key, UploadId=upload)
 
     def _uploads(self, path: str, prefix: str) -> Iterator[dict[str, Any]]:
-        more: dict[str, str] = {}
-        while True:
-            page = self._call(path, "list_multipart_uploads", Prefix=prefix, **more)
+        for page in self._pages(path, "list_multipart_uploads", Prefix=prefix):
             yield from page.get("Uploads", ())
-            if not page.get("IsTruncated"):
-                return
-            more = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
     def remove(self, path: str, *, durable: bool = True) -> None:
         super().remove(path)

@@ -22,6 +22,7 @@ from compactor.database.clock import now_ms
 from compactor.database.prepared import send, send_all
 from compactor.database.retry import retried
 from compactor.errors import LostClaim, Refused
+from compactor.identities import PREFIX, is_compactor
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.queue.entries import Entries
 from compactor.metastore.queue.rows import CQ, KNOWN_QUEUED
@@ -32,8 +33,6 @@ from compactor.metastore.schema.tables import (
 )
 from compactor.metastore.transactions import rows as txn_rows
 from compactor.metastore.transactions.write_ids import insert_components
-
-WORKER_PREFIX = "compactor-"  #: a restarting Hive takes back rows whose worker id begins with its host name
 
 # Built once, since building a statement takes several times as long as running it.
 _WAITING = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.INITIATED.value, KNOWN_QUEUED).order_by(CQ.CQ_ID)
@@ -194,8 +193,8 @@ class Claims:
 
 def _check_ids(worker_ids: Iterable[str]) -> None:
     for worker_id in worker_ids:
-        if not worker_id.startswith(WORKER_PREFIX):
-            raise Refused(f"worker id {worker_id!r} must begin with {WORKER_PREFIX!r}, or Hive takes its rows back")
+        if not is_compactor(worker_id):
+            raise Refused(f"worker id {worker_id!r} must begin with {PREFIX!r}, or Hive takes its rows back")
 
 
 def _claim(worker_id: str, worker_version: str, now: int) -> dict[str, object]:

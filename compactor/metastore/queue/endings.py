@@ -16,10 +16,10 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database.retry import retried
 from compactor.errors import NotFound, Refused, TryAgain
+from compactor.identities import is_compactor
 from compactor.ids import TxnId
 from compactor.metastore.notifications.log import Notifications
 from compactor.metastore.notifications.transactions import aborted
-from compactor.metastore.queue.claims import WORKER_PREFIX
 from compactor.metastore.queue.table import QueueTable
 from compactor.metastore.schema.tables import (
     TXNS,
@@ -214,7 +214,7 @@ def _must_be_stoppable(entry: Entry) -> None:
         )
     if entry.state is not State.WORKING:
         raise Refused(f"compaction {entry.id} is {entry.state.label}; no worker has it")
-    if not (entry.worker_id or "").startswith(WORKER_PREFIX):
+    if not is_compactor(entry.worker_id):
         raise Refused(
             f"compaction {entry.id} is working by {entry.worker_id}, a worker of Hive's own, which cannot be stopped from "
             "here; end its transaction with `compactor abort transaction`, and Hive ends the entry"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.metastore.queue.claims import WORKER_PREFIX
+from compactor.identities import is_compactor
 from compactor.metastore.queue.ended import Ended
 from compactor.service.answers.explain import waits_for
 from compactor.service.answers.running import Running, reserved_batches, running
@@ -129,7 +129,7 @@ def _queued(site: Site, entry: Entry, at_work: Running | None, now: int) -> dict
 
 
 def _can_cancel(entry: Entry) -> bool:
-    ours = (entry.worker_id or "").startswith(WORKER_PREFIX)
+    ours = is_compactor(entry.worker_id)
     return entry.state is State.INITIATED or (entry.state is State.WORKING and ours)
 
 

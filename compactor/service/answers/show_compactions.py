@@ -15,6 +15,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import BadSetting, NotFound
+from compactor.identities import PREFIX, HolderProcess, is_compactor
 from compactor.service.answers.row import Row
 from compactor.service.answers.running import Running, running
 from compactor.service.site import Site
@@ -39,9 +40,6 @@ SHOWN = (
     "highestwriteid",
     "errormessage",
 )
-
-_OURS = "compactor-"
-_FREE = 4  #: parts of a worker id of ours that are not its host: ``compactor``, role, process, number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,12 +273,12 @@ def _host(worker: str | None) -> str | None:
     """Returns the host in a worker id: ours is ``compactor-<role>-<host>-<pid>-<number>``, Hive's ``<host>-<thread>``."""
     if not worker:
         return None
-    if worker.startswith(_OURS):
-        parts = worker.split("-")
-        return "-".join(parts[2:-2]) if len(parts) > _FREE else None
+    if is_compactor(worker):
+        process = HolderProcess.from_id(worker)
+        return None if process is None else process.host
     return worker.rpartition("-")[0] or worker
 
 
 def _initiator_host(initiator: str | None) -> str | None:
     """Returns the host in an initiator id: ours is ``compactor-<host>-<who>``, Hive's ``<host>-<thread>``."""
-    return initiator.removeprefix(_OURS).rpartition("-")[0] or None if initiator else None
+    return initiator.removeprefix(PREFIX).rpartition("-")[0] or None if initiator else None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, NotFound
+from compactor.identities import HolderProcess
 from compactor.service import lost_workers
 from compactor.service.memory import must_be_newest
 from compactor.service.site import Site, own_state
@@ -153,11 +154,11 @@ def must_not_have_failed(site: Site, batch_id: int) -> None:
 def _entries_of_driver(held: BatchWithEntries) -> tuple[Entry, ...]:
     """Returns the entries that the batch's driver works on: a worker's id contains the driver's host and process."""
     driver = held.batch.driver
-    if driver is None:
+    process = None if driver is None else HolderProcess.from_id(driver)
+    if process is None:
         return ()
-    process = driver.removeprefix("compactor-driver-").rpartition("-")[0]
     return tuple(
         entry
         for entry in held.open_entries
-        if entry.state is State.WORKING and (entry.worker_id or "").startswith(f"compactor-worker-{process}-")
+        if entry.state is State.WORKING and HolderProcess.from_id(entry.worker_id or "", "worker") == process
     )

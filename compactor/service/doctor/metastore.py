@@ -12,8 +12,8 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database import privileges
 from compactor.database.engine import Database
+from compactor.identities import is_compactor
 from compactor.metastore.notifications import tables as notifications
-from compactor.metastore.queue.claims import WORKER_PREFIX
 from compactor.metastore.statistics import tables as statistics
 from compactor.service import lost_workers
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
@@ -313,7 +313,7 @@ def check_queue(site: Site) -> Iterator[Finding]:
 
 
 def _is_contradiction(site: Site, entry: Entry) -> bool:
-    ours = entry.state is State.WORKING and (entry.worker_id or "").startswith(WORKER_PREFIX)
+    ours = entry.state is State.WORKING and is_compactor(entry.worker_id)
     return ours and entry.txn_id is not None and site.metastore.transactions.state(entry.txn_id) == txn_states.COMMITTED
 
 

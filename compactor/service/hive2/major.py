@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from compactor.acid.names import Layout
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.errors import CommitUnknown, CompactorError, NotSupported, Refused, StorageError, failing_alone
+from compactor.identities import HolderProcess, holder_id, process_user
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.hive2_queue import Claim, write_ids
@@ -39,8 +39,8 @@ from compactor.service.ground import Ground
 from compactor.service.hive2.before_hive_3 import PartitionPlace, check_partition, none_of, partition_places
 from compactor.service.mode import Mode, may
 from compactor.service.old_site import OldSite
-from compactor.service.run_as import process_user, wanted_user
-from compactor.service.site import identity, must_be_compactable, path_of
+from compactor.service.run_as import wanted_user
+from compactor.service.site import must_be_compactable, path_of
 from compactor.settings.precedence import Settings, with_table
 from compactor.steps import Step, reach
 
@@ -82,7 +82,7 @@ def _compacted(
     site: OldSite, place: PartitionPlace, claims: DirectoryClaims, runner: Runner, full_verify: bool
 ) -> Finding:
     entity = place.entity
-    claim = site.metastore.claim(entity, identity(_ROLE, site.host))
+    claim = site.metastore.claim(entity, holder_id(_ROLE, site.host))
     reach(Step.CLAIMED)
     hold = _Hold(site=site, place=place, claims=claims, claim=claim)
     try:
@@ -256,11 +256,10 @@ def _may_compact(site: OldSite, place: PartitionPlace, ground: Ground) -> None:
 
 def _revoke_dead(site: OldSite) -> frozenset[Entity]:
     """Puts the rows that dead processes of this machine had claimed back into the queue, and returns their entities."""
-    ours = re.compile(rf"compactor-{_ROLE}-{re.escape(site.host[:64])}-([0-9]+)-[0-9a-f]+")
     found = set()
     for worked in site.metastore.working():
-        match = ours.fullmatch(worked.worker_id)
-        if match and not _is_alive(int(match.group(1))):
+        worker = HolderProcess.from_id(worked.worker_id, _ROLE)
+        if worker and worker.is_on(site.host) and not _is_alive(worker.process):
             site.metastore.revoke(worked)
             found.add(worked.entity)
     return frozenset(found)

@@ -9,6 +9,7 @@ from typing import TypeVar
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import NotFound, Refused, StorageError
+from compactor.identities import is_compactor
 from compactor.ids import TxnId
 from compactor.service import leftovers, lost_workers
 from compactor.service.memory import must_be_newest, must_not_be_older
@@ -36,7 +37,7 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
     settings = site.settings_of(entry.entity)
     must_write(settings, str(entry.entity))
     tidies = may(settings, Mode.COMPACT)
-    if tidies and entry.state is State.WORKING and not lost_workers.is_ours(entry):
+    if tidies and entry.state is State.WORKING and not is_compactor(entry.worker_id):
         entry = _from_lost_worker_of_hive(site, entry)
         if entry.end is not None:
             return entry

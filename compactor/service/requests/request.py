@@ -10,6 +10,7 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.order_by import OrderBy, stored
 from compactor.compaction.states import TERMINAL, CompactionType, State, parse_type
 from compactor.errors import CompactorError, NotSupported, Refused
+from compactor.identities import initiator_id
 from compactor.metastore.catalog.values import Table
 from compactor.service.memory import must_not_be_older
 from compactor.service.mode import must_write
@@ -112,7 +113,7 @@ def request_as(site: Site, words: RequestWords, who: str = "manual") -> list[Enq
         Request(
             entity=entity,
             type=kind,
-            initiator=f"compactor-{site.host}-{who}",
+            initiator=initiator_id(site.host, who),
             pool=words.pool or settings.text("hive.compactor.worker.pool") or None,
             properties=words.properties,
             order_by=stored(order),

@@ -18,6 +18,7 @@ from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
 from compactor.service import lost_workers, quarantine
 from compactor.service.abort_grace import AbortGrace
 from compactor.service.absence import Absence
+from compactor.service.heartbeat import heartbeat_period_ms
 from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may, may_somewhere
 from compactor.service.site import Site
@@ -184,7 +185,7 @@ CHORES = (
     ),
     Chore(
         name="rebuild-locks",
-        interval_ms=lambda settings: settings.milliseconds("hive.txn.timeout") // 2,
+        interval_ms=heartbeat_period_ms,
         run=_rebuild_locks,
     ),
     Chore(name="state", interval_ms=lambda settings: _HOUR_MS, run=_own_state),

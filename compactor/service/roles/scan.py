@@ -17,6 +17,7 @@ from compactor.compaction.health import Condition
 from compactor.compaction.standing import Basis, Lasts
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, Disagreement, Refused, failing_alone
+from compactor.identities import initiator_id
 from compactor.ids import TxnId
 from compactor.metastore.queue.candidates import Aborted
 from compactor.service.abort_grace import AbortGrace
@@ -304,7 +305,7 @@ class Scan:
         return Request(
             entity=considered.entity,
             type=decision.type,
-            initiator=f"compactor-{self.site.host}-initiator",
+            initiator=initiator_id(self.site.host, "initiator"),
             pool=found.settings.text("hive.compactor.worker.pool") or None,
         )
 

@@ -9,6 +9,7 @@ from functools import partial
 
 from compactor.compaction.entry import Entry, Request
 from compactor.errors import CompactorError, Refused
+from compactor.identities import initiator_id
 from compactor.rewrite.plan.chunks import Bound
 from compactor.rewrite.plan.plan import Left, Plan
 from compactor.rewrite.plan.unit import Shape, Unit
@@ -77,7 +78,7 @@ def request_rest(site: Site, entry: Entry, left: Left) -> int | None:
     request = Request(
         entity=entry.entity,
         type=entry.type,
-        initiator=f"compactor-{site.host}-rest",
+        initiator=initiator_id(site.host, "rest"),
         pool=entry.pool,
         properties=entry.properties,
         run_as=entry.run_as,

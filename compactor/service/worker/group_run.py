@@ -25,7 +25,7 @@ from compactor.rewrite.publish import stage
 from compactor.rewrite.run.runner import Runner
 from compactor.service import leftovers
 from compactor.service.exclusive import renames
-from compactor.service.heartbeat import Heartbeat
+from compactor.service.heartbeat import Heartbeat, heartbeat_period_ms
 from compactor.service.memory import must_not_be_older
 from compactor.service.site import Look, Site, Targets, claims_of
 from compactor.service.worker.admission import admit
@@ -72,7 +72,7 @@ class GroupRun:
         try:
             opened = self._open(claimed)
             if opened:
-                period = self.site.settings.milliseconds("hive.txn.timeout") // 2
+                period = heartbeat_period_ms(self.site.settings)
                 with Heartbeat(self.site.metastore.transactions, [one.txn for one in opened], period) as heart:
                     left = self._go_on(opened, heart)
         except BaseException as error:

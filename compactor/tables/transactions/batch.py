@@ -26,7 +26,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.commits import InTransaction, not_overwritten
 from compactor.metastore.transactions.rows import must_be_open
 from compactor.metastore.transactions.values import NewTransaction
-from compactor.service.heartbeat import Heartbeat
+from compactor.service.heartbeat import Heartbeat, heartbeat_period_ms
 from compactor.service.memory import doubt_of_programs
 from compactor.service.mode import must_write
 from compactor.service.site import Site, must_have_its_own_ground, path_of
@@ -89,7 +89,7 @@ class Batch:
         self._txns, self._holder = deque(opened), opened[-1]
         self._watch = Watch(site.metastore, self._holder, self._agent, longest_ms=0)
         self._watch.writes = True
-        period = site.settings.milliseconds("hive.txn.timeout") // 2
+        period = heartbeat_period_ms(site.settings)
         self._stack = ExitStack()
         self._heart = self._stack.enter_context(Heartbeat(transactions, opened, period, also=self._watch.check))
         try:

@@ -18,7 +18,7 @@ from compactor.errors import (
 )
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.values import NewTransaction
-from compactor.service.heartbeat import Heartbeat
+from compactor.service.heartbeat import Heartbeat, heartbeat_period_ms
 from compactor.service.memory import doubt_of_programs
 from compactor.service.site import Site
 from compactor.steps import WriteStep, reach
@@ -65,7 +65,7 @@ def transaction(
     opening = NewTransaction(user=user or site.user, host=site.host, agent=agent)
     (txn,) = transactions.open_all([opening])
     watch = Watch(site.metastore, txn, agent, site.settings.milliseconds("compactor.read.max.age"))
-    period = min(site.settings.milliseconds("hive.txn.timeout") // 2, watch.longest_ms)
+    period = min(heartbeat_period_ms(site.settings), watch.longest_ms)
     with Heartbeat(transactions, [txn], period, also=watch.check) as heart:
         opened = Transaction(site, txn, opening, heart, watch)
         opened.in_doubt = in_doubt

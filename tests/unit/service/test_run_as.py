@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import BadSetting, Refused
+from compactor.identities import process_user
 from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.requests.request import request_compaction
-from compactor.service.run_as import left_to_others, must_be_ours, must_run_as, process_user, run_as
+from compactor.service.run_as import left_to_others, must_be_ours, must_run_as, run_as
 from compactor.service.site import Site, Target
 from compactor.storage.capabilities import S3, Capabilities
 from compactor.storage.local import LocalStorage

@@ -8,10 +8,10 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.errors import DatabaseUnavailable
+from compactor.identities import process_user
 from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.requests.request import request_compaction
-from compactor.service.run_as import process_user
 from compactor.service.site import Site, own_state
 from compactor.storage.local import LocalStorage
 from tests.support.many import make_partitions
