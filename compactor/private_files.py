@@ -3,7 +3,10 @@ secrets."""
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +14,12 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from compactor.errors import BadSetting
+from compactor.printable import first_few
 
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_NAME_SERVICES = Path("/etc/nsswitch.conf")
+_SSSD_SOCKET = Path("/var/lib/sss/pipes/nss")  #: RHEL names ``sss`` everywhere, also where no SSSD runs
+_LISTED = frozenset({"files", "compat", "systemd"})  #: sources of users and groups that list all of them
+_FEW = 3  #: members of a group that a message names
 _TOO_WIDE = stat.S_IWGRP | stat.S_IXGRP | stat.S_IRWXO  #: of a secret, whose group may read it
 
 
@@ -20,7 +27,7 @@ def read_found(path: Path) -> str:
     """Returns the text of a configuration file that lies where we looked, and that nobody named.
 
     It counts only if it, its directory, and a link in its place with the directory of that, belong to this user or to root,
-    and nobody else may write them.
+    and nobody else may write them. A group that has no member but the owner is nobody else.
 
     Raises:
         BadSetting: somebody else may have written it, or it cannot be read.
@@ -29,7 +36,7 @@ def read_found(path: Path) -> str:
     with _reading(path, "configuration") as file:
         target = os.path.realpath(path)
         for place in dict.fromkeys((os.path.dirname(os.path.abspath(path)), os.path.dirname(target))):
-            _must_be_ours(path, place, os.stat(place), advice)
+            _must_be_ours(path, place, os.stat(place), place, advice)
         link = os.lstat(path)
         if stat.S_ISLNK(link.st_mode) and not _is_owner(link):
             raise _foreign(path, str(path), f"is a link of user {link.st_uid}", advice)
@@ -38,7 +45,7 @@ def read_found(path: Path) -> str:
             raise BadSetting(
                 f"configuration {path}: is not a regular file; remove it, or name another one with --config"
             )
-        _must_be_ours(path, target, found, advice)
+        _must_be_ours(path, target, found, file, advice)
         return as_text(_whole(file), path)
 
 
@@ -96,8 +103,24 @@ def why_not_trusted(path: Path) -> str | None:
         return None
     if not _is_owner(found):
         return f"belongs to user {found.st_uid}; expected: user {os.geteuid()} or root"
-    if found.st_mode & _OTHERS_MAY_WRITE:
-        return f"may be written by others (mode {_mode(found)}); expected: chmod go-w {path}"
+    if (writers := other_writers(found, path)) is not None:
+        return f"may be written by {writers}; expected: chmod go-w {path}"
+    return None
+
+
+def other_writers(found: os.stat_result, place: Path | str | int) -> str | None:
+    """Returns who may write a file or directory by its mode, besides its owner; None if nobody may.
+
+    With a umask of 002 each user has a group of their own, which may write. Such a group is nobody else, but only where
+    the databases of users and groups list everybody.
+
+    Args:
+        found: what ``stat`` says of ``place``, a path or a descriptor.
+    """
+    if found.st_mode & stat.S_IWOTH:
+        return f"others (mode {_mode(found)})"
+    if found.st_mode & stat.S_IWGRP and (because := _why_not_private_group(found, place)) is not None:
+        return f"others (mode {_mode(found)}): {because}"
     return None
 
 
@@ -121,11 +144,50 @@ def _why_not_secret(found: os.stat_result) -> str | None:
     return None
 
 
-def _must_be_ours(named: Path, place: str, found: os.stat_result, advice: str) -> None:
+def _why_not_private_group(found: os.stat_result, place: Path | str | int) -> str | None:
+    """Returns who is in the group of a file besides its owner, or why that is not known; None if nobody is.
+
+    The group has to be the owner's primary one. An access control list, whose mask takes the place of the group's mode,
+    may name anybody.
+    """
+    owner, group = found.st_uid, found.st_gid
+    if hasattr(os, "listxattr") and any("acl" in name.lower() for name in os.listxattr(place)):
+        return "it has an access control list"
+    if (source := _unlisted_source()) is not None:
+        return f"{_NAME_SERVICES} names {source!r}, which need not list everybody in group {group}"
+    users = pwd.getpwall()
+    if unlisted := {owner, os.geteuid()} - {user.pw_uid for user in users}:
+        return (
+            f"the database of users does not list user {min(unlisted)}, so it need not list everybody in group {group}"
+        )
+    if not any(user.pw_uid == owner and user.pw_gid == group for user in users):
+        return f"group {group} is not the primary group of user {owner}"
+    members = {member for entry in grp.getgrall() if entry.gr_gid == group for member in entry.gr_mem}
+    members |= {user.pw_name for user in users if user.pw_gid == group}
+    others = sorted(members - {user.pw_name for user in users if user.pw_uid in (owner, 0)})
+    return f"group {group} has other members ({first_few(others, _FEW)})" if others else None
+
+
+def _unlisted_source() -> str | None:
+    """Returns a source of users or groups that need not list all of them, as LDAP; None if there is none."""
+    try:
+        lines = _NAME_SERVICES.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return None  # the C library looks into files then
+    for line in lines:
+        database, _, sources = line.partition("#")[0].partition(":")
+        if database.strip() in ("passwd", "group", "initgroups"):
+            for source in re.sub(r"\[[^]]*]", " ", sources).split():
+                if source not in _LISTED and not (source == "sss" and not _SSSD_SOCKET.exists()):
+                    return source
+    return None
+
+
+def _must_be_ours(named: Path, place: str, found: os.stat_result, opened: str | int, advice: str) -> None:
     if not _is_owner(found):
         raise _foreign(named, place, f"belongs to user {found.st_uid}", advice)
-    if found.st_mode & _OTHERS_MAY_WRITE:
-        raise _foreign(named, place, f"may be written by others (mode {_mode(found)})", advice)
+    if (writers := other_writers(found, opened)) is not None:
+        raise _foreign(named, place, f"may be written by {writers}", f"chmod go-w {place}, or {advice}")
 
 
 def _foreign(named: Path, place: str, because: str, advice: str) -> BadSetting:

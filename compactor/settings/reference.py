@@ -89,6 +89,10 @@ in the current directory counts, if the file, its directory, and what a link in 
 or to root and nobody else may write them; otherwise every command ends with the path, the owner or mode, and what to
 do. `compactor -v …` says which files were read.
 
+A group may write them (modes 0664 and 0775, as with a umask of 002) if it is the owner's primary group and has no other
+member. That is looked up among the users and groups of this machine. Where `nsswitch.conf` names a source that need not
+list everybody, as LDAP or SSSD, or where there is an access control list, it cannot be known: `chmod g-w` then.
+
 Files with secrets (`password_file`, Hadoop's credential store and its password file, `keytab`,
 `compactor.reads.token.file`) are used only if they belong to the user or to root and have mode 0600 or 0640, or a
 narrower one. The password of a file is sent to another machine only if the URL asks for TLS, and a `password` or

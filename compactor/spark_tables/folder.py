@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from compactor.errors import UnsafeDirectory
+from compactor.private_files import other_writers
 from compactor.spark_tables.application import Process
 
 RUNTIME = "XDG_RUNTIME_DIR"
@@ -21,7 +22,6 @@ _NAME = "compactor-keeper"
 _OTHER_NAMES = 15  #: that are tried where other users have taken the first one
 _LOGS_KEPT_S = 7 * 86_400  #: of applications that have ended
 _LONGEST_ROOT = 107 - len("/4194304-999999999999/socket")  #: bytes: a socket's name has 107 at most (unix(7))
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Folder:
@@ -126,9 +126,8 @@ def _check_level(folder: Path, *, is_private: bool) -> None:
         is_safe = stat.S_ISDIR(mode) and user == own and not mode & 0o077
     else:
         expected = f"a directory of root or user {own} in which other users can exchange no name"
-        is_safe = (
-            stat.S_ISDIR(mode) and user in (0, own) and (not mode & _OTHERS_MAY_WRITE or bool(mode & stat.S_ISVTX))
-        )
+        is_own_name = bool(mode & stat.S_ISVTX) or other_writers(found, folder) is None
+        is_safe = stat.S_ISDIR(mode) and user in (0, own) and is_own_name
     if not is_safe:
         raise UnsafeDirectory(
             f"{folder}: expected {expected}; found {stat.filemode(mode)} of user {user}. Have it removed or put right, "

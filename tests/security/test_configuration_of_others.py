@@ -114,6 +114,20 @@ def test_a_link_of_somebody_else_counts_no_more_than_their_file(
         configure(environment={"COMPACTOR_METASTORE_URL": "sqlite:////x.db"})
 
 
+@pytest.mark.parametrize("target", ["compactor.toml", "."])
+def test_a_group_of_others_may_not_write_it(shared: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    """``nogroup`` has the second user; with a umask of 002 files have the mode 0664, and directories 0775."""
+    (shared / "compactor.toml").write_text(SECTIONS["mode"])
+    (shared / target).chmod(0o775)
+    command = ["chgrp", "nogroup", str(shared / target)]
+    subprocess.run(command if os.geteuid() == 0 else ["sudo", "-n", *command], check=True)
+    monkeypatch.chdir(shared)
+    with pytest.raises(BadSetting, match=r"may be written by others \(mode 0775\): group \d+ "):
+        configure(environment={"COMPACTOR_METASTORE_URL": "sqlite:////x.db"})
+    (shared / target).chmod(0o755)
+    assert configure(environment={"COMPACTOR_METASTORE_URL": "sqlite:////x.db"}).settings.mode == "clean"
+
+
 def test_one_that_is_named_counts(
     shared: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

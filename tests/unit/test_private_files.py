@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import grp
 import os
+import pwd
+import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from compactor import private_files
 from compactor.errors import BadSetting
 from compactor.private_files import is_here, must_be_secret, read_found, read_secret, why_not_secret, why_not_trusted
 
@@ -15,6 +20,32 @@ def place(tmp_path: Path) -> Path:
     made = tmp_path / "place"
     made.mkdir(mode=0o755)
     return made
+
+
+GROUP = os.getegid()  #: the group that new files here have
+OWNER = os.geteuid()
+
+List = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> List:
+    """Lets the databases list this user, and others by name, user and primary group, with members of ``GROUP``.
+
+    Until it is called, ``GROUP`` has another user.
+    """
+    monkeypatch.setattr(private_files, "_NAME_SERVICES", tmp_path / "nsswitch.conf")
+    monkeypatch.setattr(private_files, "_SSSD_SOCKET", tmp_path / "sssd")
+
+    def replace(*others: tuple[str, int, int], members: tuple[str, ...] = (), own: int | None = GROUP) -> None:
+        users = [*([("me", OWNER, own)] if own is not None else []), *others]
+        entries = [pwd.struct_passwd((name, "x", uid, gid, "", "/", "")) for name, uid, gid in users]
+        groups = [grp.struct_group(("mine", "x", GROUP, members)), grp.struct_group(("all", "x", GROUP + 1, ["ann"]))]
+        monkeypatch.setattr(pwd, "getpwall", lambda: entries)
+        monkeypatch.setattr(grp, "getgrall", lambda: groups)
+
+    replace(("ann", 4242, GROUP))
+    return replace
 
 
 def made(path: Path, mode: int, content: str = "x") -> Path:
@@ -48,6 +79,70 @@ def test_a_directory_that_others_may_write_is_refused(place: Path, mode: int) ->
     path = made(place / "compactor.toml", 0o644)
     place.chmod(mode)
     with pytest.raises(BadSetting, match=rf"{place} may be written by others"):
+        read_found(path)
+
+
+def test_the_group_of_its_owner_alone_may_write(place: Path, listed: List) -> None:
+    """As with a umask of 002, where each user has a group of their own."""
+    listed(("ann", 4242, GROUP + 1), members=("me",))
+    place.chmod(0o775)
+    path = made(place / "compactor.toml", 0o664)
+    assert read_found(path) == "x"
+    assert why_not_trusted(path) is None
+    path.chmod(0o666)
+    with pytest.raises(BadSetting, match=r"compactor\.toml may be written by others \(mode 0666\); expected"):
+        read_found(path)
+
+
+@pytest.mark.parametrize("target", ["compactor.toml", "."])
+def test_a_group_with_another_member_is_somebody_else(place: Path, listed: List, target: str) -> None:
+    path = made(place / "compactor.toml", 0o644)
+    os.chmod(place / target, 0o775)
+    listed(("ann", 4242, GROUP))
+    with pytest.raises(BadSetting, match=rf"\(mode 0775\): group {GROUP} has other members \(ann\); .*chmod go-w /"):
+        read_found(path)
+    listed(("ann", 4242, GROUP + 1), members=("me", "ann", "bob"))
+    with pytest.raises(BadSetting, match=rf"group {GROUP} has other members \(ann, bob\)"):
+        read_found(path)
+
+
+def test_a_group_that_is_not_the_owners_own_is_somebody_else(place: Path, listed: List) -> None:
+    path = made(place / "compactor.toml", 0o664)
+    listed(own=GROUP + 1)
+    with pytest.raises(BadSetting, match=f"group {GROUP} is not the primary group of user {OWNER}"):
+        read_found(path)
+
+
+def test_databases_that_need_not_list_everybody_prove_nothing(place: Path, listed: List, tmp_path: Path) -> None:
+    """LDAP lists nobody unless it is told to."""
+    path = made(place / "compactor.toml", 0o664)
+    listed(own=None)
+    with pytest.raises(BadSetting, match=f"does not list user {OWNER}"):
+        read_found(path)
+    listed()
+    services = tmp_path / "nsswitch.conf"
+    for text in ("passwd: files systemd\n", "group: files [!UNAVAIL=return] compat # ldap\n", "hosts: files dns\n"):
+        services.write_text(text)
+        assert read_found(path) == "x"
+    for text in ("passwd: files ldap", "group:files  winbind", "initgroups: sss", "  passwd : sss files"):
+        services.write_text(f"{text}\n")
+        (tmp_path / "sssd").touch()
+        with pytest.raises(BadSetting, match=r"nsswitch\.conf names '(ldap|winbind|sss)', which need not list everybody"):
+            read_found(path)
+        assert f"chmod go-w {path}" in (why_not_trusted(path) or "")
+    (tmp_path / "sssd").unlink()
+    services.write_text("passwd: sss files systemd\n")
+    assert read_found(path) == "x"  # RHEL names it, whether or not it runs
+
+
+def test_an_access_control_list_may_name_anybody(place: Path, listed: List, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its mask stands in the place of the group's mode."""
+    path = made(place / "compactor.toml", 0o664)
+    listed()
+    entries = ((0x01, 6, 2**32 - 1), (0x02, 6, 4242), (0x04, 6, 2**32 - 1), (0x10, 6, 2**32 - 1), (0x20, 4, 2**32 - 1))
+    value = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    os.setxattr(path, "system.posix_acl_access", value)
+    with pytest.raises(BadSetting, match=r"\(mode 0664\): it has an access control list"):
         read_found(path)
 
 

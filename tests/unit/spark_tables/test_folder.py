@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -93,7 +95,11 @@ def put_a_file(folder: Folder) -> None:
     "change",
     [widen_root, widen, open_the_level_above, let_a_group_write_above, link, link_root, link_above, put_a_file],
 )
-def test_what_others_could_exchange_is_refused(change: Callable[[Folder], None], tmp_path: Path) -> None:
+def test_what_others_could_exchange_is_refused(
+    change: Callable[[Folder], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = grp.struct_group(("ours", "x", os.getegid(), ["ann"]))
+    monkeypatch.setattr(grp, "getgrall", lambda: [group])
     folder = Folder(GONE, tmp_path / "above" / "root")
     (tmp_path / "above").mkdir(mode=0o755)
     folder.make()
@@ -101,6 +107,18 @@ def test_what_others_could_exchange_is_refused(change: Callable[[Folder], None],
     for ask in (folder.check, folder.make):
         with pytest.raises(UnsafeDirectory, match=f"expected a directory of .*; found .* of user .*{RUNTIME}"):
             ask()
+
+
+def test_a_group_of_ones_own_may_write_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a umask of 002, where each user has a group of their own."""
+    own = pwd.struct_passwd(("me", "x", os.geteuid(), os.getegid(), "", "/", ""))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [own])
+    monkeypatch.setattr(grp, "getgrall", list)
+    folder = Folder(GONE, tmp_path / "above" / "root")
+    (tmp_path / "above").mkdir()
+    (tmp_path / "above").chmod(0o775)
+    folder.make()
+    folder.check()
 
 
 def test_a_directory_in_which_each_name_is_its_owners_may_lie_above(shared: Path) -> None:
