@@ -37,10 +37,11 @@ class MarkToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMark:
-    """A table's name, as ``database.table``, and its next write ID."""
+    """A table's name, as ``database.table``, its next write ID, and when it was created (epoch s, 0 if nobody knows)."""
 
     name: str
     next_write_id: WriteId
+    created: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +63,11 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """The content of one file outside of the database."""
+    """The content of one file outside of the database. ``claims`` is the token of claims on directories, if there is one."""
 
     token: MarkToken
     marks: Marks
+    claims: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         token, marks = self.token, self.marks
@@ -74,12 +76,15 @@ class Remembered:
             "number": token.number,
             "token": token.text,
             "at": token.at,
+            "claims": self.claims,
             "newest_transaction": marks.newest,
             "open_transactions": marks.unfinished,
             "next_lock": marks.next_lock,
             "next_compaction": marks.next_compaction,
             "started": [[txn, started] for txn, started in sorted(marks.starts.items())],
-            "next_write_ids": [[number, one.name, one.next_write_id] for number, one in sorted(marks.tables.items())],
+            "next_write_ids": [
+                [number, one.name, one.next_write_id, one.created] for number, one in sorted(marks.tables.items())
+            ],
         }
 
     @classmethod
@@ -99,14 +104,15 @@ class Remembered:
                 next_compaction=int(found["next_compaction"]),
                 starts={TxnId(int(txn)): int(started) for txn, started in found["started"]},
                 tables={
-                    int(number): TableMark(name=str(name), next_write_id=WriteId(int(following)))
-                    for number, name, following in found["next_write_ids"]
+                    int(number): TableMark(name=str(name), next_write_id=WriteId(int(following)), created=int(created))
+                    for number, name, following, created in found["next_write_ids"]
                 },
             )
             token = MarkToken(number=int(found["number"]), text=str(found["token"]), at=int(found["at"]))
+            claims = None if found["claims"] is None else str(found["claims"])
         except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"not the marks of a metastore ({type(error).__name__}: {error})") from error
-        return cls(token=token, marks=marks)
+        return cls(token=token, marks=marks, claims=claims)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,13 +282,28 @@ def _figures(marks: Marks) -> tuple[object, ...]:
     return marks.newest, marks.unfinished, marks.next_lock, marks.next_compaction, tables
 
 
-def to_remember(before: Remembered | None, token: MarkToken, marks: Marks) -> Remembered:
+def remembered_claims(files: Iterable[Remembered], marks: Marks) -> str | None:
+    """Returns the token of claims of the metastore that was put back; None if none is remembered.
+
+    The database of ``marks`` is that metastore's if a remembered table is there, with its id and the time at which it was
+    created. Another metastore's database, put in its place, would take the claims of tables with the same ids for its own.
+    """
+    for file in files:
+        for number, mark in file.marks.tables.items():
+            table = marks.tables.get(number)
+            if table is not None and table.created == mark.created > 0:
+                return file.claims
+    return None
+
+
+def to_remember(before: Remembered | None, token: MarkToken, marks: Marks, claims: str) -> Remembered:
     """Returns what is remembered from now on.
 
     Args:
         token: written to the database in the transaction that read ``marks``.
         before: what was remembered until now: its start times are kept on, so that a restore that is noticed late still
             meets one of a transaction whose number was given again.
+        claims: the token of claims.
     """
     starts = marks.starts if before is None else {**before.marks.starts, **marks.starts}
     return Remembered(
@@ -295,6 +316,7 @@ def to_remember(before: Remembered | None, token: MarkToken, marks: Marks) -> Re
             starts=spread(starts),
             tables=most_written(marks.tables),
         ),
+        claims=claims,
     )
 
 

@@ -41,6 +41,11 @@ class ClaimToken:
         """Returns the token, made now if there is none."""
         return self._stored() or self._make()
 
+    def restore(self, token: str) -> None:
+        """Makes ``token`` the token of a database that was put back to before it had one."""
+        self._known = token
+        self.get_or_make()
+
     @retried
     def _make(self) -> str:
         with self._database.write() as conn:
@@ -63,14 +68,12 @@ class ClaimToken:
         """Returns true if ``other`` reads the same database, whatever its URL says: a row written here shows there.
 
         A copy of this database has the same token, and is another database; where nothing may be written, that cannot be
-        told, and the answer is yes.
+        told, and the answer is yes. No token is made here: a database that was put back is to get its former one.
         """
-        is_read_only = self._database.read_only
-        token = self.read() if is_read_only else self.get_or_make()
-        if token is None or token != other.read():
+        if self._stored() != other._stored() and self._stored() != other._stored():  # else it was made in between
             return False
-        if is_read_only:
-            return True
+        if self._database.read_only:
+            return self._stored() is not None
         probe = _PROBE + uuid.uuid4().hex
         with self._database.write() as conn:
             conn.execute(insert(AUX_TABLE).values(MT_KEY1=probe, MT_KEY2=0))

@@ -111,11 +111,13 @@ class StoredMarks:
 def _tables(conn: Connection) -> dict[int, TableMark]:
     """Reads the next write ID of each table that exists; a soft delete leaves rows of tables that do not."""
     nwi = NEXT_WRITE_ID.c
-    query = select(TBLS.c.TBL_ID, DBS.c.NAME, TBLS.c.TBL_NAME, nwi.NWI_NEXT)
+    query = select(TBLS.c.TBL_ID, DBS.c.NAME, TBLS.c.TBL_NAME, TBLS.c.CREATE_TIME, nwi.NWI_NEXT)
     query = query.join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
     query = query.join(NEXT_WRITE_ID, (nwi.NWI_DATABASE == DBS.c.NAME) & (nwi.NWI_TABLE == TBLS.c.TBL_NAME))
     return {
-        row.TBL_ID: TableMark(name=f"{row.NAME}.{row.TBL_NAME}", next_write_id=WriteId(row.NWI_NEXT))
+        row.TBL_ID: TableMark(
+            name=f"{row.NAME}.{row.TBL_NAME}", next_write_id=WriteId(row.NWI_NEXT), created=int(row.CREATE_TIME or 0)
+        )
         for row in conn.execute(query.where(in_catalog()))
     }
 

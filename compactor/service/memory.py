@@ -18,6 +18,7 @@ from compactor.compaction.marks import (
     has_changed,
     lacks_files,
     lacks_token,
+    remembered_claims,
     to_remember,
 )
 from compactor.errors import Disagreement, StorageError
@@ -184,12 +185,29 @@ def judged(site: Site, memory: MarkFiles) -> tuple[tuple[Remembered, ...], Prese
     return files, now, doubt(files, now, later)
 
 
+def restore_claim_token(site: Site) -> None:
+    """Gives a database its token of claims back, if it was put back to before it had one (PROTOCOL 11.13).
+
+    Only a person's ruling on such a database does this.
+    """
+    if site.memory is None:
+        return
+    try:
+        files = site.memory.newest()
+    except StorageError as error:
+        log.warning("metastore %s: it is not known which token its claims on directories carry: %s", site.name, error)
+        return
+    claims = remembered_claims(files, site.metastore.marks.present(site.name).marks)
+    if claims is not None:
+        site.metastore.claim_token.restore(claims)
+
+
 def _remember(site: Site, memory: MarkFiles, last: Remembered | None) -> Remembered:
     """Writes a token and the marks to both sides, the database first: it may be ahead, and the file may not.
 
     The token of claims is made here at the latest: a backup from before the first compaction has it then (PROTOCOL 11.13).
     """
-    site.metastore.claim_token.get_or_make()
+    claims = site.metastore.claim_token.get_or_make()
     token, now = site.metastore.marks.mark(
         site.name,
         uuid.uuid4().hex,
@@ -197,7 +215,7 @@ def _remember(site: Site, memory: MarkFiles, last: Remembered | None) -> Remembe
         txns=_transactions(() if last is None else (last,)),
     )
     reach(Step.MARKED)
-    remembered = to_remember(last, token, now.marks)
+    remembered = to_remember(last, token, now.marks, claims)
     memory.add(remembered)
     return remembered
 

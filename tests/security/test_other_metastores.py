@@ -19,13 +19,16 @@ from compactor.deployment import open_deployment
 from compactor.errors import AccessDenied, DatabaseUnavailable, Disagreement, Refused, StorageError
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
-from compactor.metastore.schema.tables import SDS
+from compactor.metastore.schema.tables import SDS, TBLS
 from compactor.service.answers.preview import preview
 from compactor.service.doctor.checks import doctor
 from compactor.service.doctor.finding import Level
 from compactor.service.other_metastores import OtherMetastores
+from compactor.service.requests.advance import advance, measure_gap
+from compactor.service.requests.agree import agree
 from compactor.service.requests.claims import foreign_claims, give_up
 from compactor.service.requests.request import request_compaction
+from compactor.service.requests.resolve import Ruling
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
 from compactor.service.roles.scan import DISAGREEMENT
@@ -34,6 +37,7 @@ from compactor.service.worker.outcome import Result
 from compactor.sql.run import checked, run
 from compactor.tables import Store
 from tests.support.accidents import every_role
+from tests.support.backups import Backup, without_memory
 from tests.support.partitioned import add_partition, make_partitioned
 from tests.support.passes import clean_all, compact, settle
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
@@ -274,6 +278,75 @@ def test_claims_around_and_inside(a: Site, b: Site, ours: Table, tmp_path: Path,
     outcome = compact(b, table="default.u")
     assert (outcome.result, "is claimed by" in outcome.message) == (Result.REFUSED, True)
     assert files_below(Path(ours.location)) == before
+
+
+@pytest.fixture
+def compacted_since(a: Site, ours: Table, tmp_path: Path) -> Backup:
+    """A copy of the database of ``a`` from before its first pass, although ``ours`` was compacted since and has a claim."""
+    backup = Backup(tmp_path / "a.db")
+    backup.take()
+    assert compact(alone(a)).result is Result.COMPACTED
+    return backup
+
+
+def test_a_metastore_that_was_put_back_to_before_its_first_pass_knows_its_claims(
+    ours: Table, compacted_since: Backup, opened: Callable[[str], Site]
+) -> None:
+    """PROTOCOL 11.13: a process that never saw the token finds it in the memory, once a person has ruled."""
+    claims = claims_in(ours.location)
+    compacted_since.restore()
+    site = alone(opened("a"))
+    assert site.metastore.claim_token.read() is None
+    with pytest.raises(Disagreement, match="older than what"):
+        compact(site)
+    rulings = {(str(ours), one.path): Ruling.KEEP for one in measure_gap(site).directories}
+    assert rulings
+    advance(site, rulings)
+    agree(site, "ann")
+    site = alone(opened("a"))
+    insert(site, ours, range(100, 110))
+    assert compact(site).result is Result.COMPACTED
+    assert (claims_in(ours.location), len(rows_of(site, ours))) == (claims, ROWS + 10)
+
+
+def test_another_metastore_in_the_place_of_ours_does_not_get_our_claims(
+    b: Site, ours: Table, compacted_since: Backup, opened: Callable[[str], Site], tmp_path: Path
+) -> None:
+    """PROTOCOL 11.13: although its table has the same id and name, and a person rules on its database."""
+    table = make_at(b, ours.location, "t")
+    with b.metastore.database.write() as conn:
+        conn.execute(update(TBLS).values(CREATE_TIME=TBLS.c.CREATE_TIME - 60))
+    with closing(sqlite3.connect(tmp_path / "b.db")) as source, closing(sqlite3.connect(tmp_path / "a.db")) as target:
+        source.backup(target)
+    site = alone(opened("a"))
+    advance(site, {(str(table), one.path): Ruling.KEEP for one in measure_gap(site).directories})
+    agree(site, "ann")
+    before = files_below(Path(ours.location))
+    refused = compact(site)
+    assert (refused.result, "is claimed by" in refused.message) == (Result.REFUSED, True)
+    assert table.id == ours.id
+    assert files_below(Path(ours.location)) == before
+
+
+@pytest.mark.parametrize("request_it", [lambda site: request_compaction(site, table="default.t"), initiate])
+def test_a_request_makes_the_token_of_claims(a: Site, ours: Table, request_it: Callable[[Site], object]) -> None:
+    """PROTOCOL 11.13: a backup from before the first compaction has it, also where nothing is remembered."""
+    site = with_settings(without_memory(alone(a)), **EAGER, compactor_mode="request")
+    assert site.metastore.claim_token.read() is None
+    request_it(site)
+    assert site.metastore.claim_token.read() is not None
+
+
+def test_a_metastore_is_compared_with_others_before_it_has_a_token(
+    ours: Table, config: Path, opened: Callable[[str], Site], tmp_path: Path
+) -> None:
+    """PROTOCOL 11.13: none is made for that, since the database may have been put back to before it had its own."""
+    (tmp_path / "link.db").symlink_to(tmp_path / "a.db")
+    with config.open("a") as file:
+        file.write(f'[metastore.again]\nurl = "sqlite:///{tmp_path}/link.db"\n')
+    site = opened("a")
+    assert [name for name, _ in site.others.grounds()] == ["b"]
+    assert site.metastore.claim_token.read() is None
 
 
 class Faulty:

@@ -127,7 +127,9 @@ def test_databases_that_need_not_list_everybody_prove_nothing(place: Path, liste
     for text in ("passwd: files ldap", "group:files  winbind", "initgroups: sss", "  passwd : sss files"):
         services.write_text(f"{text}\n")
         (tmp_path / "sssd").touch()
-        with pytest.raises(BadSetting, match=r"nsswitch\.conf names '(ldap|winbind|sss)', which need not list everybody"):
+        with pytest.raises(
+            BadSetting, match=r"nsswitch\.conf names '(ldap|winbind|sss)', which need not list everybody"
+        ):
             read_found(path)
         assert f"chmod go-w {path}" in (why_not_trusted(path) or "")
     (tmp_path / "sssd").unlink()

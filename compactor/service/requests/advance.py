@@ -13,6 +13,7 @@ from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.values import NewTransaction
+from compactor.service.memory import restore_claim_token
 from compactor.service.mode import must_write
 from compactor.service.requests.in_doubt import InDoubt, in_doubt
 from compactor.service.requests.resolve import Resolution, Resolved, Ruling, must_be_ruled, quarantine, resolve
@@ -118,6 +119,7 @@ def advance(site: Site, rulings: Mapping[tuple[str, str], Ruling]) -> Advanced:
     ruled = {str(table): _of_table(table, here, rulings) for table, here in gap.found}
     for table, here in gap.found:
         must_be_ruled(here, ruled[str(table)])
+    restore_claim_token(site)
     aside: list[Resolved] = []
     for table, here in gap.found:
         aside += quarantine(site, [one for one in here if ruled[str(table)][one.path] is Ruling.QUARANTINE])

@@ -11,7 +11,7 @@ from compactor.compaction.marks import Doubt, Present, Remembered, to_remember
 from compactor.errors import Refused, StorageError
 from compactor.printable import first_few
 from compactor.service.mark_files import MarkFiles
-from compactor.service.memory import judged
+from compactor.service.memory import judged, restore_claim_token
 from compactor.service.mode import must_write
 from compactor.service.requests.advance import measure_gap
 from compactor.service.requests.open_writes import OpenWrite, open_writes
@@ -94,8 +94,10 @@ def agree(site: Site, by: str) -> BothSides:
     _must_be_decided(site)
     above = memory.largest_number()
     path = memory.add_agreement(above, uuid.uuid4().hex, {"by": by, "at": sides.database.now_ms, **sides.to_json()})
+    restore_claim_token(site)
+    claims = site.metastore.claim_token.get_or_make()
     token, now = site.metastore.marks.begin_again(site.name, uuid.uuid4().hex, above=above)
-    memory.add(to_remember(None, token, now.marks))
+    memory.add(to_remember(None, token, now.marks, claims))
     look_again(site)
     log.warning(
         "metastore %s: %s accepted its database as it is; what was remembered until now is in %s", site.name, by, path

@@ -20,6 +20,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.exclusive import exclusively
+from compactor.service.memory import restore_claim_token
 from compactor.service.mode import must_write
 from compactor.service.requests.in_doubt import InDoubt, by_entity, in_doubt, in_doubt_at
 from compactor.service.roles.initiator import look_again
@@ -76,6 +77,7 @@ def resolve(site: Site, table: Table, rulings: Mapping[str, Ruling]) -> Resoluti
     site = site.for_a_pass()
     found = in_doubt(site, table)
     must_be_ruled(found, rulings)
+    restore_claim_token(site)
     for here in by_entity(found).values():
         _must_have_no_twins(site, here, rulings)
     _abort_lost(site, found)

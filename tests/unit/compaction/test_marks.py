@@ -29,15 +29,16 @@ from compactor.compaction.marks import (
     has_changed,
     lacks_files,
     most_written,
+    remembered_claims,
     spread,
     to_remember,
 )
 from compactor.ids import TxnId, WriteId
 
-TABLES = {7: TableMark(name="db.t", next_write_id=WriteId(5))}
+TABLES = {7: TableMark(name="db.t", next_write_id=WriteId(5), created=1_700_000_000)}
 MARKS = Marks(newest=TxnId(30), unfinished=1, next_lock=9, next_compaction=4, starts={TxnId(30): 1_000}, tables=TABLES)
 TOKEN = MarkToken(number=12, text="abc", at=50_000, seen=11)
-FILE = Remembered(token=TOKEN, marks=MARKS)
+FILE = Remembered(token=TOKEN, marks=MARKS, claims="c1a1")
 NOW = Present(now_ms=60_000, newest=TxnId(31), marks=MARKS, tokens=(TOKEN, replace(TOKEN, number=11, text="older")))
 
 
@@ -196,8 +197,33 @@ def test_start_times_are_kept_in_small_number_and_reach_far_back() -> None:
         assert len(kept) <= MAX_STARTS
     assert set(range(993, 1001)) <= set(kept)
     assert min(kept) == 1
-    remembered = to_remember(FILE, replace(TOKEN, number=13), replace(MARKS, newest=TxnId(40), starts={TxnId(40): 5}))
+    remembered = to_remember(
+        FILE, replace(TOKEN, number=13), replace(MARKS, newest=TxnId(40), starts={TxnId(40): 5}), "c1"
+    )
     assert remembered.marks.starts == {TxnId(30): 1_000, TxnId(40): 5}
+
+
+@pytest.mark.parametrize(
+    ("tables", "claims"),
+    [
+        (TABLES, "c1a1"),
+        (
+            {7: replace(TABLES[7], name="db.renamed", next_write_id=WriteId(2)), 8: replace(TABLES[7], created=9)},
+            "c1a1",
+        ),
+        ({7: replace(TABLES[7], created=1_700_000_001)}, None),
+        ({7: replace(TABLES[7], created=0)}, None),
+        ({8: TABLES[7]}, None),
+        ({}, None),
+    ],
+)
+def test_only_a_database_with_one_of_its_tables_gets_the_token_of_claims(
+    tables: dict[int, TableMark], claims: str | None
+) -> None:
+    """PROTOCOL 11.13: another metastore has tables with the same ids and names."""
+    assert remembered_claims((FILE,), replace(MARKS, tables=tables)) == claims
+    unknown = replace(FILE, marks=replace(MARKS, tables={7: replace(TABLES[7], created=0)}))
+    assert remembered_claims((unknown,), replace(MARKS, tables=unknown.marks.tables)) is None
 
 
 def test_of_very_many_tables_those_written_most_are_kept() -> None:
@@ -207,7 +233,7 @@ def test_of_very_many_tables_those_written_most_are_kept() -> None:
     kept = most_written(many)
     assert len(kept) == MAX_TABLES
     assert {mark.next_write_id for number, mark in many.items() if number not in kept} == {0}
-    assert has_changed(to_remember(None, TOKEN, replace(MARKS, tables=many)), with_marks(tables=many)) is False
+    assert has_changed(to_remember(None, TOKEN, replace(MARKS, tables=many), "c1"), with_marks(tables=many)) is False
 
 
 @dataclass
@@ -338,7 +364,7 @@ class Process:
             last = self.files[0] if self.files else None
             marks = database.marks([] if last is None else list(last.marks.starts))
             token = database.mark(f"{self.name}-{database.clock}", 0 if last is None else last.token.number)
-            self.written = to_remember(last, token, marks)
+            self.written = to_remember(last, token, marks, "c1")
         elif self.written is not None:
             files.append(self.written)
         self.at = (self.at + 1) % 4
