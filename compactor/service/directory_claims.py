@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
 from compactor import __version__
 from compactor.acid.listing import Listing
-from compactor.acid.names import DirectoryClaim, parse_claim
+from compactor.acid.names import CLAIM_PREFIX, DirectoryClaim, parse_claim
 from compactor.errors import AccessDenied, BadFile, CompactorError, Disagreement, StorageError
 from compactor.metastore.catalog.grounds import Grounds
 from compactor.metastore.catalog.values import Table
@@ -27,6 +29,8 @@ from compactor.storage.protocol import Storage
 log = logging.getLogger(__name__)
 _CONTENT_BYTES = 4096  #: of a claim that are shown
 _SHOWN = 200  #: characters of a name in a claim
+FRESH_S = 10.0  #: for this long the transactions of a program do not look again what is around a table
+_MOST_AROUND = 10_000  #: directories whose claims are kept for them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,46 @@ class ForeignClaim:
 
     @property
     def path(self) -> str:
-        return f"{self.directory}/{self.claim.name}"
+        return f"{self.directory.removesuffix('/')}/{self.claim.name}"
+
+
+class _Around:
+    """A directory around tables: the names of the claims in it, and when it was listed (``time.monotonic``)."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.names: tuple[str, ...] | None = None
+        self.listed_at = 0.0
+
+
+class ClaimsAround:
+    """The claims in directories around tables.
+
+    Args:
+        fresh_s: seconds after which a directory is listed again; a pass lists each once.
+    """
+
+    def __init__(self, fresh_s: float = math.inf) -> None:
+        self._fresh_s = fresh_s
+        self._directories: dict[str, _Around] = {}
+
+    def names(self, storage: Storage, directory: str) -> tuple[str, ...]:
+        """Returns the names of the claims in ``directory``; none if this user may not list it.
+
+        Raises:
+            StorageError: it cannot be listed for any other reason.
+        """
+        if len(self._directories) >= _MOST_AROUND and self._fresh_s < math.inf:
+            self._directories = {}
+        around = self._directories.setdefault(directory, _Around())
+        with around.lock:  # a store that does not answer holds up nobody else
+            now = time.monotonic()
+            if around.names is None or now - around.listed_at > self._fresh_s:
+                names: tuple[str, ...] = ()
+                with suppress(AccessDenied):
+                    names = storage.children(directory, CLAIM_PREFIX)
+                around.names, around.listed_at = tuple(name for name in names if parse_claim(name)), now
+            return around.names
 
 
 class DirectoryClaims:
@@ -47,16 +90,23 @@ class DirectoryClaims:
 
     Args:
         metastore: its name, which claims show to people.
+        around: what has been listed around tables.
     """
 
-    def __init__(self, metastore: str, token: ClaimToken, grounds: Grounds, storage: Storage) -> None:
+    def __init__(
+        self,
+        metastore: str,
+        token: ClaimToken,
+        grounds: Grounds,
+        storage: Storage,
+        around: ClaimsAround | None = None,
+    ) -> None:
         self._metastore = metastore
         self._token = token
         self._grounds = grounds
         self._storage = storage
-        self._above: dict[str, tuple[str, ...]] = {}
+        self._around = around or ClaimsAround()
         self._own: str | None = None
-        self._lock = threading.Lock()
 
     def must_be_free(self, table: Table, location: str, listing: Listing) -> None:
         """Checks that no other table claims ``location``, a directory of ``table`` that was listed, or one inside it.
@@ -135,18 +185,9 @@ class DirectoryClaims:
             self._own = self._token.read()
         return self._own
 
-    def _claims_at(self, directory: str) -> tuple[str, ...]:
-        with self._lock:
-            if directory not in self._above:
-                names: tuple[str, ...] = ()
-                with suppress(AccessDenied):
-                    names = tuple(name for name in self._storage.children(directory) if parse_claim(name))
-                self._above[directory] = names
-            return self._above[directory]
-
     def _foreign_above(self, table: Table, location: str) -> Iterator[ForeignClaim]:
         for directory in _parents(location):
-            for foreign in self._foreign(table, directory, self._claims_at(directory)):
+            for foreign in self._foreign(table, directory, self._around.names(self._storage, directory)):
                 if foreign.claim.token != self._own_token():  # where ours lie is known
                     yield foreign
 
@@ -170,7 +211,7 @@ class DirectoryClaims:
         """Returns the owner of a claim as its content names it. Whoever may write in the directory wrote that."""
         by_id = f"table with id {claim.table_id} of the metastore with token {claim.token[:8]}…"
         with suppress(CompactorError, ValueError, KeyError, TypeError, RecursionError):
-            path = f"{directory}/{claim.name}"
+            path = f"{directory.removesuffix('/')}/{claim.name}"
             content = json.loads(self._storage.read_range(path, 0, _CONTENT_BYTES))
             name, metastore = (printable(str(content[key]))[:_SHOWN] for key in ("table", "metastore"))
             return f"table {name!r} of metastore {metastore!r}, by its claim ({by_id})"
@@ -191,7 +232,9 @@ def _claims_below(listing: Listing) -> list[str]:
 
 
 def _parents(location: str) -> Iterator[str]:
-    """Yields the directories around a path of a store, from the nearest one to the root of the store."""
+    """Yields the directories around a path of a store, from the nearest one to the root of the store: a bucket, a cluster,
+    or ``/``."""
     scheme, separator, rest = location.rpartition("://")
-    while "/" in (rest := rest.rpartition("/")[0]):
-        yield f"{scheme}{separator}{rest}"
+    while "/" in rest:
+        rest = rest.rpartition("/")[0]
+        yield f"{scheme}{separator}{rest}" or "/"

@@ -24,7 +24,7 @@ from compactor.metastore.catalog.read import no_partition
 from compactor.metastore.catalog.values import Partition, PartitionPlace, Table
 from compactor.metastore.schema.detect import BY_WRITE_IDS
 from compactor.metastore.store import Metastore
-from compactor.service.directory_claims import DirectoryClaims
+from compactor.service.directory_claims import FRESH_S, ClaimsAround, DirectoryClaims
 from compactor.service.ground import Ground
 from compactor.service.mark_files import MarkFiles
 from compactor.service.other_metastores import OtherMetastores
@@ -54,6 +54,7 @@ class Site:
     ground: Ground | None = None  #: of a pass, which asks for many tables; else it is read each time
     claims: DirectoryClaims | None = None  #: of a pass, like ``ground``
     others: OtherMetastores = field(default_factory=OtherMetastores)  #: that the configuration names, too
+    claims_around: ClaimsAround = field(default_factory=lambda: ClaimsAround(FRESH_S))  #: for transactions of programs
 
     @classmethod
     def here(
@@ -90,6 +91,13 @@ class Site:
     def for_a_pass(self) -> Site:
         """Returns the site for one pass, which reads the ground of all tables once (PROTOCOL 11.13)."""
         return replace(self, ground=new_ground(self), claims=_new_claims(self))
+
+    def for_a_transaction(self) -> Site:
+        """Returns the site for one transaction of a program. Claims around its tables are those of the last seconds."""
+        claims = DirectoryClaims(
+            self.name, self.metastore.claim_token, self.metastore.grounds, self.storage, self.claims_around
+        )
+        return replace(self, ground=new_ground(self), claims=claims)
 
     def identity(self, role: str) -> str:
         """Returns a new id for one holder of work; ids are unique and compared exactly."""

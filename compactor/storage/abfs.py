@@ -67,7 +67,7 @@ class AbfsStorage(ObjectStorage):
 
     def _items(self, path: str) -> list[tuple[str, int, bool]]:
         """Lists the items below ``path`` in one listing: name relative to it, length, true for a directory."""
-        prefix = f"{_split(path)[1]}/"
+        prefix = _directory(path)
 
         async def listed() -> list[tuple[str, int, bool]]:
             found = self._container(path).list_blobs(name_starts_with=prefix, include=["metadata"])
@@ -75,19 +75,19 @@ class AbfsStorage(ObjectStorage):
 
         return [item for item in self._run(path, listed) if item[0]]
 
-    def children(self, path: str) -> tuple[str, ...]:
-        prefix = f"{_split(path)[1]}/"
+    def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
+        directory = _directory(path)
 
         async def listed() -> set[str]:
-            found = self._container(path).walk_blobs(name_starts_with=prefix, delimiter="/")
-            return {one.name[len(prefix) :].rstrip("/") async for one in found}
+            found = self._container(path).walk_blobs(name_starts_with=f"{directory}{prefix}", delimiter="/")
+            return {one.name[len(directory) :].rstrip("/") async for one in found}
 
         with errors("list", path):
             return tuple(sorted(self._run(path, listed) - {""}))
 
     def exists(self, path: str) -> bool:
         async def is_directory() -> bool:
-            prefix = f"{_split(path)[1]}/"
+            prefix = _directory(path)
             async for _ in self._container(path).list_blobs(name_starts_with=prefix, results_per_page=1):
                 return True
             return False
@@ -311,6 +311,12 @@ def _is_directory(blob: Any) -> bool:
 
 def _depth(name: str) -> int:
     return name.rstrip("/").count("/")
+
+
+def _directory(path: str) -> str:
+    """Returns the beginning of all keys below ``path``."""
+    key = _split(path)[1]
+    return f"{key}/" if key else ""
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -118,9 +118,10 @@ class HdfsStorage:
             elif not is_skipped(str(status["pathSuffix"])):
                 yield from self._walk(root, path, depth + 1)
 
-    def children(self, path: str) -> tuple[str, ...]:
+    def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
         with saying_plainly("list", path):
-            return tuple(sorted(str(status["pathSuffix"]) for status in self._list_if_there(path)))
+            names = (str(status["pathSuffix"]) for status in self._list_if_there(path))
+            return tuple(sorted(name for name in names if name.startswith(prefix)))
 
     def exists(self, path: str) -> bool:
         with saying_plainly("look at", path):

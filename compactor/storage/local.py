@@ -85,11 +85,11 @@ class LocalStorage:
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
-    def children(self, path: str) -> tuple[str, ...]:
+    def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
         with _errors("list", path):
             try:
                 with directory(path) as descriptor:
-                    return local_listing.children(descriptor, path, self.limits)
+                    return local_listing.children(descriptor, path, self.limits, prefix)
             except FileNotFoundError:
                 return ()
 

@@ -153,14 +153,16 @@ class _Walk:
             os.close(opened)
 
 
-def children(descriptor: int, place: str, limits: ListingLimits) -> tuple[str, ...]:
-    """Returns the names in an open directory, sorted, without those that are no UTF-8: none of them is a name of ours.
+def children(descriptor: int, place: str, limits: ListingLimits, prefix: str = "") -> tuple[str, ...]:
+    """Returns the names in an open directory that begin with ``prefix``, sorted, without those that are no UTF-8: none of
+    them is a name of ours.
 
     Raises:
         UnsafeDirectory: there are too many.
     """
     with os.scandir(descriptor) as found:
-        names = [entry.name for entry in islice(found, limits.entries + 1)]
+        named = (entry.name for entry in found if entry.name.startswith(prefix))
+        names = list(islice(named, limits.entries + 1))
     limits.check_entries(place, len(names))
     return tuple(sorted(name for name in names if name.isascii() or _is_text(name)))
 

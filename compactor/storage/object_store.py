@@ -97,15 +97,17 @@ class ObjectStorage:
             if name.startswith(f"{prefix}/") and info["type"] == "file"
         ]
 
-    def children(self, path: str) -> tuple[str, ...]:
+    def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
         with errors("list", path):
             system = self._system(path)
-            prefix = system._strip_protocol(path)
+            directory = system._strip_protocol(path)
             try:
-                found = system.ls(path, detail=False)
+                found = system.ls(path, detail=False, prefix=prefix)
             except FileNotFoundError:
                 return ()
-            names = {name.rstrip("/")[len(prefix) + 1 :] for name in found if name.startswith(f"{prefix}/")}
+            names = {
+                name.rstrip("/")[len(directory) + 1 :] for name in found if name.startswith(f"{directory}/{prefix}")
+            }
             return tuple(sorted(name for name in names if name))
 
     def exists(self, path: str) -> bool:

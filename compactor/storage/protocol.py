@@ -50,8 +50,12 @@ class Storage(Protocol):
     def anchor(self, path: str) -> Anchor | None:
         """Returns the directory at ``path`` as what can be compared later; None if none is there, even if a file is."""
 
-    def children(self, path: str) -> tuple[str, ...]:
-        """Returns the names of the entries of ``path``, hidden ones too, sorted; an empty tuple if it does not exist."""
+    def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
+        """Returns the names of the entries of ``path``, hidden ones too, sorted; an empty tuple if it does not exist.
+
+        Args:
+            prefix: with which a name begins. An object store sends only such names, however many others there are.
+        """
 
     def exists(self, path: str) -> bool: ...
 

@@ -50,7 +50,7 @@ class S3Storage(ObjectStorage):
         return S3
 
     def _below(self, path: str) -> list[tuple[str, int]]:
-        prefix = f"{_split(path)[1]}/"
+        prefix = _directory(path)
         return [
             (item["Key"][len(prefix) :], int(item["Size"]))
             for item in self._items(path, prefix)
@@ -71,19 +71,19 @@ class S3Storage(ObjectStorage):
                 return
             more = {begin: page[end] for begin, end in _NEXT_PAGE[listing].items()}
 
-    def children(self, path: str) -> tuple[str, ...]:
-        prefix = f"{_split(path)[1]}/"
+    def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
+        directory = _directory(path)
         names: set[str] = set()
         with errors("list", path):
-            for page in self._pages(path, "list_objects_v2", Prefix=prefix, Delimiter="/"):
-                names.update(item["Key"][len(prefix) :] for item in page.get("Contents", ()))
-                names.update(item["Prefix"][len(prefix) : -1] for item in page.get("CommonPrefixes", ()))
+            for page in self._pages(path, "list_objects_v2", Prefix=f"{directory}{prefix}", Delimiter="/"):
+                names.update(item["Key"][len(directory) :] for item in page.get("Contents", ()))
+                names.update(item["Prefix"][len(directory) : -1] for item in page.get("CommonPrefixes", ()))
         return tuple(sorted(names - {""}))
 
     def exists(self, path: str) -> bool:
         with errors("look at", path):
             return self._is_object(path) or bool(
-                self._call(path, "list_objects_v2", Prefix=f"{_split(path)[1]}/", MaxKeys=1).get("Contents")
+                self._call(path, "list_objects_v2", Prefix=_directory(path), MaxKeys=1).get("Contents")
             )
 
     def _is_object(self, path: str) -> bool:
@@ -256,7 +256,7 @@ class S3Storage(ObjectStorage):
         self._check_ends(upload.path, upload.ends)
 
     def abandon(self, location: str, is_gone: Callable[[TxnId], bool]) -> None:
-        prefix = f"{_split(location)[1]}/"
+        prefix = _directory(location)
         with errors("abort uploads to", location):
             for upload in self._uploads(location, prefix):
                 txn = _transaction(upload["Key"][len(prefix) :])
@@ -312,6 +312,12 @@ def _transaction(key: str) -> TxnId | None:
     without one."""
     acid = known_directory(key.partition("/")[0])
     return acid.visibility_txn_id if acid is not None and acid.visibility_txn_id else None
+
+
+def _directory(path: str) -> str:
+    """Returns the beginning of all keys below ``path``."""
+    key = _split(path)[1]
+    return f"{key}/" if key else ""
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -67,8 +67,8 @@ class Stores:
     def anchor(self, path: str) -> Anchor | None:
         return self.of(path).anchor(path)
 
-    def children(self, path: str) -> tuple[str, ...]:
-        return self.of(path).children(path)
+    def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
+        return self.of(path).children(path, prefix)
 
     def exists(self, path: str) -> bool:
         return self.of(path).exists(path)

@@ -358,10 +358,10 @@ class Faulty:
     def __getattr__(self, name: str) -> object:
         return getattr(self._wrapped, name)
 
-    def children(self, path: str) -> tuple[str, ...]:
+    def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
         if path == self._directory and self._errors:
             raise self._errors.pop()
-        return self._wrapped.children(path)  # type: ignore[attr-defined, no-any-return]
+        return self._wrapped.children(path, prefix)  # type: ignore[attr-defined, no-any-return]
 
 
 def test_a_directory_around_that_cannot_be_listed_for_a_moment_is_not_taken_for_unclaimed(a: Site, ours: Table) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.acid.names import DirectoryClaim
+from compactor.acid.names import CLAIM_PREFIX, DirectoryClaim
 from compactor.compaction.marks import Marks, MarkToken, Remembered
 from compactor.errors import BadFile, StorageError
 from compactor.ids import TxnId
@@ -68,6 +68,25 @@ def test_a_listing_holds_files_at_any_depth_and_skips_what_readers_skip(place: P
     assert [(f.path, f.length) for f in listing.files] == [(n, len(n)) for n in sorted((*names[:3], names[5]))]
     assert (listing.directories, listing.claims) == (("base_0000001", "sub"), (CLAIM,))
     assert stores.children(top) == (CLAIM, ".compactor_v7", "000000_0", "_SUCCESS", "base_0000001", "sub")
+
+
+def test_names_that_begin_alike_are_found_in_a_directory_and_in_the_root_of_the_store(place: Place) -> None:
+    """PROTOCOL 11.13: a claim may be in a bucket's root, beside any number of other keys."""
+    stores, top = place.stores, root(place)
+    for name in (CLAIM, ".compactor_v7", "000000_0"):
+        stores.write(f"{top}/{name}", b"x")
+    stores.make_directories(f"{top}/{CLAIM}_more", like=top)
+    stores.write(f"{top}/{CLAIM}_more/x", b"x")
+    assert stores.children(top, ".compactor_") == (CLAIM, f"{CLAIM}_more", ".compactor_v7")
+    assert stores.children(top, CLAIM_PREFIX) == (CLAIM, f"{CLAIM}_more")
+    assert stores.children(top, "none") == ()
+    if place.kind != "local":
+        scheme, _, rest = top.partition("://")
+        bucket = f"{scheme}://{rest.partition('/')[0]}"
+        stores.write(f"{bucket}/{CLAIM}", b"x")
+        assert stores.children(bucket, CLAIM_PREFIX) == (CLAIM,)
+        assert rest.split("/")[1] in stores.children(bucket)
+        stores.remove(f"{bucket}/{CLAIM}")
 
 
 def test_a_tree_shows_what_readers_skip_too(place: Place) -> None:

@@ -78,9 +78,9 @@ class Faulty(LocalStorage):
         self._fail("list", path)
         return super().listing(path)
 
-    def children(self, path: str) -> tuple[str, ...]:
+    def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
         self._fail("list", path)
-        return super().children(path)
+        return super().children(path, prefix)
 
     def tree(self, path: str) -> Any:
         self._fail("list", path)

@@ -75,7 +75,7 @@ class Batch:
         count: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._site, self._table, self._clock = site.for_a_pass(), table, clock
+        self._site, self._table, self._clock = site.for_a_transaction(), table, clock
         self._entity = Entity(database=table.database, table=table.name, partition=partition)
         self._opening = NewTransaction(user=site.user, host=site.host, agent=site.identity(_ROLE))
         self._begun = clock()

@@ -97,7 +97,9 @@ class Transaction:
         self._txns: ValidTxnList | None = None
         self._write_ids: dict[tuple[str, str], ValidWriteIdList] = {}
         self._is_over = False
-        self.site = site if site.ground is not None else site.for_a_pass()  # one look at the ground of all tables
+        self.site = (
+            site if site.ground is not None else site.for_a_transaction()
+        )  # one look at the ground of all tables
         self._unused = UnusedWriteIds(self.site)
         self.id = txn
         self.pending = Pending(site.storage, txn)

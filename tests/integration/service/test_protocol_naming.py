@@ -503,10 +503,10 @@ def test_one_table_whose_leavings_cannot_be_removed_stops_nobody(
     age(site)
 
     class Broken(Renames):
-        def children(self, path: str) -> tuple[str, ...]:
+        def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
             if path == table.location:
                 raise StorageError(f"cannot list {path}: Permission denied")
-            return super().children(path)
+            return super().children(path, prefix)
 
     with caplog.at_level(logging.WARNING):
         repaired = repair(with_storage(site, Broken(lambda *_: None)))

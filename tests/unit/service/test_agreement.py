@@ -122,10 +122,10 @@ def test_counters_are_read_after_the_listing(site: Site, table: Table) -> None:
     """PROTOCOL 11.3: whoever writes meanwhile is no disagreement."""
 
     class Late(LocalStorage):
-        def children(self, path: str) -> tuple[str, ...]:
+        def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
             if len(names_in(Path(table.location))) == 3:
                 insert(site, table, [4])
-            return super().children(path)
+            return super().children(path, prefix)
 
     assert leftovers.clear_leftovers(with_storage(site, Late()), site.target(entity_of(table))) == ()
     assert len(names_in(Path(table.location))) == 4

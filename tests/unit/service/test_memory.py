@@ -366,9 +366,9 @@ class Away(LocalStorage):
     def __init__(self, *, reads: bool) -> None:
         self._reads = reads
 
-    def children(self, path: str) -> tuple[str, ...]:
+    def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
         if self._reads:
-            return super().children(path)
+            return super().children(path, prefix)
         raise StorageError(f"cannot list {path}: Host is down")
 
     def write(self, path: str, content: bytes) -> None:
