@@ -1,4 +1,4 @@
-"""Which directories are looked at for claims of other metastores, and how often (PROTOCOL 11.13)."""
+"""Directories around a table are asked for claims of other metastores: each one, and not more often than needed."""
 
 from __future__ import annotations
 
