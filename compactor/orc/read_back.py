@@ -11,8 +11,9 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,8 @@ from compactor.orc.io.source import LocalSource
 log = logging.getLogger(__name__)
 SAMPLE = 16  #: rows at the start of each stripe that the other decoder reads
 _SECOND = 10**9
-_VALID, _LENGTHS, _DATA, _NANOS = range(4)
+_VALID, _LENGTHS, _DATA, _SECONDS = range(4)
+_Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 class ValueDigest:
@@ -64,61 +66,96 @@ class ValueDigest:
         return sorted({key[0] for key in self._sums.keys() | other._sums.keys() if self._sums[key] != other._sums[key]})
 
     def _add(self, array: Array, column: int) -> None:
-        item = self._types[column]
-        if array.null_count:
-            self._update(column, _VALID, np.asarray(array.is_valid()))
-            array = array.drop_null()
-        else:
-            self._update(column, _VALID, np.ones(len(array), np.bool_))
+        item, valid = self._types[column], _validity(array)
+        self._update(column, _VALID, _ones(len(array)) if valid is None else valid)
         if item.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT):
-            seconds, nanos = _seconds(array)
-            self._update(column, _DATA, seconds)
-            self._update(column, _NANOS, nanos)
+            nanos, seconds = _nanoseconds(array, valid)
+            self._update(column, _DATA, nanos)
+            self._update(column, _SECONDS, seconds)
         elif item.kind is TypeKind.STRUCT:
             for part, child in zip(array.flatten(), item.children, strict=True):
                 self._add(part, child)
         elif item.kind in (TypeKind.LIST, TypeKind.MAP):
-            offsets = np.asarray(array.offsets)
-            self._update(column, _LENGTHS, np.diff(offsets))
+            array, offsets = self._add_lengths(array, column, valid)
             parts = [array.values] if item.kind is TypeKind.LIST else [array.keys, array.items]
             for part, child in zip(parts, item.children, strict=True):
                 self._add(part.slice(offsets[0], offsets[-1] - offsets[0]), child)
         elif pa.types.is_binary(array.type) or pa.types.is_string(array.type):
-            _, ends, data = array.buffers()
-            whole = np.frombuffer(ends, np.int32) if ends else np.zeros(1, np.int32)
-            offsets = whole[array.offset : array.offset + len(array) + 1]
-            self._update(column, _LENGTHS, np.diff(offsets))
+            array, offsets = self._add_lengths(array, column, valid)
+            data = array.buffers()[2]
             if data is not None:
                 self._update(column, _DATA, np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]])
         elif pa.types.is_boolean(array.type):
-            self._update(column, _DATA, np.asarray(array.to_numpy(zero_copy_only=False)))
+            bits = _bits(array, array.buffers()[1])
+            self._update(column, _DATA, bits if valid is None else bits & valid)
         else:
-            self._update(column, _DATA, _fixed(array))
+            self._update(column, _DATA, _fixed(array, valid))
+
+    def _add_lengths(self, array: Array, column: int, valid: _Bytes | None) -> tuple[Array, npt.NDArray[np.int32]]:
+        """Adds the lengths of lists, maps or texts. Returns the array without values below a NULL, and its offsets."""
+        offsets = _offsets(array)
+        lengths = np.diff(offsets)
+        if valid is not None:
+            lengths *= valid
+            if lengths.sum() != offsets[-1] - offsets[0]:
+                array = array.drop_null()
+                offsets = _offsets(array)
+        self._update(column, _LENGTHS, lengths)
+        return array, offsets
 
     def _update(self, column: int, part: int, values: npt.NDArray[np.generic]) -> None:
         key = column, part
         self._sums[key] = isal_zlib.crc32(np.ascontiguousarray(values).view(np.uint8).data, self._sums[key])
 
 
-def _fixed(array: Array) -> npt.NDArray[np.generic]:
-    """Returns the values of an array without NULLs, each in as many bytes as its type has; all NaNs are the same."""
+def _bits(array: Array, buffer: pa.Buffer | None) -> _Bytes:
+    """Returns the bits of one of the buffers of ``array``, each as a byte."""
+    if buffer is None:
+        return np.zeros(0, np.uint8)
+    first = array.offset // 8
+    packed = np.frombuffer(buffer, np.uint8)[first : (array.offset + len(array) + 7) // 8]
+    return np.unpackbits(packed, bitorder="little")[array.offset - 8 * first :][: len(array)]
+
+
+def _validity(array: Array) -> _Bytes | None:
+    """Returns 0 for each NULL and 1 for each value, or None if there are only values."""
+    return _bits(array, array.buffers()[0]) if array.null_count else None
+
+
+@lru_cache(maxsize=4)
+def _ones(count: int) -> _Bytes:
+    return np.ones(count, np.uint8)
+
+
+def _offsets(array: Array) -> npt.NDArray[np.int32]:
+    ends = array.buffers()[1]
+    whole = np.frombuffer(ends, np.int32) if ends else np.zeros(1, np.int32)
+    return whole[array.offset : array.offset + len(array) + 1]
+
+
+def _fixed(array: Array, valid: _Bytes | None) -> npt.NDArray[np.generic]:
+    """Returns the values of an array, each in as many bytes as its type has: a NULL as 0, and all NaNs as the same."""
     width = array.type.bit_width // 8
-    data = np.frombuffer(array.buffers()[1] or b"", np.uint8)[
-        width * array.offset : width * (array.offset + len(array))
-    ]
-    if not pa.types.is_floating(array.type):
+    data = np.frombuffer(array.buffers()[1] or b"", np.uint8)
+    data = data[width * array.offset : width * (array.offset + len(array))]
+    if pa.types.is_floating(array.type):
+        numbers = data.view(np.float32 if width == 4 else np.float64)
+        if np.isnan(numbers).any():
+            data = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers).view(np.uint8)
+    if valid is None:
         return data
-    numbers = data.view(np.float32 if width == 4 else np.float64)
-    return np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)
+    words = data.view(f"u{min(width, 8)}").reshape(len(array), -1)
+    return words * valid[:, np.newaxis]
 
 
-def _seconds(array: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns the seconds and nanoseconds of timestamps of either codec."""
+def _nanoseconds(array: Array, valid: _Bytes | None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Returns timestamps of either codec as nanoseconds, modulo 2⁶⁴, and the seconds of those that 64 bits do not hold."""
     if pa.types.is_struct(array.type):
-        seconds, nanos = (np.asarray(part).astype(np.int64) for part in array.flatten())
-        return seconds, nanos
-    whole, rest = np.divmod(np.asarray(array.view(pa.int64())), _SECOND)
-    return whole, rest
+        seconds, rest = (part.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) for part in array.flatten())
+        nanos = seconds * _SECOND + rest
+        return nanos, seconds[nanos // _SECOND != seconds]
+    nanos = _fixed(array, valid).view(np.int64)
+    return nanos, nanos[:0]
 
 
 def check_values(path: str | os.PathLike[str], types: Types, written: ValueDigest, codec: Codec) -> None:

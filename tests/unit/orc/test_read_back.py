@@ -89,6 +89,36 @@ def test_sums_depend_on_values_alone() -> None:
     assert digests[0].differing_columns(digests[1]) == []
 
 
+def test_values_below_a_null_do_not_count() -> None:
+    """An encoder gets arrays with values there, a decoder returns others."""
+    rows = [{name: values[number % 2] for name, values in ROW.items()} for number in range(ROWS)]
+    absent = [number % 3 == 0 for number in range(ROWS)]
+    columns = pa.RecordBatch.from_pylist(rows, SCHEMA).columns
+    hidden = pa.StructArray.from_arrays(columns, fields=list(SCHEMA), mask=pa.array(absent)).flatten()
+    plain = [{} if is_null else row for row, is_null in zip(rows, absent, strict=True)]
+    digests = [_digest(pa.record_batch(hidden, SCHEMA)), _digest(pa.RecordBatch.from_pylist(plain, SCHEMA))]
+    assert digests[0].differing_columns(digests[1]) == []
+
+
+def test_times_of_both_codecs_have_the_same_sums() -> None:
+    """At the edges of 64 bits of nanoseconds; times beyond them differ from those that they would wrap to."""
+    types, least, most = parse_hive_type("struct<z:timestamp>"), -(2**63), 2**63 - 1
+
+    def digest(codec: Any, values: list[Any]) -> ValueDigest:
+        digest = ValueDigest(types)
+        digest.add(pa.record_batch([pa.array(values, codec.schema(types).types[0])], codec.schema(types)))
+        return digest
+
+    def pairs(*times: int | None) -> list[Any]:
+        return [None if time is None else dict(zip(("seconds", "nanos"), divmod(time, 10**9), strict=True)) for time in times]
+
+    times = [least, None, -1, 0, 1, most]
+    by_arrow, by_pyorc = digest(arrow_codec, times), digest(pyorc_codec, pairs(*times))
+    assert by_arrow.differing_columns(by_pyorc) == []
+    wrapped = digest(pyorc_codec, pairs(least + 2**64, *times[1:]))
+    assert by_arrow.differing_columns(wrapped) == [1]
+
+
 @pytest.mark.parametrize("rows", [ROWS, 3000])
 @pytest.mark.parametrize("compression", [Compression.ZLIB, Compression.SNAPPY])
 def test_what_is_written_right_is_read_back(
