@@ -8,9 +8,9 @@ the largest values that its width allows, which is quick and mostly sufficient, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,9 +29,6 @@ MAX_ENTRIES = 1 << 26  #: of a dictionary; decoders take some bytes for each at 
 #: How far a quick sum may exceed what is possible; a decoder then allocates at most that much.
 SLACK, SLACK_BYTES = 4, 1 << 26
 _WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)  #: bits of a value, by the five-bit code for the width
-
-
-_Run: TypeAlias = tuple[int, int, int]  #: number of lengths, their sum and the longest
 
 
 class _Cut(Exception):
@@ -84,17 +81,17 @@ def _check_entries(entries: int, column: int, tail: Tail, stripe_index: int) -> 
 def exact_lengths(stream: PlainStream, footer: messages.Message) -> Lengths:
     """Returns number, sum and longest of all lengths of a checked stream."""
     data, first_version = stream.read(), footer.columns[stream.column].kind in (DIRECT, DICTIONARY)
-    return _added(_runs_v1(data) if first_version else _runs_v2(data, exact=True))
+    return _lengths_v1(data) if first_version else _lengths_v2(data, exact=True)
 
 
 def _check(data: bytes, first_version: bool, limit: int, entries: int | None, what: str) -> Lengths:
     try:
         if not first_version:
-            found = _added(_runs_v2(data, exact=False))
+            found = _lengths_v2(data, exact=False)
             if found.total > max(SLACK * limit, SLACK_BYTES):
-                found = _added(_runs_v2(data, exact=True))
+                found = _lengths_v2(data, exact=True)
         else:
-            found = _added(_runs_v1(data))
+            found = _lengths_v1(data)
         if found.total > max(SLACK * limit, SLACK_BYTES):
             raise _Cut(f"adds up to {found.total}, more than the possible {limit}")
         if entries is not None and found.number < entries:
@@ -105,18 +102,10 @@ def _check(data: bytes, first_version: bool, limit: int, entries: int | None, wh
     return found
 
 
-def _added(runs: Iterator[_Run]) -> Lengths:
-    total = count = longest = 0
-    for values, length, most in runs:
-        total, count = total + length, count + values
-        if most > longest:
-            longest = most
-    return Lengths(count, total, longest)
-
-
-def _runs_v1(data: bytes) -> Iterator[_Run]:
-    """Yields count, sum and longest of each run of version 1: up to 130 numbers with a fixed step, or 128 literal ones."""
-    place = 0
+def _lengths_v1(data: bytes) -> Lengths:
+    """Returns number, sum and longest of all lengths of version 1: each run has up to 130 numbers with a fixed step, or 128
+    literal ones."""
+    place = number = total = longest = 0
     while place < len(data):
         control = data[place]
         place += 1
@@ -124,44 +113,55 @@ def _runs_v1(data: bytes) -> Iterator[_Run]:
             count = control + 3
             step = data[place] - 256 if data[place] > 127 else data[place]
             base, place = read_varint(data, place + 1)
-            yield count, *_sum([base, base + step * (count - 1)], count * base + step * (count * (count - 1) // 2))
-            continue
-        values = []
-        for _ in range(256 - control):
-            value, place = read_varint(data, place)
-            values.append(value)
-        yield len(values), *_sum(values, sum(values))
+            length, most = _sum([base, base + step * (count - 1)], count * base + step * (count * (count - 1) // 2))
+        else:
+            values = []
+            for _ in range(256 - control):
+                value, place = read_varint(data, place)
+                values.append(value)
+            count = len(values)
+            length, most = _sum(values, sum(values))
+        number, total, longest = number + count, total + length, max(longest, most)
+    return Lengths(number, total, longest)
 
 
-def _runs_v2(data: bytes, *, exact: bool) -> Iterator[_Run]:
-    """Yields count, sum and longest of each run of version 2; unless ``exact``, they may be as large as the widths allow."""
-    place = 0
-    while place < len(data):
+def _lengths_v2(data: bytes, *, exact: bool) -> Lengths:
+    """Returns number, sum and longest of all lengths of version 2; unless ``exact``, each of a run of bit-packed numbers may
+    count as the largest that its width allows."""
+    place = number = total = longest = 0
+    end = len(data)
+    while place < end:
         first = data[place]
         kind = first >> 6
         if kind == 0:  # one value, repeated
             width, count = (first >> 3 & 7) + 1, (first & 7) + 3
-            value = _number(data, place + 1, width)
+            most = data[place + 1] if width == 1 else _number(data, place + 1, width)  # nearly all take one byte
             place += 1 + width
-            yield count, *_sum([value], value * count)
-            continue
-        width, count = _WIDTHS[first >> 1 & 31], ((first & 1) << 8 | data[place + 1]) + 1
-        if kind == 1:
-            size = (width * count + 7) // 8
-            if place + 2 + size > len(data):
-                raise IndexError
-            if exact or width > 31:
-                values = _unpacked(data[place + 2 : place + 2 + size], width, count)
-                total, longest = _sum(values, sum(values))
-            else:
-                longest = (1 << width) - 1
-                total = count * longest
-            place += 2 + size
-        elif kind == 2:
-            total, longest, place = _patched(data, place, width, count)
+            length = most * count
+            if most > MAX_LENGTH:
+                _sum([most], length)
         else:
-            total, longest, place = _delta(data, place, width if first >> 1 & 31 else 0, count, exact=exact)
-        yield count, total, longest
+            width, count = _WIDTHS[first >> 1 & 31], ((first & 1) << 8 | data[place + 1]) + 1
+            if kind == 1:
+                size = (width * count + 7) // 8
+                if place + 2 + size > end:
+                    raise IndexError
+                if exact or width > 31:
+                    values = _unpacked(data[place + 2 : place + 2 + size], width, count)
+                    length, most = _sum(values, sum(values))
+                else:
+                    most = (1 << width) - 1
+                    length = count * most
+                place += 2 + size
+            elif kind == 2:
+                length, most, place = _patched(data, place, width, count)
+            else:
+                length, most, place = _delta(data, place, width if first >> 1 & 31 else 0, count, exact=exact)
+        number += count
+        total += length
+        if most > longest:
+            longest = most
+    return Lengths(number, total, longest)
 
 
 def _patched(data: bytes, place: int, width: int, count: int) -> tuple[int, int, int]:
