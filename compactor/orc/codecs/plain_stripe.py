@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from compactor.orc.codecs.arrow_types import ArrowType
 from compactor.orc.codecs.codec import KEYS
 from compactor.orc.codecs.library_writer import library_writer
 from compactor.orc.codecs.stripe_view import BATCH_ROWS
@@ -19,6 +20,7 @@ from compactor.orc.format.types import ACID_KINDS
 from compactor.orc.io.source import BytesSource
 
 PIECE_BYTES = 8 * 1024 * 1024  #: size of the rows that the library gets at once
+LIST_PIECE_BYTES = 256 * 1024  #: the same of rows with lists: for each row the library copies all elements before it
 _KEY_TYPES = [pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64()]
 
 
@@ -38,7 +40,14 @@ def can_encode_keys_apart(batch: pa.RecordBatch, like: Tail) -> bool:
 
 def max_rows_at_once(batch: pa.RecordBatch) -> int:
     """Returns the number of rows like those of ``batch`` that the library may get at once: it allocates for as many."""
-    return max(1, min(BATCH_ROWS, int(batch.num_rows * PIECE_BYTES / max(1, batch.nbytes))))
+    most = LIST_PIECE_BYTES if any(map(_has_lists, batch.schema.types)) else PIECE_BYTES
+    return max(1, min(BATCH_ROWS, int(batch.num_rows * most / max(1, batch.nbytes))))
+
+
+def _has_lists(kind: ArrowType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_lists(field.type) for field in kind)
+    return pa.types.is_list(kind) or pa.types.is_map(kind)
 
 
 class PlainStripe:

@@ -9,7 +9,13 @@ import pyarrow as pa
 import pytest
 
 from compactor.orc.codecs import arrow_codec
-from compactor.orc.codecs.plain_stripe import PIECE_BYTES, PlainStripe, can_encode_keys_apart, max_rows_at_once
+from compactor.orc.codecs.plain_stripe import (
+    LIST_PIECE_BYTES,
+    PIECE_BYTES,
+    PlainStripe,
+    can_encode_keys_apart,
+    max_rows_at_once,
+)
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail, read_tail
 from compactor.orc.format.types import acid_types
@@ -75,3 +81,12 @@ def test_wide_rows_are_written_few_at_once() -> None:
     wide = pa.record_batch({"a": ["x" * (1 << 20)] * 16})
     assert max_rows_at_once(wide) == PIECE_BYTES // (1 << 20) - 1
     assert max_rows_at_once(pa.record_batch({"a": ["x" * (2 * PIECE_BYTES)]})) == 1
+
+
+def test_rows_with_lists_go_to_the_library_in_small_pieces() -> None:
+    """For each row of a piece it copies all elements before it."""
+    lists = pa.array([[1, 2, 3]] * 1000)
+    pairs = pa.array([[(1, 2)]] * 1000, pa.map_(pa.int64(), pa.int64()))
+    for nested in (lists, pairs, pa.StructArray.from_arrays([pairs], ["a"])):
+        batch = pa.record_batch([nested], names=["a"])
+        assert max_rows_at_once(batch) == LIST_PIECE_BYTES * 1000 // batch.nbytes
