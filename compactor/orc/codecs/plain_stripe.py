@@ -47,7 +47,7 @@ def max_rows_at_once(batch: pa.RecordBatch) -> int:
 def _has_lists(kind: ArrowType) -> bool:
     if pa.types.is_struct(kind):
         return any(_has_lists(field.type) for field in kind)
-    return pa.types.is_list(kind) or pa.types.is_map(kind)
+    return bool(pa.types.is_list(kind) or pa.types.is_map(kind))
 
 
 class PlainStripe:

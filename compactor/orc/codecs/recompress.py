@@ -109,7 +109,8 @@ class Recompressor:
     ) -> Stripe:
         start = self._sink.tell()
         lengths = [0, 0]
-        footer = read_stripe_footer(source, tail, number)
+        footer = messages.StripeFooter()
+        footer.CopyFrom(read_stripe_footer(source, tail, number))
         streams = list(_streams(source, tail, number, footer, self._block_size))
         for stream, _ in streams:
             stream.column += len(front) if stream.column else 0

@@ -43,12 +43,18 @@ _RUN_LENGTHS = frozenset(
 )
 
 
+SHORT_FOOTER = 512  #: bytes in the file
+
+
 def read_stripe_footer(source: Source, tail: Tail, stripe_index: int) -> messages.Message:
-    """Reads the footer of one stripe.
+    """Reads the footer of one stripe; callers do not change it. Short ones are remembered until another one is read: of a
+    tiny file it is needed several times, and reading it takes as long as decoding the rows.
 
     Raises:
         BadFile: it cannot be read, or lists streams or columns that this stripe does not have.
     """
+    if stripe_index in tail.last_footer:
+        return tail.last_footer[stripe_index]
     stripe = tail.stripes[stripe_index]
     where = f"{tail.name}, stripe {stripe_index}"
     data = _read(source, tail, stripe.end - stripe.footer_length, stripe.footer_length, where, "footer")
@@ -58,6 +64,9 @@ def read_stripe_footer(source: Source, tail: Tail, stripe_index: int) -> message
     _check_streams(footer, stripe, columns, where)
     _check_encodings(footer, tail, where)
     tail.zones[stripe_index] = zone_named(footer)
+    tail.last_footer.clear()
+    if stripe.footer_length <= SHORT_FOOTER:
+        tail.last_footer[stripe_index] = footer
     return footer
 
 

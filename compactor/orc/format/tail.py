@@ -139,6 +139,11 @@ class Tail:
         return {}
 
     @cached_property
+    def last_footer(self) -> dict[int, messages.Message]:
+        """The footer of the stripe that was read last, by the stripe's number, if it is short."""
+        return {}
+
+    @cached_property
     def complete_statistics(self) -> bool:
         """True if each stripe has statistics of each column that cover all its rows."""
         return self.stripe_statistics is not None and all(

@@ -110,7 +110,10 @@ def test_times_of_both_codecs_have_the_same_sums() -> None:
         return digest
 
     def pairs(*times: int | None) -> list[Any]:
-        return [None if time is None else dict(zip(("seconds", "nanos"), divmod(time, 10**9), strict=True)) for time in times]
+        return [
+            None if time is None else dict(zip(("seconds", "nanos"), divmod(time, 10**9), strict=True))
+            for time in times
+        ]
 
     times = [least, None, -1, 0, 1, most]
     by_arrow, by_pyorc = digest(arrow_codec, times), digest(pyorc_codec, pairs(*times))
