@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from functools import partial
 
 from compactor.acid.names import DeltaKind, original_name
+from compactor.orc.assembler import write_empty
 from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.look_ahead import look_ahead
-from compactor.orc.io.source import Source, chunks
+from compactor.orc.io.source import LocalSink, Source, chunks
 from compactor.rewrite.insert_only import orc, parquet
 from compactor.rewrite.insert_only import text as insert_only_text
 from compactor.rewrite.insert_only import whole as insert_only_whole
@@ -99,8 +100,15 @@ def _stay_whole(unit: Unit, sources: Sequence[Source]) -> bool:
 
 def _without_rows(unit: Unit, storage: Storage, path: str) -> FinishedFile:
     """Copies one of the inputs, none of which has a row: a directory without files lets old rows come back in Trino
-    (PROTOCOL 1.4)."""
+    (PROTOCOL 1.4). A codec that a reader of the table does not know becomes ZLIB, since readers open such files, too."""
     first = next(iter(_with_bytes(unit)), unit.inserts[0])
+    if unit.file_format is FileFormat.ORC and first.length:
+        with open_files(unit.location, [first], unit.number, storage, zone=unit.default_zone) as (file,):
+            if file.tail.compression.name in _avoided_codecs(unit):
+                written = write_empty(
+                    LocalSink(path), file.tail.types, user_metadata=file.tail.user_metadata, checksum=True
+                )
+                return FinishedFile(path=path, rows=0, length=written.length, crc32=written.checksum)
     with FilePool() as few, CountingSink(path) as out:
         for data in chunks(few.open(partial(open_source, storage, f"{unit.location}/{first.path}")), 0, first.length):
             out.write(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,7 +124,17 @@ def test_a_footer_or_index_has_no_more_bytes_than_its_source_allows() -> None:
         with pytest.raises(
             BadFile, match=r"f, stripe 0: its .* has .* bytes.*, at most 8 .*compactor\.file\.footer\.bytes"
         ):
-            read(limited, tail, 0)
+            read(limited, replace(tail), 0)
+
+
+def test_a_short_footer_is_read_once_until_another_one_is() -> None:
+    source = BytesSource(rows_file("ZLIB"), "f")
+    tail = read_tail(source)
+    footer = read_stripe_footer(source, tail, 0)
+    assert tail.stripes[0].footer_length <= stripe_footer.SHORT_FOOTER
+    assert read_stripe_footer(BytesSource(b"", "gone"), tail, 0) is footer
+    assert read_stripe_footer(source, tail, 1) != footer
+    assert read_stripe_footer(source, tail, 0) == footer
 
 
 @pytest.mark.parametrize("short", [0, 199_999])

@@ -86,6 +86,17 @@ def test_what_orc_1_5_cannot_read_joins_what_it_can(tmp_path: Path) -> None:
         assert figures.stripes_copied == files.count("in10")
 
 
+def test_no_rows_of_what_orc_1_5_cannot_read_leave_a_file_that_it_can(tmp_path: Path) -> None:
+    """PROTOCOL 2.8: readers open a file without rows, too."""
+    orc.write_table(rows([]), tmp_path / "none", compression="zstd")
+    kept = unit(tmp_path, FileFormat.ORC, ["none"])
+    for avoids, codec in ((frozenset[str](), "ZSTD"), (UNKNOWN_TO_ORC_1_5, "ZLIB")):
+        given = replace(kept, output_class=OutputClass(avoids=avoids))
+        (output,) = rewrite_insert_only(given, LOCAL, str(tmp_path / codec)).outputs
+        assert (orc.ORCFile(output.path).compression, orc.read_table(output.path)) == (codec, rows([]))
+        assert (output.rows, output.length) == (0, Path(output.path).stat().st_size)
+
+
 @pytest.mark.parametrize("file_format", list(INPUTS), ids=lambda one: one.name)
 def test_no_rows_leave_one_file(tmp_path: Path, file_format: FileFormat) -> None:
     """PROTOCOL 1.4: no directory becomes empty of files."""
