@@ -26,8 +26,9 @@ from compactor.metastore.schema import create
 from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.open_limits import TxnLimits
-from compactor.private_files import as_text, read_found
+from compactor.private_files import CLIENT_KEYTAB, as_text, client_keytab, read_found
 from compactor.redaction import remember, remember_values, secrets_in
+from compactor.service.batches.properties_file import SPARK_KEYTABS
 from compactor.service.mark_files import MarkFiles
 from compactor.service.mode import Mode, loosest_mode
 from compactor.service.old_site import OldSite
@@ -38,8 +39,9 @@ from compactor.settings.file_limits import FileLimits
 from compactor.settings.hive_site import parse_site
 from compactor.settings.precedence import Layer, Settings
 from compactor.state.store import open_state
+from compactor.storage.hadoop_tokens import VARIABLE as TOKEN_FILE
 from compactor.storage.listing_limits import ListingLimits
-from compactor.storage.options import StoreOptions
+from compactor.storage.options import StoreOptions, secret_files
 from compactor.storage.protocol import Storage
 from compactor.storage.stores import Stores
 
@@ -54,6 +56,7 @@ _NAMING_PLACES = (
     "hive.metastore.warehouse.external.dir",
     "metastore.warehouse.external.dir",
 )
+AIRFLOW_KEYTAB = "AIRFLOW__COMPACTOR__KEYTAB"  #: names the keytab of applications that Airflow's tasks start
 OTHERS = "COMPACTOR_OTHER_METASTORES"  #: set by Airflow's tasks for the drivers that they start
 _ENVIRONMENT = {
     "url": "COMPACTOR_METASTORE_URL",
@@ -212,12 +215,18 @@ def used_files(
         with suppress(BadSetting):
             site = _united(tuple(_site_layers(hive_conf)))
     settings = {**site, **profile.values, **(flags or {})}
+    others = [other for other in document.metastores.values() if other.name != name]
     secrets = [
         ("password_file", environment.get(PASSWORD_FILE) or profile.password_file),
         *(("credential store", str(path)) for path in credential_stores(site)),
         ("password of the credential store", site.get(STORE_PASSWORD_FILE)),
         ("compactor.reads.token.file", settings.get("compactor.reads.token.file")),
-        *(("keytab", str(table["keytab"])) for table in document.storage.values() if table.get("keytab")),
+        *((f"password_file of [metastore.{other.name}]", other.password_file) for other in others),
+        *((what, str(file)) for table in document.storage.values() for what, file in secret_files(table)),
+        *((key, settings.get(f"compactor.{key}")) for key in SPARK_KEYTABS),
+        (TOKEN_FILE, environment.get(TOKEN_FILE)),
+        (CLIENT_KEYTAB, client_keytab(environment)),
+        (AIRFLOW_KEYTAB, environment.get(AIRFLOW_KEYTAB)),
     ]
     return found + [UsedFile(path=Path(path), what=what, is_secret=True) for what, path in secrets if path]
 

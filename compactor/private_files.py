@@ -8,7 +8,7 @@ import os
 import pwd
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from compactor.errors import BadSetting
 from compactor.printable import first_few
 
+CLIENT_KEYTAB = "KRB5_CLIENT_KTNAME"  #: names the keytab by which the Kerberos library logs a process in
 _NAME_SERVICES = Path("/etc/nsswitch.conf")
 _SSSD_SOCKET = Path("/var/lib/sss/pipes/nss")  #: RHEL names ``sss`` everywhere, also where no SSSD runs
 _LISTED = frozenset({"files", "compat", "systemd"})  #: sources of users and groups that list all of them
@@ -122,6 +123,12 @@ def other_writers(found: os.stat_result, place: Path | str | int) -> str | None:
     if found.st_mode & stat.S_IWGRP and (because := _why_not_private_group(found, place)) is not None:
         return f"others (mode {_mode(found)}): {because}"
     return None
+
+
+def client_keytab(environment: Mapping[str, str]) -> Path | None:
+    """Returns the keytab that ``KRB5_CLIENT_KTNAME`` names; None without one in a file."""
+    kind, colon, path = environment.get(CLIENT_KEYTAB, "").rpartition(":")
+    return Path(path) if path and (not colon or kind == "FILE") else None
 
 
 def is_here(host: str) -> bool:

@@ -23,6 +23,7 @@ from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import one_of, seconds, text
 from compactor.airflow.links import HistoryLink, SparkLink
 from compactor.errors import BadSetting, CompactorError, LaunchFailed
+from compactor.private_files import must_be_secret
 from compactor.redaction import is_secret
 from compactor.settings.driver_config import driver_config, for_yarn, must_know_metastore
 from compactor.yarn.application import application_in, tag_of
@@ -191,7 +192,16 @@ class CompactionSubmitOperator(SparkSubmitOperator):
     @contextmanager
     def _secrets_in_file(self, hook: SparkSubmitHook) -> Iterator[tuple[int, ...]]:
         """Takes secrets out of the command line until the block ends, and yields the open file that has them instead."""
-        from compactor.service.batches.properties_file import defaults_file, inherited_path, properties_file
+        from compactor.service.batches.properties_file import (
+            check_keytabs,
+            defaults_file,
+            inherited_path,
+            properties_file,
+        )
+
+        if keytab := hook._connection.get("keytab"):
+            must_be_secret(Path(keytab), "keytab of [compactor] or of the Airflow connection")
+        check_keytabs(hook._conf)
 
         public: dict[str, str] = {}
         secret = self._secret_conf()
@@ -294,7 +304,8 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         Raises:
             BadSetting: cluster mode on Spark standalone, which does not support it for Python.
         """
-        hook = super()._get_hook()
+        with _private_files():  # the provider writes the keytab of a connection into /tmp
+            hook = super()._get_hook()
         try:
             BaseHook.get_connection(self._conn_id)
         except AirflowNotFoundException:
@@ -336,6 +347,16 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         must_know_metastore(config, hook._conf if config else {**hook._conf, **self._secret_conf()})
         if config:
             hook._env_vars["COMPACTOR_CONFIG"] = driver_config(config, hook._conf, is_cluster=True)
+
+
+@contextmanager
+def _private_files() -> Iterator[None]:
+    """Lets files that are made in the block be this user's alone."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def detaches(hook: SparkSubmitHook) -> bool:

@@ -69,7 +69,7 @@ def _launch(
     context: CliContext, site: Site, batch: PlannedBatch, program: str, target: SparkTarget, stop: Stop
 ) -> Launched:
     from compactor.cli.launch import Launch
-    from compactor.service.batches.properties_file import defaults_file, properties_file
+    from compactor.service.batches.properties_file import check_keytabs, defaults_file, properties_file
     from compactor.yarn.manager import resource_manager
 
     if not target.is_local and not executors_python(target, batch):
@@ -78,6 +78,7 @@ def _launch(
             "compactor.spark.pyspark.python or PYSPARK_PYTHON",
             err=True,
         )
+    check_keytabs({**target.defaults, **batch.conf})
     with properties_file(site.settings.secret_spark_conf, defaults_file(program, os.environ)) as properties:
         launch = Launch(
             site=site,

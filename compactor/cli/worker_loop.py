@@ -175,9 +175,11 @@ class CliWorker:
         return self._processes
 
     def _spark(self, master: str) -> Runner:
+        from compactor.service.batches.properties_file import check_keytabs
         from compactor.spark.runner import SparkRunner
         from compactor.spark.session import session
 
+        check_keytabs(self._site.settings.spark_conf)
         interrupt = signal.getsignal(signal.SIGINT)
         self._session = session(
             f"compactor-{self._site.name}",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compactor.errors import BadSetting
+from compactor.private_files import read_secret
 
 VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 _MAGIC = b"HDTS\x00"  #: with the version that Java writes; 1 is protobuf's
@@ -42,14 +43,14 @@ def token_for(authority: str, environment: Mapping[str, str]) -> str | None:
     """Returns the text of the token that this process was given for a cluster, if it was given one.
 
     Raises:
-        BadSetting: the file cannot be read.
+        BadSetting: the file cannot be read, or others may read or replace it.
     """
     file = environment.get(VARIABLE)
     if not file:
         return None
     try:
-        tokens = tokens_in(Path(file).read_bytes())
-    except (OSError, ValueError, IndexError) as error:
+        tokens = tokens_in(read_secret(Path(file), VARIABLE))
+    except (ValueError, IndexError) as error:
         raise BadSetting(f"{VARIABLE}={file}: is no file with tokens of Hadoop ({error})") from error
     names = _names(authority)
     return next((token.text for token in tokens if token.kind in _KINDS and token.service.lower() in names), None)

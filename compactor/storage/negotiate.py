@@ -5,6 +5,7 @@ Loaded only where a cluster is reached by ticket: its libraries are those of the
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from requests_kerberos import REQUIRED, HTTPKerberosAuth
 from requests_kerberos.exceptions import KerberosExchangeError, MutualAuthenticationError
 from spnego.exceptions import SpnegoError
 
-from compactor.private_files import must_be_secret
+from compactor.private_files import CLIENT_KEYTAB, client_keytab, must_be_secret
 from compactor.storage.hdfs_options import Kerberos
 from compactor.storage.kerberos_errors import UNPROVEN, NotProven, log_in_failed
 
@@ -33,8 +34,8 @@ class Negotiate(HTTPKerberosAuth):  # type: ignore[misc]  # without types
     def __init__(self, options: Kerberos) -> None:
         self._who = _said_of(options)
         principal: Any = options.principal
+        _must_be_private(options)
         if options.keytab is not None:
-            must_be_secret(Path(options.keytab), "keytab")
             principal = spnego.KerberosKeytab(options.keytab, options.principal)
         super().__init__(
             mutual_authentication=REQUIRED,
@@ -88,8 +89,7 @@ def tickets_of(options: Kerberos) -> tuple[str, float]:
         LogInFailed: there are none.
     """
     who = _said_of(options)
-    if options.keytab is not None:
-        must_be_secret(Path(options.keytab), "keytab")
+    _must_be_private(options)
     try:
         name = gssapi.Name(options.principal, gssapi.NameType.kerberos_principal) if options.principal else None
         store = {"client_keytab": options.keytab, "ccache": f"MEMORY:{uuid.uuid4().hex}"} if options.keytab else None
@@ -97,6 +97,18 @@ def tickets_of(options: Kerberos) -> tuple[str, float]:
         return str(found.name), float(found.lifetime or 0)
     except gssapi.exceptions.GSSError as error:
         raise log_in_failed(error, who) from error
+
+
+def _must_be_private(options: Kerberos) -> None:
+    """Checks that nobody else may read or replace the keytab of a log-in, also where the environment names it.
+
+    Raises:
+        BadSetting: somebody may.
+    """
+    if options.keytab is not None:
+        must_be_secret(Path(options.keytab), "keytab")
+    elif keytab := client_keytab(os.environ):
+        must_be_secret(keytab, CLIENT_KEYTAB)
 
 
 def _said_of(options: Kerberos) -> str:

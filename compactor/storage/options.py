@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from compactor.errors import BadSetting, UnnamedPlace
+from compactor.private_files import must_be_secret
 from compactor.settings.file_limits import FileLimits
 from compactor.storage.hadoop_tokens import VARIABLE
 from compactor.storage.hdfs_options import HdfsOptions, acting_for, of_cluster, without_log_in
@@ -33,6 +35,8 @@ SCHEMES: Mapping[str, str] = {
     "gcs": "gs",
 }  #: scheme of a location -> kind of store
 KINDS = tuple(dict.fromkeys(SCHEMES.values()))
+#: Options that may name a file with a secret; a token may be the secret itself.
+_SECRET_FILES = ("keytab", "session_cert", "token")
 _HOST = re.compile(r"(?:[\w.-]+@)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 
 
@@ -97,6 +101,7 @@ class StoreOptions:
 
         Raises:
             UnnamedPlace: the configuration does not name it, and the location would choose where credentials go.
+            BadSetting: others may read or replace a file with a secret.
         """
         if not self._is_admitted(kind, place):
             raise UnnamedPlace(_unnamed(kind, place))
@@ -106,6 +111,8 @@ class StoreOptions:
                 f"{kind}://{place}: compactor.toml leads to the account {account!r}, where this location is not; give its "
                 f'own options to [storage."{kind}://{place}"]'
             )
+        for name, path in secret_files(found):
+            must_be_secret(path, f"{name} of [storage.{kind}]")
         return found
 
     def acting_for(self, user: str) -> StoreOptions:
@@ -174,6 +181,16 @@ def _place_of(location: str) -> str | None:
     scheme, found, rest = location.partition("://")
     place = rest.partition("/")[0]
     return f"{SCHEMES[scheme]}://{place}" if found and scheme in SCHEMES and place else None
+
+
+def secret_files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    """Yields each file with a secret that is there and that the options of a store name: a keytab, a certificate's key
+    (in a file of its own, or with the certificate), credentials of Google."""
+    for name in _SECRET_FILES:
+        value = options.get(name)
+        value = value[-1] if isinstance(value, list) and value else value
+        if isinstance(value, str) and os.path.exists(value):
+            yield name, Path(value)
 
 
 def _unnamed(kind: str, place: str) -> str:

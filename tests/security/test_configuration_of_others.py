@@ -160,7 +160,25 @@ def test_the_secret_of_somebody_else_is_not_used(shared: Path, monkeypatch: pyte
 
 def test_the_doctor_names_each_file_that_is_too_wide(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them at once, although the first ends everything else."""
-    names = ("password", "token", "word", "store.jceks", "k.keytab")
+    in_environment = {
+        "HADOOP_TOKEN_FILE_LOCATION": "container_tokens",
+        "KRB5_CLIENT_KTNAME": "client.keytab",
+        "AIRFLOW__COMPACTOR__KEYTAB": "airflow.keytab",
+    }
+    in_files = (
+        "password",
+        "token",
+        "word",
+        "store.jceks",
+        "k.keytab",
+        "cert.key",
+        "google.json",
+        "spark.keytab",
+        "other",
+    )
+    names = (*in_files, *in_environment.values())
+    for variable, name in in_environment.items():
+        monkeypatch.setenv(variable, str(shared / name))
     for name in names:
         (shared / name).write_text("0123456789abcdef0")
         (shared / name).chmod(0o644)
@@ -178,7 +196,10 @@ def test_the_doctor_names_each_file_that_is_too_wide(shared: Path, monkeypatch: 
     (shared / "compactor.toml").write_text(
         f'[metastore.default]\nurl = "postgresql://hive@localhost/m"\npassword_file = "{shared}/password"\n'
         f'hive_conf = "{conf}"\n[metastore.default.settings]\n"compactor.reads.token.file" = "{shared}/token"\n'
+        f'"compactor.spark.kerberos.keytab" = "{shared}/spark.keytab"\n'
+        f'[metastore.other]\npassword_file = "{shared}/other"\n'
         f'[storage.hdfs]\nkerberos = true\nkeytab = "{shared}/k.keytab"\n'
+        f'session_cert = ["{shared}/cert.pem", "{shared}/cert.key"]\n[storage.gs]\ntoken = "{shared}/google.json"\n'
     )
     monkeypatch.chdir(shared)
     done = CliRunner().invoke(program, ["doctor"])
@@ -189,7 +210,7 @@ def test_the_doctor_names_each_file_that_is_too_wide(shared: Path, monkeypatch: 
         os.chmod(shared / name, 0o600)
     (conf / "hive-site.xml").chmod(0o644)
     again = CliRunner().invoke(program, ["doctor"])
-    assert "nobody else may write the configuration or read a secret (7 files)" in again.output
+    assert "nobody else may write the configuration or read a secret (14 files)" in again.output
 
 
 @pytest.mark.parametrize("verbose", [True, False])

@@ -13,7 +13,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from compactor.private_files import must_be_secret
+
 _DEFAULTS = "spark-defaults.conf"
+SPARK_KEYTABS = ("spark.kerberos.keytab", "spark.yarn.keytab")  #: keys that name a keytab
 _ESCAPED = re.compile(r"[\\\s=:#!]")
 
 
@@ -37,6 +40,17 @@ def properties_file(secrets: Mapping[str, str], instead_of: Path) -> Iterator[in
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def check_keytabs(conf: Mapping[str, str]) -> None:
+    """Checks that nobody else may read or replace a keytab that spark-submit is told to use.
+
+    Raises:
+        BadSetting: somebody may.
+    """
+    for key in SPARK_KEYTABS:
+        if path := conf.get(key):
+            must_be_secret(Path(path.removeprefix("file:")), key)
 
 
 def inherited_path(descriptor: int) -> str:

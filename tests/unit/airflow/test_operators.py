@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import base64
+import json
 import os
 import stat
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +201,44 @@ def test_the_configured_deploy_mode_beats_the_connection_s(monkeypatch: pytest.M
     line = resolved(monkeypatch, YARN)
     assert line[line.index("--deploy-mode") + 1] == "client"
     assert not detaches(submit()._get_hook())
+
+
+def test_a_keytab_that_others_may_read_is_not_handed_to_spark_submit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keytab = tmp_path / "k.keytab"
+    keytab.touch(mode=0o600)
+    keytab.chmod(0o644)
+    monkeypatch.setattr(CompactionSubmitOperator, "_secret_conf", lambda _: {})
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)
+    for named in ("AIRFLOW__COMPACTOR__KEYTAB", None):
+        conf = {} if named else {"spark.kerberos.keytab": f"file:{keytab}"}
+        monkeypatch.setenv("AIRFLOW__COMPACTOR__KEYTAB", str(keytab) if named else "")
+        operator = submit(run_as=None, conf=conf)
+        hook = operator._get_hook()
+        refusal = pytest.raises(BadSetting, match=r"keytab.* .*/k\.keytab: has mode 0644; expected: 0600")
+        with refusal, operator._secrets_in_file(hook):
+            pass
+        keytab.chmod(0o600)
+        with operator._secrets_in_file(hook):
+            keytab.chmod(0o644)
+
+
+def test_the_keytab_of_a_connection_is_written_for_this_user_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The provider writes it into /tmp as the umask says."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    extra = {"principal": "c@X", "keytab": base64.b64encode(b"keys").decode()}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra}))
+    before = os.umask(0o022)
+    try:
+        line = command(submit(run_as=None))
+    finally:
+        assert os.umask(before) == 0o022
+    keytab = Path(line[line.index("--keytab") + 1])
+    assert (keytab.parent, keytab.stat().st_mode & 0o777) == (tmp_path.resolve(), 0o600)
 
 
 def test_principal_and_keytab_are_dropped_when_impersonating(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,11 @@ def stored(*services: str, kind: str = "HDFS_DELEGATION_TOKEN", identifier: byte
     return b"HDTS\x00" + bytes([len(services)]) + tokens + b"\x00"  # no secret keys
 
 
+def write_private(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    path.chmod(0o600)
+
+
 @pytest.mark.parametrize("length", [0, 127, 128, 200, 256, 300])
 def test_a_token_is_read_and_written_as_hadoop_does(length: int) -> None:
     (found,) = tokens_in(stored("nn:8020", identifier=b"x" * length))
@@ -49,7 +54,7 @@ def test_a_token_is_read_and_written_as_hadoop_does(length: int) -> None:
     ],
 )
 def test_a_cluster_by_any_name_of_its_service(authority: str, service: str, tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_bytes(stored("other:8020", service))
+    write_private(tmp_path / "tokens", stored("other:8020", service))
     environment = {"HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens")}
     found = token_for(authority, environment)
     assert found == tokens_in(stored(service))[0].text
@@ -57,16 +62,24 @@ def test_a_cluster_by_any_name_of_its_service(authority: str, service: str, tmp_
 
 def test_no_token_of_another_cluster_or_service(tmp_path: Path) -> None:
     environment = {"HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens")}
-    (tmp_path / "tokens").write_bytes(stored("other.invalid:8020"))
+    write_private(tmp_path / "tokens", stored("other.invalid:8020"))
     assert token_for("nn.invalid", environment) is None
     assert token_for("other.invalid:9000", environment) is None
-    (tmp_path / "tokens").write_bytes(stored("nn.invalid:8020", kind="YARN_AM_RM_TOKEN"))
+    write_private(tmp_path / "tokens", stored("nn.invalid:8020", kind="YARN_AM_RM_TOKEN"))
     assert token_for("nn.invalid", environment) is None
     assert token_for("nn.invalid", {}) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"HDTS\x01", b"PK", stored("nn:8020")[:20], b"HDTS\x00\x88"])
 def test_a_file_that_is_none(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_bytes(content)
+    write_private(tmp_path / "tokens", content)
     with pytest.raises(BadSetting, match=r"HADOOP_TOKEN_FILE_LOCATION=.*/tokens: is no file with tokens of Hadoop"):
+        token_for("nn", {"HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens")})
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o660])
+def test_a_file_that_others_may_read_is_not_used(mode: int, tmp_path: Path) -> None:
+    write_private(tmp_path / "tokens", stored("nn:8020"))
+    (tmp_path / "tokens").chmod(mode)
+    with pytest.raises(BadSetting, match=rf"HADOOP_TOKEN_FILE_LOCATION .*/tokens: has mode {mode:04o}; expected: 0600"):
         token_for("nn", {"HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens")})

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from compactor.errors import BadSetting, UnnamedPlace
@@ -149,3 +152,31 @@ def test_tokens_that_hadoop_gave_an_application_are_its_users_already(monkeypatc
     given = {"kerberos": True, "doas": True, "url": "http://nn:1"}
     assert "proxy_to" not in StoreOptions.of({"hdfs": given}).acting_for("ann").text
     assert "proxy_to" in StoreOptions.of({"hdfs": {**given, "keytab": "/k"}}).acting_for("ann").text
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "options"),
+    [
+        ("gs", "bucket", {"token": "secret"}),
+        ("hdfs", "nn", {"session_cert": "secret"}),
+        ("hdfs", "nn", {"session_cert": ["certificate", "secret"]}),
+        ("hdfs", "nn", {"kerberos": True, "keytab": "secret"}),
+    ],
+)
+def test_no_client_is_opened_with_a_secret_that_others_may_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, place: str, options: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("certificate", "secret"):
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(0o644)
+    found = StoreOptions.of({kind: {**options, "authorities": [place]}})
+    with pytest.raises(BadSetting, match=rf"of \[storage\.{kind}\] secret: has mode 0644; expected: 0600"):
+        found.admitted(kind, place)
+    (tmp_path / "secret").chmod(0o640)
+    assert found.admitted(kind, place) == options
+
+
+def test_a_token_that_is_no_file_is_the_secret_itself(tmp_path: Path) -> None:
+    assert StoreOptions.of({"gs": {"token": "anon", "authorities": ["b"]}}).admitted("gs", "b") == {"token": "anon"}
+    assert StoreOptions.of({"gs": {"token": "x\0" * 9999, "authorities": ["b"]}}).admitted("gs", "b")
