@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,9 @@ from compactor.spark_tables.spark_plan import must_only_read
 from compactor.statements.parser import parse
 from compactor.statements.spark_functions import FUNCTIONS, NO_CALLS, REFUSED
 from compactor.statements.spark_text import SparkText, _parts
+from tests.support.patience import PATIENCE
 from tests.support.sizes import sized
+from tests.support.spark_connect import connect_server
 from tests.support.spark_sessions import local_session
 
 pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -40,6 +45,47 @@ _REACHES = re.compile(
     r"NameParameterized|Command"
 )
 _RELATION = re.compile(r"UnresolvedRelation \[([^]]*)\]")
+
+
+READING = [
+    "select a from f where a in (select b from f) and exists (select 1 from f x where x.a = f.a)",
+    "with q(a) as (select 1), r as (select a from q) select * from r join q using (a) order by a limit 3 offset 1",
+    "with recursive q(a) as (select 1 union all select a + 1 from q where a < 3) select * from q",
+    "select * from f pivot (sum(a) for b in ('x', 'y'))",
+    "select * from f unpivot (v for n in (a, b))",
+    "select * from f lateral view outer explode(l) e as x",
+    "select * from f, lateral (select f.a) y, range(3) r(n)",
+    "select * from f tablesample (10 percent) s",
+    "values (1, 2), (3, (select max(a) from f))",
+    "select a, count(*) from f group by grouping sets ((a), ()) having count(*) > 1",
+    "select sum(b) over w from f window w as (partition by a) qualify row_number() over w = 1",
+    "select a from f union select a from f intersect select 1 except all select 2",
+    "from f select a where a > 1 distribute by a sort by a",
+    "select * from (f join f g on f.a = g.a) natural join f",
+    "select * from explode(array(1, 2)) as t(x) order by all limit all",
+]
+#: Queries of which Spark makes something else, and what.
+REACHING = [
+    ("select (select max(a) from f), a in (select a from evil) from f", "the table evil"),
+    ("select * from f where, evil", "the table evil"),
+    ("select * from f, (values ((select 1 from x.evil))) v", r"the table x\.evil"),
+    ("select * from (with z as (select 1) select * from z), z", "the table z"),
+    ("with z as (select * from z) select * from z", "the table z"),
+    ("select * from parquet.`/x`", r"the table parquet\./x"),
+    ("select * from f |> where a = 1", "PipeOperator"),
+    ("select transform(a) using 'cat' as (b) from f", "ScriptTransformation"),
+    ("select * from stream f", "NamedStreamingRelation"),
+    ("select * from f timestamp as of '2026-01-01'", "RelationTimeTravel"),
+    ("insert into f select 1", "InsertIntoStatement"),
+    ("with q as (select 1) delete from f", "DeleteFromTable"),
+    ("with q as (select 1) merge into f using q on true when matched then delete", "MergeIntoTable"),
+    ("with q as (select 1) update f set a = 1", "UpdateTable"),
+    ("cache table f", "CacheTable"),
+    ("add jar 'x.jar'", "AddJarsCommand"),
+    ("set a = b", "SetCommand"),
+    ("create temporary function f as 'a.B' using jar 'x.jar'", "CreateFunction"),
+    ("explain select 1", "ExplainCommand"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -117,57 +163,51 @@ def test_every_function_of_spark_is_decided(session: Any) -> None:
     assert {"java_method", "reflect", "try_reflect"} <= words & REFUSED.keys()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "select a from f where a in (select b from f) and exists (select 1 from f x where x.a = f.a)",
-        "with q(a) as (select 1), r as (select a from q) select * from r join q using (a) order by a limit 3 offset 1",
-        "with recursive q(a) as (select 1 union all select a + 1 from q where a < 3) select * from q",
-        "select * from f pivot (sum(a) for b in ('x', 'y'))",
-        "select * from f unpivot (v for n in (a, b))",
-        "select * from f lateral view outer explode(l) e as x",
-        "select * from f, lateral (select f.a) y, range(3) r(n)",
-        "select * from f tablesample (10 percent) s",
-        "values (1, 2), (3, (select max(a) from f))",
-        "select a, count(*) from f group by grouping sets ((a), ()) having count(*) > 1",
-        "select sum(b) over w from f window w as (partition by a) qualify row_number() over w = 1",
-        "select a from f union select a from f intersect select 1 except all select 2",
-        "from f select a where a > 1 distribute by a sort by a",
-        "select * from (f join f g on f.a = g.a) natural join f",
-        "select * from explode(array(1, 2)) as t(x) order by all limit all",
-    ],
-)
+@pytest.mark.parametrize("text", READING)
 def test_a_query_of_any_kind_is_passed_on(session: Any, text: str) -> None:
     must_only_read(session, text, ["f"])
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("select (select max(a) from f), a in (select a from evil) from f", "the table evil"),
-        ("select * from f where, evil", "the table evil"),
-        ("select * from f, (values ((select 1 from x.evil))) v", r"the table x\.evil"),
-        ("select * from (with z as (select 1) select * from z), z", "the table z"),
-        ("with z as (select * from z) select * from z", "the table z"),
-        ("select * from parquet.`/x`", r"the table parquet\./x"),
-        ("select * from f |> where a = 1", "PipeOperator"),
-        ("select transform(a) using 'cat' as (b) from f", "ScriptTransformation"),
-        ("select * from stream f", "NamedStreamingRelation"),
-        ("select * from f timestamp as of '2026-01-01'", "RelationTimeTravel"),
-        ("insert into f select 1", "InsertIntoStatement"),
-        ("with q as (select 1) delete from f", "DeleteFromTable"),
-        ("with q as (select 1) merge into f using q on true when matched then delete", "MergeIntoTable"),
-        ("with q as (select 1) update f set a = 1", "UpdateTable"),
-        ("cache table f", "CacheTable"),
-        ("add jar 'x.jar'", "AddJarsCommand"),
-        ("set a = b", "SetCommand"),
-        ("create temporary function f as 'a.B' using jar 'x.jar'", "CreateFunction"),
-        ("explain select 1", "ExplainCommand"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), REACHING)
 def test_whatever_spark_finds_besides_is_refused(session: Any, text: str, said: str) -> None:
     with pytest.raises(NotSupported, match=f"Spark finds {said}"):
         must_only_read(session, text, ["f"])
+
+
+#: Asks a server of Connect about queries, without a JVM of its own, and prints what was said of each.
+_CLIENT = """
+import json, sys
+from pyspark.sql import SparkSession
+from compactor.errors import NotSupported
+from compactor.spark_tables.spark_plan import must_only_read
+spark, said = SparkSession.builder.remote(sys.argv[1]).getOrCreate(), {}
+for text in json.load(sys.stdin):
+    try:
+        said[text] = must_only_read(spark, text, ["f"])
+    except NotSupported as error:
+        said[text] = str(error)
+print(json.dumps(said))
+"""
+
+
+def test_a_session_of_connect_asks_its_server_for_the_plan(tmp_path: Path) -> None:
+    """It has no parser of its own; a line in a text does not pass for one of the plan."""
+    forged = ["a\n", "a\\n", "\\u000a", "\\012", "\n\n== Analyzed Logical Plan ==\n"]
+    texts = [*READING, *(text for text, _ in REACHING), *(f"select '{text}' from f, evil" for text in forged)]
+    with connect_server(tmp_path) as address:
+        client = subprocess.run(
+            [sys.executable, "-c", _CLIENT, address],
+            input=json.dumps(texts),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+    assert client.returncode == 0, client.stderr
+    said = json.loads(client.stdout.splitlines()[-1])
+    assert {text: said[text] for text in READING if said[text] is not None} == {}
+    assert [text for text, _ in REACHING if "query: Spark finds" not in (said[text] or "")] == []
+    assert [text for text in texts[-len(forged) :] if "with a line break" not in (said[text] or "")] == []
 
 
 def test_functions_of_the_program_are_called_and_those_of_a_catalog_are_not(session: Any) -> None:

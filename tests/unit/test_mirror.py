@@ -17,7 +17,6 @@ ELSEWHERE: dict[str, str] = {
     "orc/format/filter_streams.py": "integration/rewrite/test_mixed_bloom_filters.py",
     "orc/codecs/wall_clock.py": "integration/rewrite/test_time_zones.py",
     "airflow/page/action.py": "security/page/test_audit.py",
-    "spark_tables/spark_plan.py": "security/test_sql_text.py",
     "statements/spark_functions.py": "security/test_sql_text.py",
     "cli/submit.py": "cluster/yarn/test_launchers.py",
     "database/backend.py": "contract/test_sessions.py",
