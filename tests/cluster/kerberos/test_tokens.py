@@ -62,6 +62,7 @@ def test_a_token_that_hadoop_hands_over(
     """As in a container of YARN: there is no ticket, and the file of Hadoop's own client says who one is."""
     file = tmp_path / "tokens"
     realm.fetch_tokens("compactor", file)
+    file.chmod(0o600)
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(file))
     options = options_of(realm, principal=None, keytab=None)
     with ExecutorTokens() as tokens:

@@ -19,7 +19,7 @@ from compactor.storage import executor_tokens
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.storage.options import StoreOptions
 from tests.support.patience import until
-from tests.unit.storage.test_hadoop_tokens import stored
+from tests.unit.storage.test_hadoop_tokens import stored, write_private
 
 TICKET = {"kerberos": True, "principal": "compactor", "keytab": "/k", "proxy_to": "hive"}
 
@@ -153,7 +153,7 @@ def test_one_that_cannot_be_cancelled_is_reported(
 
 def test_a_token_of_yarn_is_passed_on(node: NameNode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A container has no ticket, and may fetch no token."""
-    (tmp_path / "tokens").write_bytes(stored("nn:8020"))
+    write_private(tmp_path / "tokens", stored("nn:8020"))
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "tokens"))
     options = StoreOptions.of({"hdfs": {"authorities": ["nn"], "kerberos": True}})
     with ExecutorTokens() as tokens:
