@@ -10,6 +10,7 @@ A rule about bytes is proved only by a reader that shares no code with their wri
 |------------------|---------------------------------------------------------|--------|
 | ``orc_1_5()``    | ORC Java 1.5.13: Hive 3.1, Spark 2.4 to 3.1             | yes    |
 | ``orc_2_3()``    | ORC Java 2.3.1: Hive 4, Spark 4                         | yes    |
+| ``trino_476()``  | Trino 476, with bloom filters on                        | no     |
 | ``PYORC``        | ORC C++; never the only judge of what pyorc wrote       | yes    |
 | ``PYARROW``      | ORC C++; never the only judge of what pyarrow wrote     | no     |
 
@@ -46,6 +47,7 @@ from __future__ import annotations
 
 from tests.judges.orc_cpp import PYARROW, PYORC, PyarrowJudge, PyorcJudge, to_arrow
 from tests.judges.orc_java import JavaJudge, orc_1_5, orc_2_3
+from tests.judges.orc_trino import TrinoJudge, trino_476
 from tests.judges.predicates import Predicate
 from tests.judges.values import Row, Unreadable, shown
 
@@ -58,17 +60,19 @@ __all__ = [
     "PyarrowJudge",
     "PyorcJudge",
     "Row",
+    "TrinoJudge",
     "Unreadable",
     "judges",
     "orc_1_5",
     "orc_2_3",
     "shown",
     "to_arrow",
+    "trino_476",
 ]
 
-Judge = JavaJudge | PyorcJudge | PyarrowJudge
+Judge = JavaJudge | TrinoJudge | PyorcJudge | PyarrowJudge
 
 
 def judges() -> list[Judge]:
     """Returns every judge that needs no server."""
-    return [orc_1_5(), orc_2_3(), PYORC, PYARROW]
+    return [orc_1_5(), orc_2_3(), trino_476(), PYORC, PYARROW]

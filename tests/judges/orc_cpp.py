@@ -78,6 +78,11 @@ class PyorcJudge:
         with path.open("rb") as file, _errors(self.name):
             return str(pyorc.Reader(file).schema)
 
+    def count(self, path: Path) -> int:
+        """Returns the number of rows in a file."""
+        with path.open("rb") as file, _errors(self.name):
+            return len(pyorc.Reader(file))
+
     def rows(self, path: Path) -> list[Row]:
         """Returns all rows of a file in their order."""
         return self._rows(path, None)

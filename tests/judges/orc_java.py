@@ -1,32 +1,23 @@
-"""ORC's own reader and writer in Java: of each release one JVM, which lives as long as the tests run.
-
-A request and its answer are a JSON object a line. A value is JSON's own, but for: floats (Java's hexadecimal text), strings
-and binaries (a text whose characters are the bytes), decimals, dates and timestamps (texts), nested values (arrays).
-"""
+"""ORC's own reader and writer in Java: of each release one JVM."""
 
 from __future__ import annotations
 
-import atexit
 import hashlib
-import json
-import subprocess
-import tempfile
-import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.judges.jvm import Jvm, leaves, matching_rows
+from tests.judges.orc_cpp import PYORC
 from tests.judges.predicates import Predicate
-from tests.judges.values import Row, Unreadable, from_json, row_type, to_json
+from tests.judges.values import Row, to_json
 from tests.support.downloads import MAVEN_CACHE, kept_once
 from tests.support.java import compiled
 from tests.support.maven import maven
 
 _POM, _SOURCE = Path(__file__).with_name("pom.xml"), Path(__file__).with_name("OrcJudge.java")
-_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 #: ORC 1.5's codecs use internals of Java, which Java 17 allows only on request.
 _OPENED = ("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")
 
@@ -37,6 +28,10 @@ class _Release:
     storage_api: str
     protobuf: str
     slf4j: str
+
+    def start(self) -> Jvm:
+        """Returns a JVM that starts when it is first asked."""
+        return Jvm(f"ORC {self.orc}", lambda: ["java", *_OPENED, "-cp", self.classpath(), "OrcJudge"])
 
     def classpath(self) -> str:
         """Returns where Java finds the judge; everything in it is downloaded and compiled once."""
@@ -66,47 +61,12 @@ _RELEASES = (
 )
 
 
-class _Jvm:
-    """A JVM that answers one request after the other. It ends when its standard input does, and so with us."""
-
-    def __init__(self, release: _Release) -> None:
-        self.release = release
-        self._guard = threading.Lock()
-        self._end = ExitStack()
-        self._errors = self._end.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        command = ["java", *_OPTIONS, *_OPENED, "-cp", release.classpath(), "OrcJudge"]
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
-        # leaving it closes its standard input, and waits
-        self._process = self._end.enter_context(subprocess.Popen(command, text=True, encoding="utf-8", **pipes))
-        atexit.register(self._end.close)
-
-    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the answer to a request.
-
-        Raises:
-            Unreadable: ORC's own error.
-        """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with self._guard:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        if not line:
-            self._errors.seek(0)
-            raise AssertionError(f"ORC {self.release.orc} has ended: {self._errors.read()[-3000:].decode()}")
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise Unreadable(f"ORC {self.release.orc}: {answer['error'][:3000]}")
-        return answer
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaJudge:
     """A release of ORC Java, as an engine uses it in a JVM with this zone."""
 
     name: str
-    _jvm: _Jvm
+    _jvm: Jvm
     zone: str = "UTC"
     utc: bool = True  #: as Hive does since 3.1; otherwise timestamps are those of ``zone``, as in Spark and Hive 2
 
@@ -132,23 +92,9 @@ class JavaJudge:
         Raises:
             Unreadable: ORC cannot read the file.
         """
-        schema = self.schema(path) if any(predicates) else ""
-        leaves = [_leaf(predicate, schema) for predicate in predicates if predicate]
-        answer = self._ask(path, predicates=leaves)
-        read, schema = from_json(answer["schema"]), answer["schema"]
-        rows = list(map(read, answer["rows"]))
-        answers = iter(answer["answers"])
-        return [
-            [
-                row
-                for number in next(answers)
-                for row in [rows[number] if isinstance(number, int) else read(number)]
-                if predicate.matches(row, schema)
-            ]
-            if predicate
-            else rows
-            for predicate in predicates
-        ]
+        schema = PYORC.schema(path) if any(predicates) else ""  # which is read sooner
+        answer = self._ask(path, predicates=leaves(predicates, schema))
+        return matching_rows(answer, answer["schema"], predicates)
 
     def write(
         self,
@@ -198,19 +144,6 @@ class JavaJudge:
         return self._jvm.ask({"path": str(path), "zone": self.zone, "utc": self.utc, **request})
 
 
-def _leaf(predicate: Predicate, schema: str) -> dict[str, Any]:
-    kind = row_type(schema)
-    for part in predicate.column.split("."):
-        kind = kind.fields[part]
-    column = to_json(f"struct<value:{kind}>")
-    return {
-        "column": predicate.column,
-        "operator": predicate.operator,
-        "values": [column((value,))[0] for value in predicate.values],
-        "negated": predicate.negated,
-    }
-
-
 def jars() -> None:
     """Downloads and compiles what the judges need, unless that has been done."""
     for release in _RELEASES:
@@ -220,10 +153,10 @@ def jars() -> None:
 @cache
 def orc_1_5() -> JavaJudge:
     """Returns ORC Java 1.5.13, which Hive 3.1 and Spark 2.4 to 3.1 use."""
-    return JavaJudge(name="ORC Java 1.5.13", _jvm=_Jvm(_RELEASES[0]))
+    return JavaJudge(name="ORC Java 1.5.13", _jvm=_RELEASES[0].start())
 
 
 @cache
 def orc_2_3() -> JavaJudge:
     """Returns ORC Java 2.3.1, which Hive 4 and Spark 4 use in this or a near version."""
-    return JavaJudge(name="ORC Java 2.3.1", _jvm=_Jvm(_RELEASES[1]))
+    return JavaJudge(name="ORC Java 2.3.1", _jvm=_RELEASES[1].start())

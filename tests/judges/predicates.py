@@ -33,6 +33,11 @@ class Predicate:
     values: tuple[Any, ...] = ()
     negated: bool = False
 
+    @property
+    def finds_null(self) -> bool:
+        """Whether SQL finds the rows in which the column is NULL."""
+        return (self.operator == "is null") != self.negated and self.operator in ("is null", "<=>")
+
     def matches(self, row: Row, schema: str) -> bool:
         """Tells whether SQL finds a row of a file with this schema: a comparison with NULL is neither true nor false."""
         places, key = _column(schema, self.column)

@@ -3,177 +3,121 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hypothesis import Phase, event, given, settings
 from hypothesis import strategies as st
 
-from compactor.acid.directory import acid_directory
-from compactor.acid.names import DeltaKind
-from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.acid.names import Layout
 from compactor.errors import NotLossless, NotSupported, Refused
-from compactor.ids import NOTHING_OPEN, TxnId, WriteId
-from compactor.rewrite.plan.file_format import FileFormat
-from compactor.rewrite.plan.plan import PlanContext, plan
-from compactor.rewrite.plan.unit import Shape
-from compactor.storage.local import LocalStorage
-from tests.judges import Judge, Predicate, Unreadable, judges, orc_1_5, orc_2_3
-from tests.judges.examples import WRITERS, ZONES, Example, examples
-from tests.support.acid_files import FIRST_FILE
-from tests.support.folders import staging_of
+from tests.judges import PYARROW, PYORC, JavaJudge, Judge, Unreadable, orc_1_5, orc_2_3, trino_476
+from tests.judges.examples import ZONES, Example, examples, is_java
+from tests.judges.judged_table import JudgedTable
 from tests.support.sizes import sized
-from tests.support.units import run_units
 
-_ACID = "struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint,row:{}>"
 _MEMORY = "/dev/shm"
 #: ``JUDGED_EXAMPLES=20000 WHOLE=1 python -m pytest tests/judges`` is the long form.
-_EXAMPLES = int(os.environ.get("JUDGED_EXAMPLES", sized(short=30, whole=1500)))
+_EXAMPLES = int(os.environ.get("JUDGED_EXAMPLES", sized(short=20, whole=1500)))
 _PHASES = (Phase.generate, Phase.shrink)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """The files of a table as a reader sees them: rows, and delete events that take rows away."""
-
-    inserts: Sequence[Path]
-    deletes: Sequence[Path] = ()
-    written: Sequence[str] | None = None  #: the rows, as texts in order; None where the writer itself changes some
-
-    def answers(self, judge: Judge, predicates: Sequence[Predicate | None]) -> list[list[str]]:
-        """Returns the rows that a judge finds for each predicate, as texts in order."""
-        gone = {row[1:4] for path in self.deletes for row in judge.rows(path)}
-        found: list[list[str]] = [[] for _ in predicates]
-        for path in self.inserts:
-            answers = judge.answers(path, predicates)
-            texts = {id(row): repr(row) for answer in answers for row in answer if row[1:4] not in gone}
-            for rows, answer in zip(found, answers, strict=True):
-                rows += [texts[id(row)] for row in answer if id(row) in texts]
-        return list(map(sorted, found))
+Answers = list[dict[int, str]]
 
 
-def _write(example: Example, root: Path, *, acid: bool, base: bool) -> Table:
-    """Writes a table of one file a directory."""
-    inserts, written = [], []
-    for number, file in enumerate(example.files, start=1):
-        name = f"base_{number:07}" if base and number == 1 else f"delta_{number:07}_{number:07}_0000"
-        path = root / name / ("bucket_00000" if acid else "000000_0")
-        path.parent.mkdir()
-        rows = list(file.rows)
-        if acid:
-            rows = [(0, number, FIRST_FILE, place, number, row) for place, row in enumerate(rows)]
-        schema = _ACID.format(example.row_type) if acid else example.row_type
-        WRITERS[file.writer].write(path, schema, rows, **file.options)
-        inserts.append(path)
-        written += [
-            repr(row) for place, row in enumerate(rows) if not (acid and (number - 1, place) in example.deleted)
-        ]
-    # pyarrow shifts structs after one that is NULL
-    is_kept = "struct" not in example.row_type or all(file.writer != "pyarrow" for file in example.files)
-    table = Table(inserts=inserts, written=sorted(written) if is_kept else None)
-    if not (acid and example.deleted):
-        return table
-    last = len(example.files) + 1
-    path = root / f"delete_delta_{last:07}_{last:07}_0000" / "bucket_00000"
-    path.parent.mkdir()
-    events = [(2, number + 1, FIRST_FILE, place, last, None) for number, place in sorted(example.deleted)]
-    orc_1_5().write(path, _ACID.format(example.row_type), events)
-    return replace(table, deletes=[path])
-
-
-def _compact(table: Table, example: Example, root: Path, shape: Shape, *, acid: bool, small: int) -> Table:
-    """Compacts a table as a worker does and returns the table that readers then see.
-
-    Raises:
-        NotSupported, NotLossless: the compaction is refused.
-    """
-    write_ids = ValidWriteIdList(table="d.t", high_watermark=WriteId(9))
-    directory = acid_directory(
-        LocalStorage().listing(str(root)), write_ids, ValidTxnList(high_watermark=TxnId(NOTHING_OPEN))
-    )
-    context = PlanContext(
-        location=str(root),
-        txn=TxnId(7),
-        write_ids=write_ids,
-        row_type=example.row_type,
-        file_format=None if acid else FileFormat.ORC,
-        small_stripe_bytes=small,
-    )
-    work = plan(directory, shape, context)
-    staging_of(root)
-    outputs = [output for result in run_units(work.units) for output in result.outputs]
-    kept = [path for path in table.inserts if path.parent.name.startswith("base") and shape is Shape.MINOR]
-    return Table(
-        inserts=[*kept, *(Path(output.path) for output in outputs if output.kind is DeltaKind.INSERT)],
-        deletes=[Path(output.path) for output in outputs if output.kind is DeltaKind.DELETE],
-    )
-
-
-def _lost(answer: Sequence[str], all_rows: Sequence[str]) -> Counter[str]:
-    return Counter(all_rows) - Counter(answer)
-
-
-def _check_judge(judge: Judge, before: Table, after: Table, predicates: Sequence[Predicate]) -> None:
-    """Checks that a judge finds the same rows, and loses none by a predicate that it found before."""
-    try:
-        rows, *answers = before.answers(judge, [None, *predicates])
-    except Unreadable:
-        event(f"{judge.name} cannot read an input")
-        return
-    if before.written is not None:
-        assert rows == before.written, judge.name
-    rows_after, *answers_after = after.answers(judge, [None, *predicates])
-    assert rows_after == rows, judge.name
-    for predicate, answer, answer_after in zip(predicates, answers, answers_after, strict=True):
-        lost = _lost(answer_after, rows) - _lost(answer, rows)
-        assert not lost, f"{judge.name} no longer finds {list(lost)[:3]} with {predicate}"
-        assert not Counter(answer_after) - Counter(rows), f"{judge.name} with {predicate}"
-
-
-def _check(example: Example, zone: str, shape: Shape, *, acid: bool, base: bool, small: int) -> None:
-    with TemporaryDirectory(dir=_MEMORY) as folder:
-        root = Path(folder) / "t"
-        root.mkdir()
-        before = _write(example, root, acid=acid, base=base)
+def _read(table: JudgedTable, judges: list[Judge]) -> dict[str, Answers]:
+    """Returns the answers of each judge that can read the table, by its name."""
+    answers = {}
+    for judge in judges:
         try:
-            after = _compact(before, example, root, shape, acid=acid, small=small)
-        except (NotSupported, NotLossless, Refused) as refusal:
-            event(f"refused: {str(refusal)[-60:]}")
-            return
-        event("compacted")
-        local = orc_1_5().in_zone(zone)
-        for judge in (orc_1_5(), orc_2_3().in_zone(zone, utc=True), *judges()[2:]):
-            _check_judge(judge, before, after, example.predicates)
-        # times that the zone's clocks passed over are not what was written
-        _check_judge(local, replace(before, written=None), after, example.predicates)
+            answers[judge.name] = table.answers(judge, table.example.predicates)
+        except Unreadable:
+            event(f"{judge.name} cannot read an input")
+    return answers
 
 
-@settings(max_examples=_EXAMPLES, phases=_PHASES, report_multiple_bugs=False)
-@given(
-    example=examples(),
-    zone=st.sampled_from(ZONES),
-    shape=st.sampled_from(Shape),
-    base=st.booleans(),
-    small=st.sampled_from((0, 1 << 20)),
-)
+def _check_written(table: JudgedTable, judge: Judge, rows: Mapping[int, str]) -> None:
+    """Checks that a judge shows the rows that were written, as far as it can show them."""
+    assert rows.keys() == table.written.keys(), judge.name
+    if _shows_all(judge, table.example):
+        assert rows == table.written, judge.name
+
+
+def _shows_all(judge: Judge, example: Example) -> bool:
+    """Tells whether a judge shows every value as its writer had it."""
+    if "struct" in example.row_type[7:] and any(file.writer == "pyarrow" for file in example.files):
+        return False  # it shifts structs after one that is NULL
+    if isinstance(judge, JavaJudge):
+        if example.is_old and not all(is_java(file.writer) for file in example.files):
+            return False  # C++ writers name no calendar, which Java takes for the Julian one
+        return judge.utc  # times that its zone's clocks passed over are not what was written
+    if example.is_old and any(is_java(file.writer) and not file.options["proleptic"] for file in example.files):
+        return False  # others show all days in the Gregorian calendar
+    if any(file.options["zone"] != "UTC" for file in example.files):
+        return False  # others have tzdata's rules
+    if "uniontype" in example.row_type:
+        return False  # pyorc has no tags, and Trino moves values where some are NULL
+    return not (judge is trino_476() and example.is_early_for_trino)
+
+
+def _check_kept(table: JudgedTable, judge: Judge, before: Answers, after: Answers) -> None:
+    """Checks that a judge shows the same rows, or those that were written, and finds all that it found before."""
+    rows, *hits = before
+    rows_after, *hits_after = after
+    assert rows_after.keys() == rows.keys(), judge.name
+    is_strict = isinstance(judge, JavaJudge)
+    for number, text in rows_after.items():
+        assert text == rows[number] or (not is_strict and text == table.written[number]), judge.name
+    for predicate, found, found_after in zip(table.example.predicates, hits, hits_after, strict=True):
+        lost = {number for number in found.keys() - found_after.keys() if rows[number] == rows_after[number]}
+        assert not lost, f"{judge.name} no longer finds {[rows[number] for number in lost][:3]} with {predicate}"
+        assert found_after.items() <= rows_after.items(), f"{judge.name} with {predicate}"
+
+
+def _check(example: Example, zone: str, layout: Layout, small: int) -> None:
+    judges: list[Judge] = [orc_1_5(), orc_1_5().in_zone(zone), orc_2_3().in_zone(zone, utc=True), trino_476(), PYORC]
+    if "uniontype" not in example.row_type:
+        judges.append(PYARROW)  # a NULL in a union ends its process
+    with TemporaryDirectory(dir=_MEMORY) as folder:
+        table = JudgedTable(example=example, root=Path(folder) / "t", layout=layout, small=small)
+        table.root.mkdir()
+        for each in example.rounds:
+            table.write(each)
+            before = _read(table, judges)
+            for judge in judges:
+                if judge.name in before:
+                    _check_written(table, judge, before[judge.name][0])
+            try:
+                table.compact(each.compaction)
+            except (NotSupported, NotLossless, Refused) as refusal:
+                event(f"refused: {str(refusal)[-60:]}")
+                continue
+            event(f"{each.compaction} done")
+            for judge in judges:
+                if judge.name in before:
+                    after = table.answers(judge, example.predicates)
+                    _check_kept(table, judge, before[judge.name], after)
+
+
+_settings = settings(max_examples=_EXAMPLES, phases=_PHASES, report_multiple_bugs=False)
+_of_site = {
+    "zone": st.sampled_from(ZONES),
+    "layout": st.sampled_from((Layout.VISIBILITY, Layout.PLAIN)),
+    "small": st.sampled_from((0, 1 << 20)),
+}
+
+
+@_settings
+@given(example=examples(acid=True), **_of_site)
 def test_no_answer_changes_with_a_compaction_of_a_full_acid_table(
-    example: Example, zone: str, shape: Shape, base: bool, small: int
+    example: Example, zone: str, layout: Layout, small: int
 ) -> None:
-    _check(example, zone, shape, acid=True, base=base, small=small)
+    _check(example, zone, layout, small)
 
 
-@settings(max_examples=_EXAMPLES // 2, phases=_PHASES, report_multiple_bugs=False)
-@given(
-    example=examples(),
-    zone=st.sampled_from(ZONES),
-    shape=st.sampled_from(Shape),
-    base=st.booleans(),
-    small=st.sampled_from((0, 1 << 20)),
-)
+@settings(_settings, max_examples=_EXAMPLES // 2)
+@given(example=examples(acid=False), **_of_site)
 def test_no_answer_changes_with_a_compaction_of_an_insert_only_table(
-    example: Example, zone: str, shape: Shape, base: bool, small: int
+    example: Example, zone: str, layout: Layout, small: int
 ) -> None:
-    _check(example, zone, shape, acid=False, base=base, small=small)
+    _check(example, zone, layout, small)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from compactor.deployment import configure, open_site
 from compactor.tables import Store
-from tests.judges import Judge, judges, orc_1_5, to_arrow
+from tests.judges import JavaJudge, Judge, judges, orc_1_5, to_arrow, trino_476
 from tests.judges.examples import Example, inserts
 from tests.support.sizes import sized
 
-_EXAMPLES = int(os.environ.get("JUDGED_EXAMPLES", sized(short=30, whole=1500))) // 2
+_EXAMPLES = int(os.environ.get("JUDGED_EXAMPLES", sized(short=20, whole=1500))) // 2
 _PHASES = (Phase.generate, Phase.shrink)
 _numbers = itertools.count()
 
@@ -43,7 +43,11 @@ def _loses(judge: Judge, path: Path, example: Example, written: list[str]) -> It
         return  # which it cannot read
     schema, predicates = judge.schema(path), example.predicates
     rows, *answers = judge.answers(path, [None, *predicates])
-    if sorted(repr(row[-1]) for row in rows) != written:
+    if isinstance(judge, JavaJudge):
+        is_exact = True
+    else:  # old days are written in the Julian calendar, which others do not know
+        is_exact = not example.is_old and not (judge is trino_476() and example.is_early_for_trino)
+    if is_exact and sorted(repr(row[-1]) for row in rows) != written:
         yield f"{judge.name} reads {rows[:5]}"
     for predicate, answer in zip(predicates, answers, strict=True):
         lost = {repr(row) for row in rows if predicate.matches(row, schema)} - set(map(repr, answer))

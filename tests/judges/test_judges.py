@@ -16,12 +16,15 @@ from tests.judges import (
     Predicate,
     PyorcJudge,
     Row,
+    TrinoJudge,
     Unreadable,
     judges,
     orc_1_5,
     orc_2_3,
     shown,
+    trino_476,
 )
+from tests.support.acid_files import FIRST_FILE, dense, write_lying
 
 SCHEMA = (
     "struct<b:boolean,t:tinyint,s:smallint,i:int,l:bigint,f:float,d:double,w:string,v:varchar(5),c:char(4),x:binary,"
@@ -98,10 +101,10 @@ def test_instants_and_old_dates(tmp_path: Path) -> None:
         orc_1_5().rows(tmp_path / "file.orc")
 
 
-@pytest.mark.parametrize("number", range(3), ids=["ORC Java 1.5", "ORC Java 2.3", "pyorc"])
+@pytest.mark.parametrize("number", range(4), ids=["ORC Java 1.5", "ORC Java 2.3", "pyorc", "Trino"])
 @pytest.mark.parametrize("acid", [False, True], ids=["a plain file", "a full ACID file"])
 def test_a_predicate_finds_its_rows_in_row_groups_and_stripes(number: int, acid: bool, tmp_path: Path) -> None:
-    path, judged = tmp_path / "file.orc", writers()[number]
+    path, judged = tmp_path / "file.orc", [*writers(), trino_476()][number]
     inner = "struct<k:int,w:string,y:date,z:timestamp,m:decimal(10,2),f:double,b:boolean,c:char(6)>"
     values: list[Row] = [
         (
@@ -147,8 +150,24 @@ def test_what_is_pushed_down_is_looked_up_in_the_statistics(tmp_path: Path) -> N
     path, predicate = tmp_path / "file.orc", Predicate("d", "=", (1.0,))
     orc_1_5().write(path, "struct<d:double>", [(math.nan,), (1.0,)])
     assert orc_1_5().rows_matching(path, predicate) == []
-    for judge in (orc_2_3(), PYORC, PYARROW):
+    for judge in (orc_2_3(), trino_476(), PYORC, PYARROW):
         assert judge.rows_matching(path, predicate) == [(1.0,)]
+
+
+def test_trino_believes_the_statistics_of_a_file(tmp_path: Path) -> None:
+    """The file says that its values are those of other rows."""
+    path = write_lying(tmp_path / "file.orc", dense(1, 3), [(1, FIRST_FILE, row) for row in (100, 101, 102)])
+    assert [row[-1] for row in trino_476().rows(path)] == [(0,), (1,), (2,)]
+    assert trino_476().rows_matching(path, Predicate("a", "=", (1,))) == []
+
+
+def test_trino_shows_old_fractions_a_second_earlier(tmp_path: Path) -> None:
+    """Those below a millisecond, in the time before 1970; all other judges show what was written."""
+    path, rows = tmp_path / "file.orc", [("1960-01-01 00:00:00.000000001",), ("1960-01-01 00:00:00.001000000",)]
+    orc_1_5().write(path, "struct<z:timestamp>", rows)
+    for judge in judges():
+        first = "1959-12-31 23:59:59.000000001" if isinstance(judge, TrinoJudge) else rows[0][0]
+        assert judge.rows(path) == [(first,), rows[1]], judge.name
 
 
 def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from compactor.orc.format.tail import empty_tail, read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import encode_acid
 from tests.judges import PYORC as PYORC_JUDGE
-from tests.judges import Predicate, orc_1_5, orc_2_3
+from tests.judges import Predicate, orc_1_5, orc_2_3, trino_476
 from tests.support.mixtures import File, make_unit
 from tests.support.units import execute
 
@@ -71,7 +71,7 @@ def _check(path: Path, values: list[Any]) -> None:
     predicates = [*_predicates("d"), *_predicates("f")]
     if len(values) > GROUP:  # many rows
         predicates = [Predicate(column, "=", (literal,)) for column in "df" for literal in (0.0, values[-1])]
-    for judge in (orc_1_5(), orc_2_3(), PYORC_JUDGE):
+    for judge in (orc_1_5(), orc_2_3(), trino_476(), PYORC_JUDGE):
         everything, *answers = judge.answers(path, [None, *predicates])
         for predicate, answer in zip(predicates, answers, strict=True):
             right = [row for row in everything if predicate.matches(row, ROW)]

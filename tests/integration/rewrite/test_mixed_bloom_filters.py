@@ -24,7 +24,7 @@ from compactor.rewrite.insert_only import orc as insert_only_orc
 from compactor.rewrite.plan.unit import FileNumberInputs, Rebalance
 from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import Input
-from tests.judges import PYORC, Predicate, Row, orc_1_5, orc_2_3, shown
+from tests.judges import PYORC, Predicate, Row, orc_1_5, orc_2_3, shown, trino_476
 from tests.judges.values import decimal_value
 from tests.support.acid_files import FIRST_FILE
 from tests.support.mixtures import DELETER, make_unit
@@ -133,7 +133,7 @@ def _check(path: Path, rows: Sequence[Row], schema: str) -> None:
     inner = [row[-1] if schema == ACID else row for row in rows]
     predicates = _predicates(inner)
     wanted = [[row[0] for row in inner if predicate.matches(row, PLAIN)] for predicate in predicates]
-    for judge in (orc_1_5(), orc_2_3(), PYORC):
+    for judge in (orc_1_5(), orc_2_3(), trino_476(), PYORC):
         everything, *answers = judge.answers(path, [None, *predicates])
         assert shown(everything) == shown(rows), judge.name
         for predicate, ids, found in zip(predicates, wanted, answers, strict=True):
@@ -176,7 +176,8 @@ def test_a_reader_of_orc_1_5_loses_rows_of_mixed_stripes(tmp_path: Path, monkeyp
         mixed.close({})
     predicate = Predicate("i", "=", (1001,))
     assert orc_1_5().rows_matching(tmp_path / "mixed", predicate) == []
-    assert [row[-1][0] for row in orc_2_3().rows_matching(tmp_path / "mixed", predicate)] == [1001]
+    for judge in (orc_2_3(), trino_476()):
+        assert [row[-1][0] for row in judge.rows_matching(tmp_path / "mixed", predicate)] == [1001]
 
 
 def test_rows_that_are_sorted_again_or_rebalanced_keep_filters(tmp_path: Path) -> None:
