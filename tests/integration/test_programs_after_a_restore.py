@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from compactor.errors import Disagreement, StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.service.mark_files import MarkFiles
 from compactor.service.requests.agree import agree
+from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
 from compactor.sql.run import checked, run
@@ -91,6 +93,27 @@ def test_a_base_of_a_compaction_that_the_database_forgot(site: Site, warehouse: 
         Store(site).load_table("default.t").scan().to_arrow()
     with pytest.raises(Disagreement):  # another transaction has the number by now
         Store(site).load_table("default.t").scan().to_arrow()
+
+
+def test_a_base_whose_number_a_reader_has_got_is_not_passed_over(site: Site, warehouse: Path, backup: Backup) -> None:
+    """PROTOCOL 11.3.2: its inputs are gone, and the table was read as empty while that reader was there."""
+    table = make_table(site, warehouse)
+    for value in range(2):
+        insert(site, table, [value])
+    backup.take()
+    compact(site)
+    clean(site)
+    (base,) = [path.name for path in (warehouse / "t").glob("base_*_v*")]
+    backup.restore()
+    forgetful = replace(site, memory=None)
+    numbers_on_disk._AGREED.clear()  # as another process
+    with ExitStack() as readers:
+        while forgetful.metastore.transactions.newest() < int(base.partition("_v")[2]):
+            readers.enter_context(Store(forgetful).transaction())
+        with pytest.raises(Disagreement, match=rf"{base}: transaction \d+ is not a compaction"):
+            Store(forgetful).load_table("default.t").scan().to_arrow()
+        with pytest.raises(Disagreement, match=rf"{base}: transaction \d+ is not a compaction"):
+            Store(forgetful).load_table("default.t").append(ROW)
 
 
 @pytest.mark.usefixtures("restored")
@@ -240,7 +263,7 @@ def test_directories_of_dropped_partitions_are_in_nobodys_way(
         return children(path)
 
     monkeypatch.setattr(site.storage, "children", counted)
-    monkeypatch.setattr(numbers_on_disk, "_AGREED", type(numbers_on_disk._AGREED)())
+    numbers_on_disk._AGREED.clear()
     assert table.scan().count() == 78
     table.scan().count()
     assert len(listed) == 1 + 3

@@ -199,8 +199,8 @@ def _directory(txn: Transaction, table: Table, location: str) -> AcidDirectory:
 def _must_be_allocated(txn: Transaction, table: Table, location: str, names: Collection[str]) -> None:
     """Refuses a directory of which the metastore knows nothing: its rows would be missing without a word (PROTOCOL 11.3).
 
-    The metastore is asked only if a name has a number above those of the snapshot, or if its database is in doubt anyway: a
-    transaction that it has given again may be anybody's.
+    The metastore is asked only if a name has a number above those of the snapshot, if its database is in doubt anyway, or if
+    an output would be passed over: a transaction that was given again may be anybody's, and is no compaction.
 
     Raises:
         Disagreement: it has never allocated a write ID or a transaction in ``names``.
@@ -212,8 +212,9 @@ def _must_be_allocated(txn: Transaction, table: Table, location: str, names: Col
         own=txn.id,
         has_visibility=metastore.dialect.layout.has_visibility,
     )
-    if txn.in_doubt is not None:
-        rows = metastore.transactions.rows(set(visibility_transactions(names).values()))
+    outputs = set(visibility_transactions(names).values())
+    if asked := outputs if txn.in_doubt is not None else {one for one in outputs if not txn.txns.is_valid(one)}:
+        rows = metastore.transactions.rows(asked)
         seen = replace(seen, compactions={number: row.type.compacts for number, row in rows.items()})
     if next(doubts(names, seen), None) is None:
         return

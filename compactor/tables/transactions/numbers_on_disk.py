@@ -19,6 +19,7 @@ from compactor.compaction.disagreement import Numbers, doubts, must_agree
 from compactor.errors import StorageError
 from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Partition, Table
+from compactor.service.agreement import visibility_transactions
 from compactor.service.side_by_side import SideBySide
 from compactor.service.site import Site, path_of
 
@@ -79,7 +80,9 @@ def _look(site: Site, table: Table, *, only_unknown: bool, concerns: Callable[[P
     if last is not None and started - last.at < _FRESH_S and _next(site, table) >= last.next_write_id:
         return
     directories = _directories(site, table, only_unknown=only_unknown)
+    outputs = {txn for one in directories for txn in visibility_transactions(one.names).values()}
     numbers = Numbers(  # read after the listings (PROTOCOL 11.3.1)
+        compactions={txn: row.type.compacts for txn, row in metastore.transactions.rows(outputs).items()},
         newest=metastore.transactions.newest(),
         next_write_id=_next(site, table),
         has_visibility=metastore.dialect.layout.has_visibility,

@@ -25,6 +25,7 @@ from tests.model.programs.plain_tables import (
     Condition,
     PlainTable,
     Row,
+    fields_of,
     in_order,
     literal,
     shown,
@@ -51,13 +52,18 @@ _ARROW = _SCALARS | {
     "array<int>": pa.list_(pa.int32()),
     "map<string,int>": pa.map_(pa.string(), pa.int32()),
     "struct<city:string,name:string>": pa.struct([("city", pa.string()), ("name", pa.string())]),
+    "decimal(38,10)": pa.decimal128(38, 10),
+    "array<array<string>>": pa.list_(pa.list_(pa.string())),
+    "struct<m:map<string,int>,t:timestamp>": pa.struct(
+        [("m", pa.map_(pa.string(), pa.int32())), ("t", _SCALARS["timestamp"])]
+    ),
     "array<struct<n:decimal(9,2),d:date>>": pa.list_(pa.struct([("n", pa.decimal128(9, 2)), ("d", pa.date32())])),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A statement that writes: append, overwrite, delete, update or upsert."""
+    """A statement that writes: append, stream, overwrite, delete, update or upsert."""
 
     kind: str
     name: str
@@ -68,7 +74,7 @@ class Change:
     def apply(self, table: PlainTable) -> int:
         """Does it in the model, and returns the number of rows as the product tells it."""
         match self.kind:
-            case "append":
+            case "append" | "stream":
                 return table.append(self.rows)
             case "overwrite":
                 return table.overwrite(self.rows)
@@ -141,6 +147,11 @@ class PythonDoor:
         match change.kind:
             case "append":
                 return loaded.append(arrow(table, change.rows))
+            case "stream":
+                with loaded.stream() as stream:
+                    for row in change.rows:
+                        stream.write(arrow(table, [row]))
+                    return stream.commit()
             case "overwrite":
                 return loaded.overwrite(arrow(table, change.rows))
             case "delete":
@@ -225,7 +236,7 @@ def definition(name: str, table: PlainTable) -> str:
         (column, kind) for column, kind in table.columns.items() if not (table.is_partitioned and column == PARTITION)
     ]
     text = f"CREATE TABLE {name} ({', '.join(map(' '.join, plain))})"
-    text += f" PARTITIONED BY ({PARTITION} string)" if table.is_partitioned else ""
+    text += f" PARTITIONED BY ({PARTITION} {table.columns[PARTITION]})" if table.is_partitioned else ""
     return text + (f" CLUSTERED BY ({KEY}) INTO {table.buckets} BUCKETS" if table.buckets else "")
 
 
@@ -242,7 +253,7 @@ def _sql(change: Change, table: PlainTable) -> list[str]:
         "(" + ", ".join(literal(row[name], kind) for name, kind in table.columns.items()) + ")" for row in change.rows
     )
     match change.kind:
-        case "append":
+        case "append" | "stream":
             return [f"INSERT {inserting}"] if change.rows else []
         case "overwrite" if change.rows:
             return [f"INSERT {inserting.replace('INTO', 'OVERWRITE TABLE', 1)}"]
@@ -281,6 +292,13 @@ def arrow(table: PlainTable, rows: Sequence[Row]) -> pa.Table:
 def _for_arrow(value: Any, kind: str) -> Any:
     if value is None:
         return None
-    if kind == "timestamp":
-        return {"seconds": value[0], "nanos": value[1]}
-    return list(value.items()) if kind.startswith("map") else value
+    name, _, inner = kind.partition("<")
+    match name:
+        case "timestamp":
+            return {"seconds": value[0], "nanos": value[1]}
+        case "map":
+            return list(value.items())
+        case "struct":
+            fields = dict(field.split(":", 1) for field in fields_of(inner.removesuffix(">")))
+            return {field: _for_arrow(value[field], of) for field, of in fields.items()}
+    return value

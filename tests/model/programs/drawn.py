@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from tests.model.programs.plain_tables import (
     COMPARED,
     KEY,
     PARTITION,
+    PARTITIONS,
     VALUES,
     Condition,
     PlainTable,
@@ -22,7 +25,6 @@ from tests.model.programs.plain_tables import (
 )
 
 NAMES = ("t", "u")
-PARTITIONS = ("x", "y z", "a/b", None)
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "<>": operator.ne,
@@ -35,27 +37,37 @@ def values(kind: str) -> st.SearchStrategy[Any]:
     return st.sampled_from((None, *VALUES[kind]))
 
 
+Columns = tuple[tuple[str, str], ...]
+
+
 def rows(table: PlainTable, most: int = 4) -> st.SearchStrategy[list[Row]]:
     """Draws rows; those of partitioned tables are in few partitions."""
+    return _rows(tuple(table.columns.items()), table.is_partitioned, most)
 
+
+@lru_cache(1000)  # to make a strategy takes longer than to draw from it
+def _rows(columns: Columns, is_partitioned: bool, most: int) -> st.SearchStrategy[list[Row]]:
     def column(name: str, kind: str) -> st.SearchStrategy[Any]:
-        if name == PARTITION and table.is_partitioned:
-            return st.sampled_from(PARTITIONS)
+        if name == PARTITION and is_partitioned:
+            return st.sampled_from(PARTITIONS[kind])
         return st.sampled_from((0, 1, 2, 3, None)) if name == KEY else values(kind)
 
-    row = st.fixed_dictionaries({name: column(name, kind) for name, kind in table.columns.items()})
+    row = st.fixed_dictionaries({name: column(name, kind) for name, kind in columns})
     return st.lists(row, max_size=most)
 
 
 def tables() -> st.SearchStrategy[PlainTable]:
-    """Draws a table with a key, up to four columns of any types, in one directory, in partitions or in buckets."""
+    """Draws a table with a key, up to four columns of any types, and rows, in one directory, in partitions or in buckets."""
     kinds = st.lists(st.sampled_from(tuple(VALUES)), max_size=4)
-    return st.builds(_table, kinds, st.booleans(), st.sampled_from((0, 0, 2)))
+    partitioned_by = st.one_of(st.none(), st.sampled_from(tuple(PARTITIONS)))
+    empty = st.builds(_table, kinds, partitioned_by, st.sampled_from((0, 0, 2)))
+    return empty.flatmap(lambda table: rows(table).map(lambda some: replace(table, rows=some)))
 
 
-def _table(kinds: list[str], is_partitioned: bool, buckets: int) -> PlainTable:
+def _table(kinds: list[str], partitioned_by: str | None, buckets: int) -> PlainTable:
     columns = {KEY: "int"} | {f"c{place}": kind for place, kind in enumerate(kinds)}
-    return PlainTable(columns | ({PARTITION: "string"} if is_partitioned else {}), is_partitioned, buckets)
+    keys = {} if partitioned_by is None else {PARTITION: partitioned_by}
+    return PlainTable(columns | keys, partitioned_by is not None, buckets)
 
 
 def _literals(kind: str) -> tuple[Any, ...]:
@@ -65,7 +77,11 @@ def _literals(kind: str) -> tuple[Any, ...]:
 
 def conditions(table: PlainTable, kinds: Sequence[str] = COMPARED) -> st.SearchStrategy[Condition]:
     """Draws a filter of comparisons of the table's columns of some types, with SQL's three values."""
-    usable = [(name, kind) for name, kind in table.columns.items() if kind in kinds]
+    return _conditions(tuple((name, kind) for name, kind in table.columns.items() if kind in kinds))
+
+
+@lru_cache(1000)
+def _conditions(usable: Columns) -> st.SearchStrategy[Condition]:
     leaves = st.sampled_from(usable).flatmap(lambda column: _leaf(*column))
 
     def combined(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,12 +14,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
 
+import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from compactor.deployment import configure, open_site
 from compactor.errors import (
     CompactorError,
+    Disagreement,
     LockNotGranted,
     NotConforming,
     NotFound,
@@ -37,12 +40,16 @@ from compactor.sql.run import checked, run
 from compactor.steps import TransactionStep
 from compactor.tables.store import Store
 from compactor.tables.table import Table
+from compactor.tables.transactions import numbers_on_disk
 from tests.model.programs import drawn
 from tests.model.programs.doors import Change, Door, PythonDoor
 from tests.model.programs.independent_reader import rows_of_files
+from tests.model.programs.killed import kill
 from tests.model.programs.plain_tables import EVERYTHING, KEY, PlainTable, in_order
 from tests.model.programs.program_world import Beats
+from tests.support.backups import Backup, without_memory
 from tests.support.interleaving import STEPS, Acting, Interrupted, interleaving
+from tests.support.passes import time_out_all
 from tests.support.tables import with_settings
 
 Tables = dict[str, PlainTable]
@@ -81,10 +88,10 @@ class Histories(RuleBasedStateMachine):
         self.stack = ExitStack()
         self.tables: Tables = {}
         self.loaded: dict[str, tuple[Table, list[tuple[str, str]], bool]] = {}
-        self.names = 0
+        self.names = self.kills = 0
 
-    @initialize(exclusive=st.booleans(), first=drawn.tables(), second=drawn.tables())
-    def make_world(self, exclusive: bool, first: PlainTable, second: PlainTable) -> None:
+    @initialize(exclusive=st.booleans(), remembers=st.booleans(), first=drawn.tables(), second=drawn.tables())
+    def make_world(self, exclusive: bool, remembers: bool, first: PlainTable, second: PlainTable) -> None:
         folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(dir=self.empty_metastore.parent)))
         shutil.copyfile(self.empty_metastore, folder / "metastore.db")
         environment = {
@@ -100,6 +107,8 @@ class Histories(RuleBasedStateMachine):
             "hive.compactor.delta.num.threshold": "2",
         }
         self.site = with_settings(site, **{key.replace(".", "_"): value for key, value in chosen.items()})
+        self.site = self.site if remembers else without_memory(self.site)
+        self.folder = folder
         (folder / "compactor.toml").write_text(  # for doors of other processes
             f'[metastore.default]\nurl = "{environment["COMPACTOR_METASTORE_URL"]}"\nwarehouse = "{folder}/w"\n'
             "[metastore.default.settings]\n" + "".join(f'"{key}" = "{value}"\n' for key, value in chosen.items())
@@ -108,6 +117,7 @@ class Histories(RuleBasedStateMachine):
         self.site.metastore.embedded_catalog.create_database("default", str(folder / "w"))
         self.door = self.door_type(self.site, folder)
         self.stopping = self.door if self.door.stops else PythonDoor(self.site, folder)
+        self.kills = int(self.door.stops)  # a process takes as long as several statements
         for name, table in zip(drawn.NAMES, (first, second), strict=True):
             self.create(name, table)
 
@@ -116,12 +126,13 @@ class Histories(RuleBasedStateMachine):
 
     # -- statements alone
 
-    @rule(data=st.data())
-    def statement(self, data: st.DataObject) -> None:
-        change = self.drawn_change(data)
-        table = self.tables[change.name]
-        self.must_be_told(change, self.door.change(change, table), change.apply(table))
-        self.look(data)
+    @rule(data=st.data(), count=st.integers(1, 3))
+    def statements(self, data: st.DataObject, count: int) -> None:
+        for _ in range(count):
+            change = self.drawn_change(data)
+            table = self.tables[change.name]
+            self.must_be_told(change, self.door.change(change, table), change.apply(table))
+        self.look(data, change.name)
 
     @rule(data=st.data(), count=st.integers(1, 3), commits=st.booleans())
     def transaction(self, data: st.DataObject, count: int, commits: bool) -> None:
@@ -142,7 +153,7 @@ class Histories(RuleBasedStateMachine):
             self.must_be_told(each, count_told, count_expected)
         self.tables = after if commits else self.tables
         self.seen["committed" if commits else "rolled back"] += 1
-        self.look(data)
+        self.look(data, *(change.name for change in changes))
 
     @rule(data=st.data())
     def too_much_after_an_overwrite(self, data: st.DataObject) -> None:
@@ -154,7 +165,7 @@ class Histories(RuleBasedStateMachine):
         try:
             self.door.transaction(changes, [table, table], commits=True)
         except NotSupported:
-            self.look(data)
+            self.look(data, name)
             return
         raise AssertionError("rows were added that nobody would see")
 
@@ -165,7 +176,7 @@ class Histories(RuleBasedStateMachine):
         name = self.drawn_name(data)
         self.sql(f"DROP TABLE {name} PURGE")
         self.create(name, table)
-        self.look(data)
+        self.look(data, name)
 
     @rule(data=st.data())
     def rename(self, data: st.DataObject) -> None:
@@ -173,14 +184,14 @@ class Histories(RuleBasedStateMachine):
         new = self.next_name()
         self.sql(f"ALTER TABLE {old} RENAME TO {new}")
         self.tables[new] = self.tables.pop(old)
-        self.look(data)
+        self.look(data, new)
 
     @rule(data=st.data(), kind=st.sampled_from(("int", "string", "date", "array<int>", "char(4)")))
     def add_column(self, data: st.DataObject, kind: str) -> None:
         name, column = self.drawn_name(data), self.next_name()
         self.sql(f"ALTER TABLE {name} ADD COLUMNS ({column} {kind})")
         self.tables[name].add_column(column, kind)
-        self.look(data)
+        self.look(data, name)
 
     @rule(data=st.data())
     def load(self, data: st.DataObject) -> None:
@@ -244,6 +255,84 @@ class Histories(RuleBasedStateMachine):
             self.create(self.next_name(), PlainTable({KEY: "int"}))
         self.look(data)
 
+    # -- accidents
+
+    @precondition(lambda self: self.kills)
+    @rule(data=st.data(), nth=st.integers(1, 14))
+    def killed(self, data: st.DataObject, nth: int) -> None:
+        """A program is killed at any step, also within the committing database transaction: its change is done or not."""
+        self.kills -= 1
+        change = self.drawn_change(data)
+        name = change.name
+        code = kill(self.folder, change, self.tables[name], nth)
+        assert code in (0, -signal.SIGKILL), f"{change} failed"
+        self.seen["killed"] += code != 0
+        time_out_all(self.site)
+        operations = [
+            Operation(f"killed {change}", lambda: None, lambda tables: change.apply(_known(tables, name))),
+            Operation("nothing", lambda: None, lambda tables: None),
+        ]
+        told = [Interrupted() if code else None, None]
+        self.adopt(operations, told, {known: table.copy() for known, table in self.tables.items()})
+        self.look(data, name)
+
+    @rule(data=st.data(), compacts=st.booleans())
+    def restored_for_a_while(self, data: st.DataObject, compacts: bool) -> None:
+        """PROTOCOL 11.2, 11.3: under an older copy of the database a table shows the rows of the copy if its files are
+        those, and else it is refused, and so is every write into it, before a number is drawn."""
+        change = self.drawn_change(data)
+        name = change.name
+        before, files = self.tables[name].copy(), self.files_of(name)
+        older, newer = Backup(self.folder / "metastore.db"), Backup(self.folder / "metastore.db")
+        older.take()
+        if compacts:
+            self.compaction(name, "major")
+        else:
+            self.must_be_told(change, self.door.change(change, before), change.apply(self.tables[name]))
+        is_other = self.files_of(name) != files
+        newer.take()
+        older.restore()
+        self.forget_looks()
+        try:
+            if is_other:
+                self.must_be_refused(data, name, before, compacts=compacts)
+            else:
+                assert self.door.scan(name, before, EVERYTHING, list(before.columns)) == before.shown()
+        finally:
+            newer.restore()
+            self.forget_looks()
+        self.seen["restored"] += is_other
+        self.look(data, name)
+
+    def must_be_refused(self, data: st.DataObject, name: str, before: PlainTable, *, compacts: bool) -> None:
+        """Looks at a table of which the database has forgotten something. An output of a compaction that it has forgotten
+        holds the same rows, and may be read."""
+        columns, where = list(before.columns), data.draw(drawn.conditions(before))
+        rows = self.door.fitted(before, data.draw(drawn.rows(before).filter(bool)))
+        with suppress(Disagreement) if compacts else pytest.raises(Disagreement):
+            assert self.door.scan(name, before, EVERYTHING, columns) == before.shown()
+        with suppress(Disagreement):  # other partitions may have what it asks for
+            assert self.door.scan(name, before, where, columns) == before.shown(before.select(where))
+        metastore = self.site.metastore
+        drawn_before = metastore.transactions.newest(), metastore.write_ids.next("default", name)
+        for kind in ("append", "overwrite"):
+            with pytest.raises(Disagreement):
+                self.door.change(Change(kind, name, rows), before)
+        assert drawn_before == (metastore.transactions.newest(), metastore.write_ids.next("default", name))
+
+    def files_of(self, name: str) -> set[str]:
+        """Returns the files of a table that readers may see."""
+        root = Path(self.site.metastore.catalog.table("default", name).location)
+        return {
+            str(path) for path in root.rglob("*") if path.is_file() and "/." not in str(path.relative_to(root.parent))
+        }
+
+    def forget_looks(self) -> None:
+        """As another process: nothing was looked at yet."""
+        numbers_on_disk._AGREED.clear()
+        if self.site.memory is not None:
+            self.site.memory.checked_at = self.site.memory.listed_at = None
+
     def adopt(self, operations: list[Operation], told: list[Any], before: Tables) -> None:
         """Takes over the outcome of the first order of the operations that explains what they told and what is there."""
         wrong: list[str] = []
@@ -291,8 +380,9 @@ class Histories(RuleBasedStateMachine):
 
     @rule(data=st.data(), kind=st.sampled_from(("minor", "major", None)))
     def compact(self, data: st.DataObject, kind: str | None) -> None:
-        self.compaction(self.drawn_name(data), kind)
-        self.look(data)
+        name = self.drawn_name(data)
+        self.compaction(name, kind)
+        self.look(data, *([] if kind is None else [name]))
 
     @rule(data=st.data())
     def clean(self, data: st.DataObject) -> None:
@@ -303,30 +393,35 @@ class Histories(RuleBasedStateMachine):
         if kind is None:
             initiate(self.site)
         else:
-            with suppress(Refused):  # one is there already, or there are no partitions
-                request_compaction(self.site, table=f"default.{name}", type=kind)
+            table = self.site.metastore.catalog.table("default", name)
+            parts = [part.name for part in self.site.metastore.catalog.partitions(table)]
+            for part in parts if table.is_partitioned else [None]:
+                with suppress(Refused):  # one is there already
+                    request_compaction(self.site, table=f"default.{name}", partition=part, type=kind)
         done = run_entries(self.site, claimable(self.site), InProcessRunner())
         self.seen.update(outcome.result.name for outcome in done.outcomes)
 
     # -- looking
 
-    def look(self, data: st.DataObject) -> None:
-        """All rows, their number, those of a drawn condition, and the files, are those of the model. Where a look takes
-        seconds, there is one at each table."""
+    def look(self, data: st.DataObject, *names: str) -> None:
+        """The files of the tables ``names`` that are there, of all without a name, and what a look through the door shows of
+        them are those of the model; of the other tables now and then."""
         for name, table in self.tables.items():
+            if names and name not in names and data.draw(st.integers(0, 7)):
+                continue
             whole = table.shown()
             assert rows_of_files(self.site, name, table) == whole, f"{name}, as its files say"
             where = data.draw(drawn.conditions(table))
-            names = data.draw(st.lists(st.sampled_from(list(table.columns)), min_size=1, unique=True))
+            columns = data.draw(st.lists(st.sampled_from(list(table.columns)), min_size=1, unique=True))
             chosen = table.select(where)
             looks: tuple[tuple[Callable[[], Any], Any], ...] = (
                 (partial(self.door.scan, name, table, EVERYTHING, list(table.columns)), whole),
                 (partial(self.door.count, name, EVERYTHING), len(whole)),
-                (partial(self.door.scan, name, table, where, names), table.shown(chosen, names)),
+                (partial(self.door.scan, name, table, where, columns), table.shown(chosen, columns)),
                 (partial(self.door.count, name, where), len(chosen)),
             )
-            for look, expected in looks if self.door.stops else [data.draw(st.sampled_from(looks))]:
-                assert look() == expected, (look, expected)
+            look, expected = data.draw(st.sampled_from(looks))
+            assert look() == expected, (look, expected)
 
     def must_be_told(self, change: Change, told: int | None, expected: int) -> None:
         assert told is None or told == expected, (change, told, expected)
@@ -334,8 +429,13 @@ class Histories(RuleBasedStateMachine):
     # -- drawing
 
     def create(self, name: str, table: PlainTable) -> None:
-        made = table.copy()
+        """Creates a table with its rows, which come in two commits."""
+        made = PlainTable(dict(table.columns), table.is_partitioned, table.buckets)
         self.door.create(name, made)
+        rows, half = self.door.fitted(made, table.rows), len(table.rows) // 2
+        for some in filter(None, (rows[:half], rows[half:])):
+            self.stopping.change(Change("append", name, some), made)
+            made.append(some)
         self.tables[name] = made
 
     @property
@@ -359,11 +459,14 @@ class Histories(RuleBasedStateMachine):
         return data.draw(st.sampled_from(sorted(self.tables)))
 
     def drawn_change(self, data: st.DataObject, tables: Tables | None = None, names: tuple[str, ...] = ()) -> Change:
+        """Draws a change of ``tables``, which are those that a transaction sees, or of all."""
+        in_transaction = tables is not None
         tables = self.tables if tables is None else tables
         name = data.draw(st.sampled_from(names or sorted(tables)))
         table = tables[name]
-        kind = data.draw(st.sampled_from(("append", "append", "overwrite", "delete", "update", "upsert")))
-        if kind in ("append", "overwrite"):
+        kinds = ("append", "overwrite", "delete", "update", "upsert")
+        kind = data.draw(st.sampled_from((*kinds, "append" if in_transaction else "stream")))
+        if kind in ("append", "stream", "overwrite"):
             return Change(kind, name, self.door.fitted(table, data.draw(drawn.rows(table))))
         if kind == "upsert":
             rows = self.door.fitted(table, data.draw(drawn.rows(table)))

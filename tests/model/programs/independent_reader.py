@@ -23,12 +23,22 @@ def rows_of_files(site: Site, name: str, table: PlainTable) -> list[tuple[Any, .
     places = [((), known.location)]
     if table.is_partitioned:
         parts = site.metastore.catalog.partitions(known)
-        places = [((None if part.values[0] == _NO_VALUE else part.values[0],), part.location) for part in parts]
+        kind = table.columns[PARTITION]
+        places = [((shown(_of_name(part.values[0], kind), kind),), part.location) for part in parts]
     return in_order(
         (*(shown(_gregorian(value, kind), kind) for value, kind in zip(row, kinds, strict=True)), *values)
         for values, location in places
         for _, row in reader.rows(Path(location), snapshot, kinds)
     )
+
+
+def _of_name(text: str, kind: str) -> Any:
+    """Returns the value of a partition column that a directory's name has."""
+    if text == _NO_VALUE:
+        return None
+    if kind == "boolean":
+        return {"true": True, "false": False}[text]
+    return int(text) if kind.endswith("int") else text
 
 
 def _gregorian(value: Any, kind: str) -> Any:
@@ -40,6 +50,8 @@ def _gregorian(value: Any, kind: str) -> Any:
     if kind == "timestamp":
         days, seconds = divmod(value[0], 86_400)
         return (_date(days).toordinal() - datetime.date(1970, 1, 1).toordinal()) * 86_400 + seconds, value[1]
+    if kind == "struct<m:map<string,int>,t:timestamp>":
+        return value[0], _gregorian(value[1], "timestamp")
     if kind == "array<struct<n:decimal(9,2),d:date>>":
         return [item and (item[0], _gregorian(item[1], "date")) for item in value]
     return value

@@ -36,9 +36,41 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "map<string,int>": ({}, {"k": 1, "": None}),
     "struct<city:string,name:string>": ({"city": "x", "name": None}, {"city": "", "name": "y"}),
     "array<struct<n:decimal(9,2),d:date>>": ([], [{"n": Decimal("1.50"), "d": datetime.date(1500, 3, 1)}, None]),
+    "decimal(38,10)": (Decimal("0E-10"), Decimal("-1234567890123456789012345678.0123456789"), Decimal("7.5000000000")),
+    "array<array<string>>": ([], [None, []], [["a", None], [""]]),
+    "struct<m:map<string,int>,t:timestamp>": (
+        {"m": {"k": None}, "t": (-14_830_974_000, 500)},
+        {"m": None, "t": None},
+        {"m": {}, "t": (1_764_201_600, 123_456_789)},
+    ),
+}
+#: Values of a partition column of each type; the empty text is in the partition of NULL, so it is left out.
+PARTITIONS: dict[str, tuple[Any, ...]] = {
+    "string": ("x", "y z", "a/b", None),
+    "int": (0, -1, 2**31 - 1, None),
+    "bigint": (0, -(2**63), None),
+    "tinyint": (7, -128, None),
+    "date": (datetime.date(2026, 11, 27), datetime.date(1500, 3, 1), datetime.date(1, 1, 1), None),
+    "boolean": (True, False, None),
+    "char(4)": ("a", "a  ", "", "a/b", None),
+    "varchar(4)": ("a ", "a", "ab:c", None),
 }
 #: Types whose columns a condition or an assignment may name, with the text of their literals.
-COMPARED = ("int", "bigint", "boolean", "double", "decimal(9,2)", "string", "char(4)", "date")
+COMPARED = (
+    "int",
+    "bigint",
+    "tinyint",
+    "smallint",
+    "boolean",
+    "double",
+    "decimal(9,2)",
+    "decimal(38,10)",
+    "string",
+    "varchar(4)",
+    "char(4)",
+    "date",
+    "timestamp",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +113,12 @@ class PlainTable:
         return len(rows)
 
     def overwrite(self, rows: Sequence[Row]) -> int:
-        places = {row[PARTITION] for row in rows} if self.is_partitioned else None
-        self.rows = [] if places is None else [row for row in self.rows if row[PARTITION] not in places]
+        places = {self._place(row) for row in rows}
+        self.rows = [row for row in self.rows if self._place(row) not in places] if self.is_partitioned else []
         return self.append(rows)
+
+    def _place(self, row: Row) -> Any:
+        return shown(row[PARTITION], self.columns[PARTITION]) if self.is_partitioned else None
 
     def delete(self, where: Condition) -> int:
         before = len(self.rows)
@@ -191,6 +226,8 @@ def literal(value: Any, kind: str) -> str:
     if kind == "timestamp":
         at = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=value[0])
         return f"TIMESTAMP '{at.isoformat(' ')}.{value[1]:09d}'"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return str(value) if not isinstance(value, float) else repr(value)
 
 

@@ -46,7 +46,7 @@ class SparkDoor:
     """
 
     stops = False
-    compared = tuple(kind for kind in COMPARED if kind not in ("double", "char(4)"))
+    compared = tuple(kind for kind in COMPARED if kind not in ("double", "char(4)", "timestamp"))
 
     def __init__(self, site: Site, folder: Path, spark: SparkSession) -> None:
         self.site, self.folder, self.spark = site, folder, spark
@@ -54,7 +54,8 @@ class SparkDoor:
         self.python = PythonDoor(site, folder)
         self._numbers = itertools.count()
         self._ways: dict[str, Iterator[Any]] = {
-            "append": itertools.cycle((self._write, self._insert, self._write_stream)),
+            "append": itertools.cycle((self._write, self._insert)),
+            "stream": itertools.cycle((self._write_stream,)),
             "overwrite": itertools.cycle((self._write, self._insert)),
             "delete": itertools.cycle((self._delete_rows, self._delete_by_sql)),
             "update": itertools.cycle((self._update_rows, self._update_by_sql)),
