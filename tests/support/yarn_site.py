@@ -52,6 +52,7 @@ DEFAULTS = {
     "spark.eventLog.compress": "false",
     "spark.eventLog.rolling.enabled": "false",
 }
+SECRET = "spark.hadoop.fs.s3a.secret.key"
 BLOCKER = Path(__file__).with_name("yarn_blocker.py")
 #: An application without a SparkContext, which its master would not wait for so long.
 OCCUPIES = {
@@ -88,6 +89,7 @@ class YarnSite:
             "compactor.spark.archives": f"{self.packed.archive}#environment",
             "compactor.spark.pyspark.python": "./environment/bin/python",
             "compactor.spark.scheduler.maxRegisteredResourcesWaitingTime": "2s",
+            f"compactor.{SECRET}": "M4rk-of-the-site",  # so every batch is submitted with a file of properties
         }
         lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in {**packed, **(settings or {})}.items()]
         (to or self.config).write_text(

@@ -80,7 +80,17 @@ def checked(api: KubernetesApi) -> dict[str, Any]:
 
 def test_compactor_submit(site: Site, api: KubernetesApi, metastore_url: str, warehouse: Path) -> None:
     command = ["compactor", "submit", "--json", "--master", f"k8s://{api.url}", "--deploy-mode", "cluster"]
-    environment = {"COMPACTOR_METASTORE_URL": metastore_url, "COMPACTOR_WAREHOUSE": str(warehouse)}
+    hive_conf = warehouse.parent / "hive"
+    hive_conf.mkdir()
+    (hive_conf / "hive-site.xml").write_text(
+        "<configuration><property><name>compactor.spark.hadoop.fs.s3a.secret.key</name><value>M4rk-of-the-site</value>"
+        "</property></configuration>"
+    )
+    environment = {
+        "COMPACTOR_METASTORE_URL": metastore_url,
+        "COMPACTOR_WAREHOUSE": str(warehouse),
+        "COMPACTOR_HIVE_CONF": str(hive_conf),
+    }
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     pod = checked(api)
@@ -90,6 +100,11 @@ def test_compactor_submit(site: Site, api: KubernetesApi, metastore_url: str, wa
     assert {"name": "COMPACTOR_CONFIG", "value": "/etc/compactor/compactor.toml"} in container["env"]
     assert "PYSPARK_PYTHON" not in {one["name"] for one in container["env"]}  # this machine's is not the pod's
     assert str(warehouse) not in json.dumps(api.made)
+    assert "M4rk-of-the-site" not in json.dumps(pod)
+    properties = [m["data"]["spark.properties"] for m in api.of_kind("ConfigMap") if "spark.properties" in m["data"]]
+    assert "spark.hadoop.fs.s3a.secret.key=M4rk-of-the-site" in "".join(
+        properties
+    )  # Spark's own way (docs/security.md)
     (batch,) = own_state(site).batches.find(site.name)
     (said,) = json.loads(done.stdout)
     assert said["state"] == "its application goes on"

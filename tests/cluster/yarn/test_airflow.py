@@ -23,6 +23,7 @@ from compactor.state.batches import Batch, BatchState
 from compactor.yarn.application import tag_of
 from tests.support.airflow_home import migrate, prepare
 from tests.support.patience import until
+from tests.support.planted_secrets import MARK, files_with_a_mark, watching_processes
 from tests.support.yarn_site import NEVER_FITS, NO_DRIVER_FITS, YarnSite
 
 prepare()
@@ -111,8 +112,12 @@ def test_the_dag(airflow: YarnSite, mode: str, monkeypatch: pytest.MonkeyPatch) 
     rows = airflow.rows(table)
     request_compaction(airflow.site, table="t", pool="p")
     (dag,) = (dag for dag in compaction_dags("default") if dag.dag_id == "compaction_worker")
-    run = dag.test()
+    with watching_processes() as seen:
+        run = dag.test()
     assert run.state == "success"
+    assert [process for process in seen if MARK in process] == []
+    assert MARK.encode() not in (prepare() / "airflow.db").read_bytes()  # XComs, the rendered fields of tasks, events
+    assert files_with_a_mark(airflow.folder, (airflow.config.name,)) == {}
     assert airflow.entry(table).state is State.READY_FOR_CLEANING
     assert airflow.rows(table) == rows
     batch = the_batch(airflow)

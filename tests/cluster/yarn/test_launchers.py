@@ -17,9 +17,10 @@ from compactor.service.requests.request import request_compaction
 from compactor.state.batches import Batch, BatchState
 from compactor.yarn.application import tag_of
 from tests.support.downloads import ROOT
+from tests.support.planted_secrets import MARK, files_with_a_mark, watching_processes
 from tests.support.spark_cluster import Packed
 from tests.support.yarn import USER
-from tests.support.yarn_site import YarnSite
+from tests.support.yarn_site import SECRET, YarnSite
 
 QUEUE = "hive.compactor.job.queue"
 MODES = ("client", "cluster")
@@ -66,8 +67,12 @@ def test_compactor_submit(on_yarn: YarnSite, metastore_url: str, mode: str) -> N
     rows = on_yarn.rows(table)
     with on_yarn.configured() as site:
         request_compaction(site, table="t", pool="p", properties={QUEUE: "etl"})
-    done = on_yarn.submit(mode, "--json", flags=["--set", f"compactor.{OVERHEAD}=400m"])
+    with watching_processes() as seen:
+        done = on_yarn.submit(mode, "--json", flags=["--set", f"compactor.{OVERHEAD}=400m"])
     assert done.returncode == 0, done.stderr[-6000:]
+    assert any("SparkSubmit" in process for process in seen)
+    assert [process for process in seen if MARK in process] == []
+    assert files_with_a_mark(on_yarn.folder, (on_yarn.config.name,)) == {}
     (said,) = json.loads(done.stdout)
     batch, found = compacted(on_yarn, table, rows)
     assert found["applicationTags"] == tag_of("default", batch.id, batch.planned_at)
@@ -77,6 +82,8 @@ def test_compactor_submit(on_yarn: YarnSite, metastore_url: str, mode: str) -> N
     told = shown(on_yarn)
     assert (told["spark.executor.memory"], told["spark.executor.cores"]) == ("600m", "2")
     assert told[OVERHEAD] == "400m"  # a flag of submit, over spark-defaults.conf
+    assert told[SECRET].endswith("(redacted)")  # it came in the file that spark-submit inherits
+    assert told["spark.yarn.stagingDir"] == (on_yarn.folder / "staging").as_uri()  # of spark-defaults.conf
     if mode == "cluster":
         assert said["log_url"] == batch.log_url == found["amContainerLogs"]
         with urlopen(f"{batch.log_url}/stdout/?start=0") as page:

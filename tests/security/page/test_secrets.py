@@ -84,7 +84,7 @@ def test_no_answer_has_one(server: Server, caplog: pytest.LogCaptureFixture) -> 
     with caplog.at_level(logging.DEBUG):
         for path in reading():
             for query in ("", "?table=default.t", "?table=default.far"):
-                for role in ("viewer", "admin") if "far" not in query else ("viewer",):
+                for role in (None, "viewer", "user", "op", "admin") if "far" not in query else ("viewer",):
                     answer = server.get(f"{PAGE}/{path}{query}", role)
                     assert answer.status < 500 or answer.status == 503, answer.text
                     assert MARK not in answer.text, path
