@@ -245,6 +245,19 @@ def test_each_promise_of_the_security_model_names_a_test() -> None:
     assert [row for row in rows if "::test_" not in row.rstrip(" |").rpartition("|")[2]] == []
 
 
+def test_each_sentence_between_the_promises_names_a_test_too() -> None:
+    """But for what says who somebody is, below a heading, and what introduces a table."""
+    promises = SECURITY.partition("## What each can cause at most")[2].partition("## What this does not cover")[0]
+    paragraphs = [paragraph.strip() for paragraph in promises.strip().split("\n\n")]
+    promised = [
+        paragraph
+        for before, paragraph in pairwise(paragraphs)
+        if not paragraph.startswith(("|", "#")) and not paragraph.endswith(":") and not before.startswith("#")
+    ]
+    assert len(promised) >= 1
+    assert [paragraph for paragraph in promised if "::test_" not in paragraph] == []
+
+
 def test_each_kind_of_people_has_its_promises() -> None:
     """The last column of the threat model leads to a section with rows."""
     model = SECURITY.partition("## Who is trusted with what")[2].partition("## What each can cause")[0]
