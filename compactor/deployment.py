@@ -192,6 +192,7 @@ class UsedFile:
     path: Path
     what: str
     is_secret: bool = False
+    by_directory: bool = False  #: others may have the right to read it if a directory above keeps them out
 
 
 def used_files(
@@ -228,7 +229,11 @@ def used_files(
         (CLIENT_KEYTAB, client_keytab(environment)),
         (AIRFLOW_KEYTAB, environment.get(AIRFLOW_KEYTAB)),
     ]
-    return found + [UsedFile(path=Path(path), what=what, is_secret=True) for what, path in secrets if path]
+    return found + [
+        UsedFile(path=Path(path), what=what, is_secret=True, by_directory=what == TOKEN_FILE)
+        for what, path in secrets
+        if path
+    ]
 
 
 def open_stores(

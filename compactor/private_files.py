@@ -62,18 +62,19 @@ def as_text(content: bytes, path: Path) -> str:
         raise BadSetting(f"configuration {path}: is not UTF-8 at byte {error.start}; expected: TOML") from None
 
 
-def read_secret(path: Path, what: str) -> bytes:
+def read_secret(path: Path, what: str, *, by_directory: bool = False) -> bytes:
     """Returns the content of a file with a secret, which must be this user's or root's, of mode 0640 or narrower.
 
     Args:
         what: names the setting or kind of file.
+        by_directory: others may have the right to read it if a directory above keeps them out.
 
     Raises:
         BadSetting: others may read or change it, or it cannot be read.
     """
     with _reading(path, what) as file:
         found = os.fstat(file)
-        if (because := _why_not_secret(found)) is not None:
+        if (because := _why_not_secret(found, _allowed(path, by_directory))) is not None:
             raise BadSetting(f"{what} {path}: {because}; it is not used")
         return _whole(file)
 
@@ -88,10 +89,14 @@ def must_be_secret(path: Path, what: str) -> None:
         raise BadSetting(f"{what} {path}: {because}; it is not used")
 
 
-def why_not_secret(path: Path) -> str | None:
-    """Returns why a file cannot hold a secret, with what was expected; None if it can, or is not there."""
+def why_not_secret(path: Path, *, by_directory: bool = False) -> str | None:
+    """Returns why a file cannot hold a secret, with what was expected; None if it can, or is not there.
+
+    Args:
+        by_directory: as for ``read_secret``.
+    """
     try:
-        return _why_not_secret(path.stat())
+        return _why_not_secret(path.stat(), _allowed(path, by_directory))
     except OSError:
         return None
 
@@ -141,12 +146,20 @@ def is_here(host: str) -> bool:
         return False
 
 
-def _why_not_secret(found: os.stat_result) -> str | None:
+def _allowed(path: Path, by_directory: bool) -> int:
+    """Returns the bits of a mode that do not matter: those of others, if a directory of this user or root on the way to the
+    file lets nobody pass but its owner and its group."""
+    levels = (directory.stat() for directory in path.resolve().parents) if by_directory else ()
+    is_out_of_reach = any(_is_owner(level) and not level.st_mode & stat.S_IXOTH for level in levels)
+    return stat.S_IROTH if is_out_of_reach else 0
+
+
+def _why_not_secret(found: os.stat_result, allowed: int) -> str | None:
     if not stat.S_ISREG(found.st_mode):
         return "is not a regular file"
     if not _is_owner(found):
         return f"belongs to user {found.st_uid}; expected: a file of user {os.geteuid()} or of root"
-    if found.st_mode & _TOO_WIDE:
+    if found.st_mode & _TOO_WIDE & ~allowed:
         return f"has mode {_mode(found)}; expected: 0600, or 0640 for a group that may read it"
     return None
 

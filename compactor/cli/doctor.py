@@ -71,7 +71,7 @@ def _of_files(context: CliContext) -> list[Finding]:
     return list(
         check_files(
             [file.path for file in files if not file.is_secret],
-            [(file.what, file.path) for file in files if file.is_secret],
+            [(file.what, file.path, file.by_directory) for file in files if file.is_secret],
         )
     )
 

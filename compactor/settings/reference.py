@@ -96,9 +96,10 @@ list everybody, as LDAP or SSSD, or where there is an access control list, it ca
 Files with secrets (`password_file`, Hadoop's credential store and its password file, `compactor.reads.token.file`;
 `keytab`, `session_cert` and a `token` that is a file in `[storage.…]`; `compactor.spark.kerberos.keytab` and `keytab`
 of Airflow's `[compactor]` or Spark connection; `HADOOP_TOKEN_FILE_LOCATION` and `KRB5_CLIENT_KTNAME`) are used only
-if they belong to the user or to root and have mode 0600 or 0640, or a narrower one. The password of a file is sent to
-another machine only if the URL asks for TLS, and a `password` or `token` of `[storage.hdfs]` only by `https`.
-`compactor doctor` names each file whose mode is too wide.
+if they belong to the user or to root and have mode 0600 or 0640, or a narrower one; Hadoop's tokens also where a
+directory above keeps others out. The password of a file is sent to another machine only if the URL asks for TLS, and
+a `password` or `token` of `[storage.hdfs]` only by `https`. `compactor doctor` names each file whose mode is too
+wide.
 
 Several `[metastore.NAME]` know of each other: no role writes into or removes from a directory in which another one
 has a table ([why](adr/0052-claims.md)).

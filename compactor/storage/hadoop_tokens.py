@@ -49,7 +49,8 @@ def token_for(authority: str, environment: Mapping[str, str]) -> str | None:
     if not file:
         return None
     try:
-        tokens = tokens_in(read_secret(Path(file), VARIABLE))
+        # a NodeManager without container-executor copies it with mode 0644 into a directory with mode 0710
+        tokens = tokens_in(read_secret(Path(file), VARIABLE, by_directory=True))
     except (ValueError, IndexError) as error:
         raise BadSetting(f"{VARIABLE}={file}: is no file with tokens of Hadoop ({error})") from error
     names = _names(authority)

@@ -11,11 +11,11 @@ from compactor.service.doctor.finding import Finding, Level, ok
 _SUBJECT = "files of the configuration"
 
 
-def check_files(configurations: Iterable[Path], secrets: Iterable[tuple[str, Path]]) -> Iterator[Finding]:
+def check_files(configurations: Iterable[Path], secrets: Iterable[tuple[str, Path, bool]]) -> Iterator[Finding]:
     """Yields a finding for each file whose owner or mode is too wide; those that are not there are left out.
 
     Args:
-        secrets: each with the name of its setting.
+        secrets: each with the name of its setting, and whether a directory may keep others out instead.
     """
     looked_at = 0
     is_well = True
@@ -30,9 +30,9 @@ def check_files(configurations: Iterable[Path], secrets: Iterable[tuple[str, Pat
                 wanted="configuration that only this user or root may write: it says which secrets are sent where",
                 fix=f"chmod go-w {path}, or give it to this user",
             )
-    for what, path in secrets:
+    for what, path, by_directory in secrets:
         looked_at += path.exists()
-        if (because := why_not_secret(path)) is not None:
+        if (because := why_not_secret(path, by_directory=by_directory)) is not None:
             is_well = False
             yield Finding(
                 level=Level.FAIL,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -77,9 +79,33 @@ def test_a_file_that_is_none(content: bytes, tmp_path: Path) -> None:
         token_for("nn", {"HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens")})
 
 
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A directory that anybody may enter, unlike those of pytest."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.mark.parametrize("mode", [0o644, 0o604, 0o660])
-def test_a_file_that_others_may_read_is_not_used(mode: int, tmp_path: Path) -> None:
-    write_private(tmp_path / "tokens", stored("nn:8020"))
-    (tmp_path / "tokens").chmod(mode)
+def test_a_file_that_others_may_read_is_not_used(mode: int, reachable: Path) -> None:
+    write_private(reachable / "tokens", stored("nn:8020"))
+    (reachable / "tokens").chmod(mode)
     with pytest.raises(BadSetting, match=rf"HADOOP_TOKEN_FILE_LOCATION .*/tokens: has mode {mode:04o}; expected: 0600"):
-        token_for("nn", {"HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens")})
+        token_for("nn", {"HADOOP_TOKEN_FILE_LOCATION": str(reachable / "tokens")})
+
+
+def test_a_directory_may_keep_others_out(reachable: Path) -> None:
+    """As a NodeManager makes them for an application: mode 0710."""
+    folder = reachable / "appcache" / "container"
+    folder.mkdir(parents=True)
+    write_private(folder / "tokens", stored("nn:8020"))
+    (folder / "tokens").chmod(0o644)
+    environment = {"HADOOP_TOKEN_FILE_LOCATION": str(folder / "tokens")}
+    with pytest.raises(BadSetting, match="has mode 0644"):
+        token_for("nn", environment)
+    folder.parent.chmod(0o710)
+    assert token_for("nn", environment) is not None
+    (folder / "tokens").chmod(0o646)
+    with pytest.raises(BadSetting, match="has mode 0646"):
+        token_for("nn", environment)
