@@ -1,4 +1,4 @@
-"""Who a process is: its user, and the names under which Hive and other processes know it.
+"""The identity of a process: its user, and the names under which Hive and other processes know it.
 
 For example, ``compactor-worker-node-1-4711-9f86d081`` is a worker of process 4711 on host node-1, and
 ``compactor-node-1-initiator`` the initiator there.

@@ -91,7 +91,8 @@ do. `compactor -v …` says which files were read.
 
 A group may write them (modes 0664 and 0775, as with a umask of 002) if it is the owner's primary group and has no other
 member. That is looked up among the users and groups of this machine. Where `nsswitch.conf` names a source that need not
-list everybody, as LDAP or SSSD, or where there is an access control list, it cannot be known: `chmod g-w` then ([why](adr/0056-private-groups.md)).
+list everybody, as LDAP or SSSD, or where there is an access control list, it cannot be known: `chmod g-w` then
+([why](adr/0056-private-groups.md)).
 
 Files with secrets (`password_file`, Hadoop's credential store and its password file, `compactor.reads.token.file`;
 `keytab`, `session_cert` and a `token` that is a file in `[storage.…]`; `compactor.spark.kerberos.keytab` and `keytab`
