@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from compactor.errors import NotLossless
+from compactor.orc.codecs.index_mending import text_indexes_for_orc_1_5
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression, compress
 from compactor.orc.format.filter_streams import filter_streams, open_filters, set_encoding
 from compactor.orc.format.hive_types import schema_text
+from compactor.orc.format.statistics import text_statistics_for_orc_1_5
 from compactor.orc.format.stripe_footer import INDEX_STREAMS, ROW_INDEX, check_key_index, read_stripe_footer
 from compactor.orc.format.tail import MAGIC, FilterStream, Stripe, Tail, empty_tail
 from compactor.orc.format.tail_writer import tail_bytes
@@ -126,25 +128,41 @@ class Assembler:
         footer = read_stripe_footer(source, tail, stripe_index)
         check_key_index(source, tail, stripe_index, footer)
         stripe = tail.stripes[stripe_index]
-        self._statistics.append(tail.stripe_statistics[stripe_index])
+        self._statistics.append(self._mended(tail.stripe_statistics[stripe_index], tail.types))
         self._writers.add((tail.writer, tail.writer_version))
         self._software.add(tail.software)
         self._block_size = max(self._block_size, tail.compression_block_size)
         own = filter_streams(footer)
         if self._filters is None:
             self._filters = own
-        if own != self._filters:
-            self._copy_with_filters(source, tail, stripe, footer, self._filters)
+        indexes = text_indexes_for_orc_1_5(source, tail, stripe_index, footer) if self._like.is_for_orc_1_5 else {}
+        if own != self._filters or indexes:
+            self._copy_changed(source, tail, stripe, footer, self._filters, indexes)
             return
         if self._run is None or self._run.source is not source or self._run.end != stripe.offset:
             self._flush()
             self._run = _Run(source=source, offset=stripe.offset)
         self._run.add(stripe, len(tail.stripes) if tail.length == source.length else None)
 
-    def _copy_with_filters(
-        self, source: Source, tail: Tail, stripe: Stripe, footer: messages.Message, filters: frozenset[FilterStream]
+    def _mended(self, statistics: tuple[messages.Message, ...], types: Types) -> tuple[messages.Message, ...]:
+        if not self._like.is_for_orc_1_5:
+            return statistics
+        texts = set(types.text_columns)
+        return tuple(
+            text_statistics_for_orc_1_5(part) if column in texts else part for column, part in enumerate(statistics)
+        )
+
+    def _copy_changed(
+        self,
+        source: Source,
+        tail: Tail,
+        stripe: Stripe,
+        footer: messages.Message,
+        filters: frozenset[FilterStream],
+        indexes: Mapping[int, bytes],
     ) -> None:
-        """Appends a stripe without the filters that others here do not have, and with open ones for those that it lacks."""
+        """Appends a stripe without the filters that others here do not have, with open ones for those that it lacks, and
+        with new row ``indexes`` of some columns."""
         self._flush()
         start, own = self._position, filter_streams(footer)
         kept = {(stream.column, stream.kind) for stream in own & filters}
@@ -153,7 +171,12 @@ class Assembler:
         place = stripe.offset
         for stream in footer.streams:
             is_data = stream.kind not in INDEX_STREAMS
-            if is_data or stream.kind == ROW_INDEX or (stream.column, stream.kind) in kept:
+            if stream.kind == ROW_INDEX and (index := indexes.get(stream.column)) is not None:
+                self._copy_ranges(source, ranges[False])
+                ranges[False].clear()
+                self._write(index)
+                streams[False].append(messages.Stream(kind=ROW_INDEX, column=stream.column, length=len(index)))
+            elif is_data or stream.kind == ROW_INDEX or (stream.column, stream.kind) in kept:
                 streams[is_data].append(stream)
                 ranges[is_data].append((place, stream.length))
             place += stream.length

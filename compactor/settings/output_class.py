@@ -54,6 +54,11 @@ class OutputClass:
         """True if a file does not say that it has what is asked for, so that every stripe is encoded."""
         return any(asked is not None for asked in (self.stripe_bytes, self.bloom_filters, self.false_positives))
 
+    @property
+    def is_for_orc_1_5(self) -> bool:
+        """True if ORC Java 1.5 reads the table."""
+        return self.avoids >= UNKNOWN_TO_ORC_1_5
+
     def __str__(self) -> str:
         found = {name: getattr(self, name) for name in (field.name for field in fields(self))}
         return ", ".join(

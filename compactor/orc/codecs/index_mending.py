@@ -16,14 +16,16 @@ from compactor.orc.codecs.bloom_filters import admit_both_zeros
 from compactor.orc.format import messages
 from compactor.orc.format.compression import compress
 from compactor.orc.format.java_zones import UTC_NAME, JavaZone, is_utc, java_zone
-from compactor.orc.format.statistics import FLOAT_KINDS, mended_float_statistics
+from compactor.orc.format.statistics import FLOAT_KINDS, mended_float_statistics, text_statistics_for_orc_1_5
 from compactor.orc.format.stripe_footer import INDEX_STREAMS, ROW_INDEX, read_indexes, read_stripe_footer, zone_named
 from compactor.orc.format.tail import MAGIC, Stripe, Tail, read_tail
 from compactor.orc.format.tail_writer import tail_bytes
 from compactor.orc.format.types import TypeKind
-from compactor.orc.io.source import LocalSink, LocalSource
+from compactor.orc.io.source import LocalSink, LocalSource, Source
 
 DAY = 86_400_000  #: milliseconds
+_JAVA, _CPP = 0, 1  #: writers
+_ORC_203 = 8  #: the version of the Java writer since which it cuts long texts
 _EARLY = 4 * DAY  #: before this time, in milliseconds since 1970, no two databases of zones agree everywhere
 
 
@@ -43,6 +45,37 @@ def mend_indexes(path: str | os.PathLike[str], zone: str = UTC_NAME) -> None:
         os.replace(part, path)
     finally:
         Path(part).unlink(missing_ok=True)
+
+
+def text_indexes_for_orc_1_5(
+    source: Source, tail: Tail, stripe_index: int, footer: messages.Message
+) -> dict[int, bytes]:
+    """Returns new row indexes, as they are stored, of those columns of a stripe by which ORC Java 1.5 would lose rows; see
+    ``text_statistics_for_orc_1_5``.
+
+    Raises:
+        BadFile: an index cannot be read.
+    """
+    mended: dict[int, bytes] = {}
+    if _has_exact_texts(tail):
+        return mended
+    parts = tail.stripe_statistics[stripe_index] if tail.stripe_statistics else ()
+    columns = {column for column in tail.types.text_columns if not parts or parts[column].number_of_values}
+    for _, column, index in read_indexes(source, tail, stripe_index, footer, columns, kinds=(ROW_INDEX,)):
+        changed = False
+        for entry in index.entry:
+            statistics = text_statistics_for_orc_1_5(entry.statistics)
+            if statistics is not entry.statistics:
+                entry.statistics.CopyFrom(statistics)
+                changed = True
+        if changed:
+            mended[column] = compress(index.SerializeToString(), tail.compression, tail.compression_block_size)
+    return mended
+
+
+def _has_exact_texts(tail: Tail) -> bool:
+    """Returns true if the writer of a file never cut bounds of texts."""
+    return tail.writer == _CPP or (tail.writer == _JAVA and tail.writer_version < _ORC_203)
 
 
 class _Mending:

@@ -13,6 +13,7 @@ from typing import Any
 from compactor.orc.format import messages
 from compactor.orc.format.types import OrcType, TypeKind
 
+_REPLACED = "\ufffd".encode()
 _INT64 = range(-(2**63), 2**63)
 #: Sums of decimals have 38 digits; whatever has more than fit in here is no number of a writer, and could fill all memory.
 _EXACT = Context(prec=200, Emax=200, Emin=-200, traps=[InvalidOperation, Inexact, Overflow])
@@ -75,6 +76,31 @@ def mended_float_statistics(statistics: messages.Message) -> messages.Message:
         mended.double_statistics.minimum = -0.0
     if bounds.maximum == 0:
         mended.double_statistics.maximum = 0.0
+    return mended
+
+
+def text_statistics_for_orc_1_5(statistics: messages.Message) -> messages.Message:
+    """Returns the statistics of texts such that ORC Java 1.5 loses no rows by them (PROTOCOL 2.7).
+
+    It takes values without a minimum for NULLs. Bounds of texts that their writer cut (ORC-203) become minimum and maximum,
+    since all values are between them. Nothing is said of the values where a writer left out even those, as Trino does, or
+    where ORC Java may have damaged them: a pair of UTF-16 surrogates becomes two U+FFFD, before which the values sort by
+    their bytes.
+    """
+    texts = statistics.string_statistics
+    is_known = texts.HasField("minimum") and texts.HasField("maximum")
+    if not statistics.HasField("string_statistics") or not statistics.number_of_values or is_known:
+        return statistics
+    mended = messages.ColumnStatistics()
+    mended.CopyFrom(statistics)
+    for exact, bound in (("minimum", "lower_bound"), ("maximum", "upper_bound")):
+        if texts.HasField(exact):
+            continue
+        if not texts.HasField(bound) or _REPLACED in getattr(texts, bound):
+            mended.ClearField("string_statistics")
+            break
+        setattr(mended.string_statistics, exact, getattr(texts, bound))
+        mended.string_statistics.ClearField(bound)
     return mended
 
 

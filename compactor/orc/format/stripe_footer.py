@@ -176,9 +176,15 @@ def check_key_index(source: Source, tail: Tail, stripe_index: int, footer: messa
 
 
 def read_indexes(
-    source: Source, tail: Tail, stripe_index: int, footer: messages.Message, columns: Container[int]
+    source: Source,
+    tail: Tail,
+    stripe_index: int,
+    footer: messages.Message,
+    columns: Container[int],
+    kinds: Container[int] = INDEX_STREAMS,
 ) -> Iterator[tuple[int, int, messages.Message]]:
-    """Yields the kind, column and content of each row index and bloom filter of ``columns`` in a stripe.
+    """Yields the kind, column and content of each index of these ``kinds`` (row indexes, bloom filters) and ``columns`` in a
+    stripe.
 
     Raises:
         BadFile: one cannot be read, has more entries than the stripe has row groups, or is a bloom filter of no plausible
@@ -190,7 +196,7 @@ def read_indexes(
     place = stripe.offset
     for stream in footer.streams:
         kind, column = stream.kind, stream.column
-        if kind in INDEX_STREAMS and column in columns:
+        if kind in kinds and column in columns:
             part = f"index of column {column}"
             data = _read(source, tail, place, stream.length, where, part)
             message = messages.RowIndex if kind == ROW_INDEX else messages.BloomFilterIndex

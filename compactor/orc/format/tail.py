@@ -133,6 +133,11 @@ class Tail:
             calendar=self.calendar if self.types.calendar_columns else None,
         )
 
+    @property
+    def is_for_orc_1_5(self) -> bool:
+        """True if ORC Java 1.5 reads files that are written like this one."""
+        return self.asked is not None and self.asked.is_for_orc_1_5
+
     @cached_property
     def zones(self) -> dict[int, str]:
         """The writers' time zones that those stripes name whose footers have been read; the empty text if one names none."""

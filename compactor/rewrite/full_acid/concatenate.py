@@ -95,7 +95,7 @@ def concatenate(
                     stripes += [(source, tail, number) for number in range(len(tail.stripes))]
             written = assembler.close(user_metadata(last_keys, inserts=assembler.rows, version=version))
         if full:
-            check_same_bytes(stripes, target.path)
+            check_same_bytes(stripes, target.path, for_orc_1_5=like.is_for_orc_1_5)
     return Concatenated(
         written=written, last_keys=last_keys, copied=copied, reading=sink.reading, ranges=tuple(sink.ranges)
     )

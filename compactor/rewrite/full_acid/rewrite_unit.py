@@ -136,7 +136,8 @@ def _write_rows(
         like = target_tail(choices, types, unit.output_class)
         final = fit_to_class(choices, like, unit.small_stripe_bytes, unit.output_class)
         final = fit_to_zones(final)
-        like = with_common_filters(like or template_of(choices, types, unit.output_class), final, types)
+        like = replace(like or template_of(choices, types, unit.output_class), asked=unit.output_class)
+        like = with_common_filters(like, final, types)
         if needs_split(unit, final):
             return split_unit(unit, final, like, types, figures)
         made = _concatenated(unit, final, like, types, target)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +12,10 @@ from compactor.errors import VerificationFailed
 from compactor.ids import WriteId
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
+from compactor.orc.codecs.index_mending import text_indexes_for_orc_1_5
 from compactor.orc.format import messages
 from compactor.orc.format.filter_streams import filter_streams
-from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, read_stripe_footer
+from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, ROW_INDEX, read_stripe_footer
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import Types
 from compactor.orc.io.source import LocalSource, Source, crc32
@@ -114,9 +116,9 @@ def _events_in(path: str) -> Iterator[Block]:
                 before = keys[-1:]
 
 
-def check_same_bytes(stripes: Iterable[tuple[Source, Tail, int]], path: str) -> None:
+def check_same_bytes(stripes: Iterable[tuple[Source, Tail, int]], path: str, *, for_orc_1_5: bool = False) -> None:
     """Checks that the stripes of the file at ``path`` are copies of ``stripes``, each given by its file and number there;
-    bloom filters are compared that both have.
+    bloom filters are compared that both have. With ``for_orc_1_5`` row indexes were mended for that reader.
 
     Raises:
         VerificationFailed: a stripe differs.
@@ -127,9 +129,9 @@ def check_same_bytes(stripes: Iterable[tuple[Source, Tail, int]], path: str) -> 
             read = read_stripe_footer(given, given_tail, given_number)
             written = read_stripe_footer(source, tail, number)
             filters = {stream[:2] for stream in filter_streams(read) & filter_streams(written)}
-            if _content(given, given_tail, given_number, read, filters) != _content(
-                source, tail, number, written, filters
-            ):
+            indexes = text_indexes_for_orc_1_5(given, given_tail, given_number, read) if for_orc_1_5 else {}
+            expected = _content(given, given_tail, given_number, read, filters, indexes)
+            if _content(source, tail, number, written, filters, {}) != expected:
                 raise VerificationFailed(
                     f"{path}, stripe {number}: holds other bytes than were read from {given_tail.name}; nothing was "
                     "changed, please report this"
@@ -137,15 +139,22 @@ def check_same_bytes(stripes: Iterable[tuple[Source, Tail, int]], path: str) -> 
 
 
 def _content(
-    source: Source, tail: Tail, stripe_index: int, footer: messages.Message, filters: Collection[tuple[int, int]]
+    source: Source,
+    tail: Tail,
+    stripe_index: int,
+    footer: messages.Message,
+    filters: Collection[tuple[int, int]],
+    indexes: Mapping[int, bytes],
 ) -> list[object]:
     """Returns the checksum of each stream but of bloom filters that are not in ``filters``, and what the footer says of
-    their columns."""
+    their columns; ``indexes`` replace the row indexes of some columns."""
     stripe = tail.stripes[stripe_index]
     streams, place = [], stripe.offset
     for stream in footer.streams:
         if stream.kind not in (BLOOM, BLOOM_UTF8) or (stream.column, stream.kind) in filters:
-            streams.append((stream.kind, stream.column, crc32(source, place, stream.length)))
+            index = indexes.get(stream.column) if stream.kind == ROW_INDEX else None
+            checksum = crc32(source, place, stream.length) if index is None else zlib.crc32(index)
+            streams.append((stream.kind, stream.column, checksum))
         place += stream.length
     columns = [(column.kind, column.dictionary_size) for column in footer.columns]
     return [streams, columns, footer.writer_timezone, stripe.rows]

@@ -7,7 +7,7 @@ their stripes may share a file. Any other file stays separate: an insert-only di
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -29,6 +29,7 @@ from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_s
 from compactor.rewrite.insert_only.output_file import FinishedFile
 from compactor.rows.acid_file import AcidFile
 from compactor.rows.new_file import Target
+from compactor.settings.output_class import OutputClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,7 +52,7 @@ class JoinedFiles:
 
     files: tuple[AcidFile, ...]
     like: Tail
-    avoids: Collection[str] = ()  #: codecs of stripes that are not copied
+    avoids: frozenset[str] = frozenset()  #: codecs of stripes that are not copied
 
     @property
     def rows(self) -> int:
@@ -88,7 +89,7 @@ class JoinedFiles:
         ]
 
 
-def joinable_files(files: Sequence[AcidFile], avoids: Collection[str] = ()) -> list[JoinedFiles]:
+def joinable_files(files: Sequence[AcidFile], avoids: frozenset[str] = frozenset()) -> list[JoinedFiles]:
     """Groups the files that may become one, in the order of the first file of each; leaves out files without rows.
 
     Args:
@@ -106,11 +107,11 @@ def joinable_files(files: Sequence[AcidFile], avoids: Collection[str] = ()) -> l
     return [JoinedFiles(files=tuple(of_key), like=_like(of_key, avoids), avoids=avoids) for of_key in found.values()]
 
 
-def _can_copy(tail: Tail, avoids: Collection[str]) -> bool:
+def _can_copy(tail: Tail, avoids: frozenset[str]) -> bool:
     return is_copyable(tail) and tail.compression.name not in avoids
 
 
-def _key(file: AcidFile, avoids: Collection[str]) -> tuple[Any, ...]:
+def _key(file: AcidFile, avoids: frozenset[str]) -> tuple[Any, ...]:
     tail = file.tail
     zones = {zone_of_stripe(file.source, tail, stripe) for stripe in range(len(tail.stripes))}
     zone = (
@@ -119,7 +120,7 @@ def _key(file: AcidFile, avoids: Collection[str]) -> tuple[Any, ...]:
     return (tail.types, _target(tail, avoids).stripe_class, zone)
 
 
-def _target(tail: Tail, avoids: Collection[str]) -> Tail:
+def _target(tail: Tail, avoids: frozenset[str]) -> Tail:
     """Returns a file of the class that the rows of a file get."""
     if _can_copy(tail, avoids):
         return tail
@@ -127,7 +128,7 @@ def _target(tail: Tail, avoids: Collection[str]) -> Tail:
     return replace(target, compression=Compression.ZLIB) if target.compression.name in avoids else target
 
 
-def _like(files: Sequence[AcidFile], avoids: Collection[str]) -> Tail:
+def _like(files: Sequence[AcidFile], avoids: frozenset[str]) -> Tail:
     return next((file.tail for file in files if _can_copy(file.tail, avoids)), _target(files[0].tail, avoids))
 
 
@@ -137,7 +138,7 @@ def write(
     *,
     small_stripe_bytes: int,
     full: bool,
-    avoids: Collection[str] = (),
+    avoids: frozenset[str] = frozenset(),
 ) -> list[FinishedFile]:
     """Writes all rows of ``files`` to few files beside ``target``, in their order within each; see ``joinable_files``.
 
@@ -198,7 +199,7 @@ class _Growing:
 
 def _write(group: JoinedFiles, target: Target, small_stripe_bytes: int, full: bool) -> FinishedFile:
     path, stripes = target.path, group.stripes(small_stripe_bytes)
-    like = replace(group.like, filters=_common_filters(stripes, group.like))
+    like = replace(group.like, filters=_common_filters(stripes, group.like), asked=OutputClass(avoids=group.avoids))
     parts: list[str] = []
     with FilePool() as few:
         try:
@@ -214,7 +215,7 @@ def _write(group: JoinedFiles, target: Target, small_stripe_bytes: int, full: bo
             with sink.reading() as source:
                 tail = _verify(group, source, written)
             if full:
-                check_same_bytes(growing.stripes, path)
+                check_same_bytes(growing.stripes, path, for_orc_1_5=like.is_for_orc_1_5)
         finally:
             for part in parts:
                 os.unlink(part)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from compactor.orc.format import messages, statistics
 from compactor.orc.format.hive_types import parse_hive_type
-from compactor.orc.format.statistics import mended_float_statistics, merge
+from compactor.orc.format.statistics import mended_float_statistics, merge, text_statistics_for_orc_1_5
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import OrcType, TypeKind
 from compactor.orc.io.source import BytesSource, LocalSource
@@ -107,6 +107,30 @@ def test_has_null_is_known_only_if_each_part_records_it() -> None:
     assert not merge([silent, no], column).HasField("has_null")
     assert merge([silent, yes, no], column).has_null
     assert merge([no, no], column).HasField("has_null")
+
+
+@pytest.mark.parametrize(
+    ("texts", "mended"),
+    [
+        ({"minimum": b"a", "maximum": b"z"}, {"minimum": b"a", "maximum": b"z"}),
+        ({"minimum": b"a", "upper_bound": b"z"}, {"minimum": b"a", "maximum": b"z"}),
+        ({"lower_bound": b"a", "upper_bound": b"z"}, {"minimum": b"a", "maximum": b"z"}),
+        ({"minimum": b"a", "upper_bound": "z\ufffd".encode()}, None),
+        ({"minimum": b"a"}, None),
+        ({}, None),
+    ],
+)
+def test_orc_1_5_gets_both_bounds_of_texts_or_none(texts: dict[str, bytes], mended: dict[str, bytes] | None) -> None:
+    written = _column(number_of_values=2, has_null=True, string_statistics={**texts, "sum": 9})
+    expected = _column(number_of_values=2, has_null=True)
+    if mended is not None:
+        expected = _column(number_of_values=2, has_null=True, string_statistics={**mended, "sum": 9})
+    assert text_statistics_for_orc_1_5(written) == expected
+
+
+def test_orc_1_5_gets_statistics_of_nulls_alone_as_they_are() -> None:
+    for part in (_column(number_of_values=0, string_statistics={"sum": 0}), _column(number_of_values=3)):
+        assert text_statistics_for_orc_1_5(part) is part
 
 
 def test_bounds_of_long_texts_stay_bounds() -> None:
