@@ -35,7 +35,7 @@ class Predicate:
 
     @property
     def finds_null(self) -> bool:
-        """Whether SQL finds the rows in which the column is NULL."""
+        """True if SQL finds the rows in which the column is NULL."""
         return (self.operator == "is null") != self.negated and self.operator in ("is null", "<=>")
 
     def matches(self, row: Row, schema: str) -> bool:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from compactor.acid.names import Layout
 from compactor.errors import NotLossless, NotSupported, Refused
 from tests.judges import PYARROW, PYORC, JavaJudge, Judge, Unreadable, orc_1_5, orc_2_3, trino_476
-from tests.judges.examples import ZONES, Example, examples, is_java
-from tests.judges.judged_table import JudgedTable
+from tests.judges.examples import WRITERS, ZONES, Example, examples, is_java, writers_of
+from tests.judges.judged_table import JudgedTable, as_shown
 from tests.support.sizes import sized
 
 _MEMORY = "/dev/shm"
@@ -40,7 +40,7 @@ def _check_written(table: JudgedTable, judge: Judge, rows: Mapping[int, str]) ->
     """Checks that a judge shows the rows that were written, as far as it can show them."""
     assert rows.keys() == table.written.keys(), judge.name
     if _shows_all(judge, table.example):
-        assert rows == table.written, judge.name
+        assert rows == {number: as_shown(judge, row) for number, row in table.written.items()}, judge.name
 
 
 def _shows_all(judge: Judge, example: Example) -> bool:
@@ -55,8 +55,10 @@ def _shows_all(judge: Judge, example: Example) -> bool:
         return False  # others show all days in the Gregorian calendar
     if any(file.options["zone"] != "UTC" for file in example.files):
         return False  # others have tzdata's rules
+    if judge is PYORC:
+        return WRITERS["pyorc"] in writers_of(example.columns)  # it has no tags of unions, and a key only once
     if "uniontype" in example.row_type:
-        return False  # pyorc has no tags, and Trino moves values where some are NULL
+        return False  # whose values Trino shows as NULL
     return not (judge is trino_476() and example.is_early_for_trino)
 
 
@@ -74,12 +76,14 @@ def _check_kept(table: JudgedTable, judge: Judge, before: Answers, after: Answer
         assert found_after.items() <= rows_after.items(), f"{judge.name} with {predicate}"
 
 
-def _check(example: Example, zone: str, layout: Layout, small: int) -> None:
+def _check(example: Example, zone: str, layout: Layout, small: int, full_verify: bool) -> None:
     judges: list[Judge] = [orc_1_5(), orc_1_5().in_zone(zone), orc_2_3().in_zone(zone, utc=True), trino_476(), PYORC]
     if "uniontype" not in example.row_type:
-        judges.append(PYARROW)  # a NULL in a union ends its process
+        judges.append(PYARROW)  # a struct that is NULL around a union ends its process
     with TemporaryDirectory(dir=_MEMORY) as folder:
-        table = JudgedTable(example=example, root=Path(folder) / "t", layout=layout, small=small)
+        table = JudgedTable(
+            example=example, root=Path(folder) / "t", layout=layout, small=small, full_verify=full_verify
+        )
         table.root.mkdir()
         for each in example.rounds:
             table.write(each)
@@ -93,6 +97,9 @@ def _check(example: Example, zone: str, layout: Layout, small: int) -> None:
                 event(f"refused: {str(refusal)[-60:]}")
                 continue
             event(f"{each.compaction} done")
+            if layout is Layout.PLAIN and each.compaction == "major" and "local time zone" not in example.row_type:
+                # readers of that metastore's tables have ORC 1.5, whatever codec the inputs had
+                assert table.answers(orc_1_5(), [])[0].keys() == table.written.keys()
             for judge in judges:
                 if judge.name in before:
                     after = table.answers(judge, example.predicates)
@@ -104,20 +111,21 @@ _of_site = {
     "zone": st.sampled_from(ZONES),
     "layout": st.sampled_from((Layout.VISIBILITY, Layout.PLAIN)),
     "small": st.sampled_from((0, 1 << 20)),
+    "full_verify": st.booleans(),
 }
 
 
 @_settings
 @given(example=examples(acid=True), **_of_site)
 def test_no_answer_changes_with_a_compaction_of_a_full_acid_table(
-    example: Example, zone: str, layout: Layout, small: int
+    example: Example, zone: str, layout: Layout, small: int, full_verify: bool
 ) -> None:
-    _check(example, zone, layout, small)
+    _check(example, zone, layout, small, full_verify)
 
 
 @settings(_settings, max_examples=_EXAMPLES // 2)
 @given(example=examples(acid=False), **_of_site)
 def test_no_answer_changes_with_a_compaction_of_an_insert_only_table(
-    example: Example, zone: str, layout: Layout, small: int
+    example: Example, zone: str, layout: Layout, small: int, full_verify: bool
 ) -> None:
-    _check(example, zone, layout, small)
+    _check(example, zone, layout, small, full_verify)

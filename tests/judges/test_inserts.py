@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from compactor.deployment import configure, open_site
 from compactor.tables import Store
-from tests.judges import JavaJudge, Judge, judges, orc_1_5, to_arrow, trino_476
-from tests.judges.examples import Example, inserts
+from tests.judges import PYORC, JavaJudge, Judge, Row, judges, orc_1_5, to_arrow, trino_476
+from tests.judges.examples import WRITERS, Example, inserts, writers_of
+from tests.judges.judged_table import as_shown
 from tests.support.sizes import sized
 
 _EXAMPLES = int(os.environ.get("JUDGED_EXAMPLES", sized(short=20, whole=1500))) // 2
@@ -37,20 +38,31 @@ def place(tmp_path_factory: pytest.TempPathFactory, empty_metastore: Path) -> It
         yield store, folder / "d"
 
 
-def _loses(judge: Judge, path: Path, example: Example, written: list[str]) -> Iterator[str]:
+def _shows_all(judge: Judge, example: Example) -> bool:
+    """Tells whether a judge shows every value as it was inserted."""
+    if isinstance(judge, JavaJudge):
+        return True
+    if judge is PYORC and WRITERS["pyorc"] not in writers_of(example.columns):
+        return False  # it has a key of a map only once
+    # old days are written in the Julian calendar, which others do not know
+    return not example.is_old and not (judge is trino_476() and example.is_early_for_trino)
+
+
+def _loses(judge: Judge, path: Path, example: Example) -> Iterator[str]:
     """Yields what a judge does not find in a file."""
-    if judge is orc_1_5() and example.files[0].options["orc.compress"] == "ZSTD":
+    (file,) = example.files
+    if judge is orc_1_5() and file.options["orc.compress"] == "ZSTD":
         return  # which it cannot read
+
+    def texts(rows: Iterable[Row]) -> list[str]:
+        return sorted(as_shown(judge, repr(row)) for row in rows)
+
     schema, predicates = judge.schema(path), example.predicates
     rows, *answers = judge.answers(path, [None, *predicates])
-    if isinstance(judge, JavaJudge):
-        is_exact = True
-    else:  # old days are written in the Julian calendar, which others do not know
-        is_exact = not example.is_old and not (judge is trino_476() and example.is_early_for_trino)
-    if is_exact and sorted(repr(row[-1]) for row in rows) != written:
+    if _shows_all(judge, example) and texts(row[-1] for row in rows) != texts(file.rows):
         yield f"{judge.name} reads {rows[:5]}"
     for predicate, answer in zip(predicates, answers, strict=True):
-        lost = {repr(row) for row in rows if predicate.matches(row, schema)} - set(map(repr, answer))
+        lost = set(texts(row for row in rows if predicate.matches(row, schema))) - set(texts(answer))
         if lost:
             yield f"{judge.name} does not find {sorted(lost)[:3]} with {predicate}"
 
@@ -69,4 +81,4 @@ def test_every_judge_finds_what_was_inserted(
     arrow = to_arrow(example.row_type, [rows[-1], *rows] if cut else rows, hides=hides)
     table.append(arrow.slice(1) if cut else arrow)
     (path,) = (database / name).glob("delta_*/bucket_00000")
-    assert not [loss for judge in judges() for loss in _loses(judge, path, example, sorted(map(repr, rows)))]
+    assert not [loss for judge in judges() for loss in _loses(judge, path, example)]

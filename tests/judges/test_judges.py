@@ -170,6 +170,37 @@ def test_trino_shows_old_fractions_a_second_earlier(tmp_path: Path) -> None:
         assert judge.rows(path) == [(first,), rows[1]], judge.name
 
 
+def test_java_shows_zeros_of_both_signs_as_one(tmp_path: Path) -> None:
+    """It takes a batch of them for one repeated value."""
+    for writer in writers():
+        writer.write(tmp_path / "file.orc", "struct<d:double,f:float>", [(0.0, -0.0), (-0.0, 0.0)])
+        for judge in judges():
+            rows = [(0.0, -0.0), (0.0, -0.0)] if isinstance(judge, JavaJudge) else [(0.0, -0.0), (-0.0, 0.0)]
+            assert shown(judge.rows(tmp_path / "file.orc")) == shown(rows), judge.name
+
+
+def test_trino_shows_no_value_of_a_union(tmp_path: Path) -> None:
+    """It shows the tags alone, and fails where a union is NULL."""
+    path, rows = tmp_path / "file.orc", [((0, 1),), ((1, "a"),)]
+    orc_1_5().write(path, "struct<u:uniontype<int,string>>", rows)
+    assert orc_1_5().rows(path) == orc_2_3().rows(path) == PYARROW.rows(path) == rows
+    assert trino_476().rows(path) == [((0, None),), ((1, None),)]
+    orc_1_5().write(path, "struct<u:uniontype<int,string>>", [*rows, (None,)])
+    with pytest.raises(Unreadable, match="UnionColumnReader"):
+        trino_476().rows(path)
+
+
+@pytest.mark.parametrize("number", range(3), ids=["ORC Java 1.5", "ORC Java 2.3", "pyorc"])
+def test_fractions_below_a_millisecond_are_not_found_by_each(number: int, tmp_path: Path) -> None:
+    path, schema = tmp_path / "file.orc", "struct<z:timestamp>"
+    late, early = "2020-01-01 00:00:00.123456789", "1960-01-01 00:00:00.123456789"
+    losers = {late: [orc_1_5()], early: [orc_1_5(), PYORC]}
+    for time, losing in losers.items():
+        writers()[number].write(path, schema, [(time,)])
+        answers = {judge.name: judge.rows_matching(path, Predicate("z", "=", (time,))) for judge in judges()}
+        assert [name for name, rows in answers.items() if not rows] == [judge.name for judge in losing]
+
+
 def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
     path = tmp_path / "file.orc"
     path.write_bytes(b"ORC and nothing else")
