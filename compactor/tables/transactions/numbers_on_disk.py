@@ -16,12 +16,13 @@ from weakref import WeakKeyDictionary
 
 from compactor.acid.partition_names import part_values
 from compactor.compaction.disagreement import Numbers, doubts, must_agree
-from compactor.errors import StorageError
+from compactor.errors import Disagreement, StorageError
 from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.service.agreement import visibility_transactions
 from compactor.service.side_by_side import SideBySide
 from compactor.service.site import Site, path_of
+from compactor.tables.transactions.loaded_tables import LoadedTable, find_again
 
 if TYPE_CHECKING:
     from compactor.metastore.store import Metastore
@@ -48,9 +49,14 @@ def must_have_given_all_numbers(site: Site, table: Table) -> None:
     lost rows back, or hides them.
 
     Raises:
+        NotFound: the table was renamed or dropped since it was loaded; the numbers are those of another one then.
         Disagreement: a directory has a number that the metastore has never given.
     """
-    _look(site, table, only_unknown=False, concerns=lambda _: True)
+    try:
+        _look(site, table, only_unknown=False, concerns=lambda _: True)
+    except Disagreement:
+        find_again(site.metastore.catalog, LoadedTable.from_table(table))
+        raise
 
 
 def must_miss_no_partition(site: Site, table: Table, concerns: Callable[[Partition], bool]) -> None:

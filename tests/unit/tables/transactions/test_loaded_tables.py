@@ -96,6 +96,20 @@ def test_it_was_dropped_and_created_with_other_columns(store: Store, write: Call
     assert contents(store) == before
 
 
+@pytest.mark.parametrize("write", [WRITES[name] for name in ("append", "delete", "upsert", "stream")])
+def test_a_table_whose_name_has_other_numbers_is_not_written(
+    store: Store, warehouse: Path, write: Callable[[Table], object]
+) -> None:
+    """Its files show write IDs that were never given under the name as it is now."""
+    table = store.load_table("default.t")
+    run_sql(store, "ALTER TABLE default.t RENAME TO default.u")
+    with pytest.raises(NotFound, match=r"was renamed to default\.u since it was loaded"):
+        write(table)
+    store.create_table("default.t", SCHEMA, location=str(warehouse / "elsewhere"))
+    with pytest.raises(NotFound, match=r"was renamed to default\.u .*, and another table"):
+        write(table)
+
+
 def test_it_has_another_number_of_buckets(deployment: Site, warehouse: Path) -> None:
     store = Store(deployment)
     store.create_database("default", str(warehouse))
