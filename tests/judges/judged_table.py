@@ -170,9 +170,12 @@ class JudgedTable:
         """Yields each file with rows, the write ID of its directory, and the row ID of its first row if it is raw."""
         folders = [self.root, *self.root.glob("base_*"), *self.root.glob("delta_*")]
         for folder in folders:
+            first, last, _ = _numbers(folder.name)
+            if folder.name.startswith("delta") and self.example.aborted.issuperset(range(first, last + 1)):
+                continue
             rows: dict[str, int] = defaultdict(int)
             for path in sorted(path for path in folder.iterdir() if path.is_file()):
-                yield path, _numbers(folder.name)[0], rows[path.name[:6]]
+                yield path, first, rows[path.name[:6]]
                 if not _is_acid(path):
                     rows[path.name[:6]] += PYORC.count(path)
 

@@ -224,6 +224,9 @@ class _Conforming:
         given = [field.name.lower() for field in array.type]
         if unknown := sorted(set(given).difference(name.lower() for name in names)):
             raise NotConforming(f"{path}: has no field {unknown[0]!r}; its fields are {', '.join(names)}")
+        # Arrow ends the process where it flattens a union below a NULL
+        if unions := [field for field in array.type if pa.types.is_union(field.type)]:
+            raise NotConforming(f"{path}.{unions[0].name}: is given as {unions[0].type}; unions are not written")
         below = array.flatten()  # NULL wherever the struct is: what lies under a NULL is no value and need not fit
         fields = []
         for name, child in zip(names, children, strict=True):

@@ -249,6 +249,17 @@ def test_a_text_that_is_no_utf_8_is_not_cut(type_: str) -> None:
         conformed(type_, texts)
 
 
+def test_a_union_in_a_struct_that_is_null_is_refused() -> None:
+    """Arrow ends the process when it flattens one."""
+    union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, None]), pa.array([None, "a"])])
+    array = pa.StructArray.from_arrays([union], names=["u"], mask=pa.array([True, False]))
+    with pytest.raises(NotConforming, match=r"column c\.u: is given as .*union<.*>; unions are not written"):
+        conformed("struct<u:int>", array)
+    nested = pa.ListArray.from_arrays([0, 2], array)
+    with pytest.raises(NotConforming, match=r"column c\.element\.u: is given as .*union"):
+        conformed("array<struct<u:int>>", nested)
+
+
 def test_what_lies_below_a_null_struct_need_not_fit() -> None:
     """Arrow keeps values below a NULL; no reader shows them, so they are no reason to refuse the rows."""
     children = [pa.array([300, 7]), pa.array([[-9], [8]])]
