@@ -162,7 +162,7 @@ def encode_acid(
                 writer.write(batch)
                 last = batch if batch.num_rows else last
         check_values(path, types, written, codec)
-        if not is_utc(zone) or types.has_floats:
+        if not is_utc(zone) or types.has_floats or types.has_timestamps:
             mend_indexes(path, zone)
         last_row = last_of(last) if last is not None and types.is_acid else None
         tail = replace_tail(path, like, types, metadata, last_row)

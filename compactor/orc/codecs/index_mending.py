@@ -1,7 +1,7 @@
 """Changes the indexes and statistics of a file that was just encoded so that no reader loses rows by them.
 
-They become those of the writer's zone (PROTOCOL 2.6), and the bounds and bloom filters of floats hold for NaN and for
-either zero (PROTOCOL 2.7). The data stay as they are.
+They become those of the writer's zone (PROTOCOL 2.6). The bounds and bloom filters of floats hold for NaN and for either
+zero, and the bounds of times for readers that know no digits below a millisecond (PROTOCOL 2.7). The data stay as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compactor.orc.codecs.bloom_filters import admit_both_zeros
 from compactor.orc.format import messages
 from compactor.orc.format.compression import compress
 from compactor.orc.format.java_zones import UTC_NAME, JavaZone, is_utc, java_zone
-from compactor.orc.format.statistics import FLOAT_KINDS, mended_float_statistics, text_statistics_for_orc_1_5
+from compactor.orc.format.statistics import MENDED_KINDS, TIME_KINDS, mended_statistics, text_statistics_for_orc_1_5
 from compactor.orc.format.stripe_footer import INDEX_STREAMS, ROW_INDEX, read_indexes, read_stripe_footer, zone_named
 from compactor.orc.format.tail import MAGIC, Stripe, Tail, read_tail
 from compactor.orc.format.tail_writer import tail_bytes
@@ -87,7 +87,7 @@ class _Mending:
         self._names_zone = not is_utc(zone) and any(zone_named(footer) != zone for footer in self._footers)
         self._zone = zone
         self._rules = _zone_rules(zone) if self._names_zone else None
-        self._floats = frozenset(number for number, item in enumerate(tail.types) if item.kind in FLOAT_KINDS)
+        self._mended = frozenset(number for number, item in enumerate(tail.types) if item.kind in MENDED_KINDS)
         self._times = frozenset(
             number for number, item in enumerate(tail.types) if self._names_zone and item.kind is TypeKind.TIMESTAMP
         )
@@ -145,8 +145,7 @@ class _Mending:
 
     def _indexes(self, number: int) -> Iterator[tuple[int, int, messages.Message, bool]]:
         """Yields the kind, column and new content of each index of one stripe that may change, and whether it does."""
-        columns = self._floats | self._times
-        for kind, column, index in read_indexes(self._source, self._tail, number, self._footers[number], columns):
+        for kind, column, index in read_indexes(self._source, self._tail, number, self._footers[number], self._mended):
             changed = column in self._times
             if kind == ROW_INDEX:
                 for entry in index.entry:
@@ -159,14 +158,14 @@ class _Mending:
                         bloom.bitset[:] = [2**64 - 1] * len(bloom.bitset)
                         if bloom.utf8bitset:
                             bloom.utf8bitset = b"\xff" * len(bloom.utf8bitset)
-                    else:
+                    elif self._tail.types[column].kind not in TIME_KINDS:
                         changed = admit_both_zeros(bloom) or changed
             yield kind, column, index, changed
 
     def _statistics(self, statistics: messages.Message, column: int) -> messages.Message:
         if column in self._times:
-            return _shown_statistics(statistics, self._rules)
-        return mended_float_statistics(statistics) if column in self._floats else statistics
+            statistics = _shown_statistics(statistics, self._rules)
+        return mended_statistics(statistics, self._tail.types[column].kind)
 
 
 def _zone_rules(name: str) -> JavaZone | None:

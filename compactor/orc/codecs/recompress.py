@@ -16,7 +16,7 @@ from compactor.errors import NotLossless
 from compactor.orc.format import messages
 from compactor.orc.format.compression import LEVELS, SMALL, Compression, chunks
 from compactor.orc.format.run_length_encoding import EncodedColumn
-from compactor.orc.format.statistics import FLOAT_KINDS, mended_float_statistics
+from compactor.orc.format.statistics import MENDED_KINDS, mended_statistics
 from compactor.orc.format.stripe_footer import (
     DATA,
     DICTIONARY,
@@ -98,10 +98,7 @@ class Recompressor:
             self._stripes.append(self._packed(plain, tail, number, stripe, front))
         extra = [column.statistics for column in front]
         for parts in tail.stripe_statistics or ():
-            first, *others = (
-                mended_float_statistics(part) if item.kind in FLOAT_KINDS else part
-                for part, item in zip(parts, tail.types, strict=True)
-            )
+            first, *others = (mended_statistics(part, item.kind) for part, item in zip(parts, tail.types, strict=True))
             self._statistics.append((first, *extra, *others))
 
     def _packed(
@@ -250,8 +247,8 @@ def _moved(
     wanted = sum(1 + more for _, more in streams)
     found = messages.RowIndex.FromString(index)
     for entry in found.entry:
-        if kind in FLOAT_KINDS:
-            entry.statistics.CopyFrom(mended_float_statistics(entry.statistics))
+        if kind in MENDED_KINDS:
+            entry.statistics.CopyFrom(mended_statistics(entry.statistics, kind))
         old = list(entry.positions)
         if kind not in _STREAMS or len(old) != wanted:
             raise NotLossless(

@@ -17,12 +17,17 @@ _REPLACED = "\ufffd".encode()
 _INT64 = range(-(2**63), 2**63)
 #: Sums of decimals have 38 digits; whatever has more than fit in here is no number of a writer, and could fill all memory.
 _EXACT = Context(prec=200, Emax=200, Emin=-200, traps=[InvalidOperation, Inexact, Overflow])
-FLOAT_KINDS = frozenset({TypeKind.FLOAT, TypeKind.DOUBLE})
+_FLOAT_KINDS = frozenset({TypeKind.FLOAT, TypeKind.DOUBLE})
+TIME_KINDS = frozenset({TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT})
+MENDED_KINDS = _FLOAT_KINDS | TIME_KINDS  #: ``mended_statistics`` may change theirs
 _INTEGER_KINDS = (TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG)
 #: Kinds with statistics that can always be trusted; those of doubles may come from NaN.
 _PLAIN_KINDS = frozenset(
     {*_INTEGER_KINDS, TypeKind.STRUCT, TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR, TypeKind.BINARY, TypeKind.DATE}
 )
+
+_NO_NANOS = 1  #: nanoseconds are stored plus one
+_GREGORIAN = -12_219_206_400_000  #: 1582-10-16 in milliseconds since 1970, a day late for the sake of zones
 
 
 def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Message:
@@ -50,13 +55,20 @@ def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Messag
         target = getattr(whole, field)
         target.SetInParent()
         merger(target, [getattr(part, field) for part in valued])
-        if valued and column.kind in FLOAT_KINDS:
-            return mended_float_statistics(whole)
+        if valued:
+            return mended_statistics(whole, column.kind)
     return whole
 
 
-def mended_float_statistics(statistics: messages.Message) -> messages.Message:
-    """Returns the statistics of floats such that no reader loses rows by them (PROTOCOL 2.7).
+def mended_statistics(statistics: messages.Message, kind: TypeKind) -> messages.Message:
+    """Returns the statistics of a column of ``kind`` such that no reader loses rows by them (PROTOCOL 2.7)."""
+    if kind in _FLOAT_KINDS:
+        return _mended_floats(statistics)
+    return _mended_times(statistics) if kind in TIME_KINDS else statistics
+
+
+def _mended_floats(statistics: messages.Message) -> messages.Message:
+    """Returns bounds of floats that hold for every reader.
 
     Zeros as bounds become -0.0 and 0.0, since ORC Java compares them by their bits. Where NaN occurs, nothing is said of
     the values: ORC Java 1.5 takes NaN for a value beyond all bounds, and absent bounds for those of an empty range.
@@ -76,6 +88,29 @@ def mended_float_statistics(statistics: messages.Message) -> messages.Message:
         mended.double_statistics.minimum = -0.0
     if bounds.maximum == 0:
         mended.double_statistics.maximum = 0.0
+    return mended
+
+
+def _mended_times(statistics: messages.Message) -> messages.Message:
+    """Returns bounds of times that hold for every reader.
+
+    ORC Java 1.5 leaves out the digits of bounds below a millisecond (ORC-611), so a maximum that has some becomes the next
+    millisecond. Of values before the Gregorian calendar nothing is said: since 1.6 ORC Java moves their bounds to it, and
+    neither the values nor the literals of a predicate.
+    """
+    times = statistics.timestamp_statistics
+    if not statistics.number_of_values or not times.HasField("maximum_utc"):
+        return statistics
+    is_old = times.minimum_utc < _GREGORIAN
+    if not is_old and times.maximum_nanos == _NO_NANOS:
+        return statistics
+    mended = messages.ColumnStatistics()
+    mended.CopyFrom(statistics)
+    if is_old:
+        mended.ClearField("timestamp_statistics")
+        return mended
+    mended.timestamp_statistics.maximum_utc += 1
+    mended.timestamp_statistics.maximum_nanos = _NO_NANOS
     return mended
 
 
@@ -204,7 +239,7 @@ def _collections(target: messages.Message, parts: Sequence[messages.Message]) ->
 _Merger = Callable[[messages.Message, Sequence[messages.Message]], None]
 _FIELD: dict[TypeKind, tuple[str, _Merger]] = {
     **dict.fromkeys(_INTEGER_KINDS, ("int_statistics", _integers)),
-    **dict.fromkeys(FLOAT_KINDS, ("double_statistics", _doubles)),
+    **dict.fromkeys(_FLOAT_KINDS, ("double_statistics", _doubles)),
     **dict.fromkeys((TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR), ("string_statistics", _strings)),
     TypeKind.BOOLEAN: ("bucket_statistics", _counts),
     TypeKind.DECIMAL: ("decimal_statistics", _decimals),
