@@ -52,6 +52,7 @@ ELSEWHERE: dict[str, str] = {
     "metastore/notifications/tables.py": "contract/test_notifications.py",
     "metastore/notifications/transactions.py": "contract/test_written_events.py",
     "metastore/notifications/writes.py": "contract/test_written_events.py",
+    "acid/txn_states.py": "contract/test_transactions.py",
     "metastore/statistics/refresh.py": "contract/test_statistics.py",
     "metastore/statistics/subjects.py": "contract/test_statistics.py",
     "metastore/statistics/tables.py": "contract/test_statistics.py",
