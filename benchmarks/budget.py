@@ -28,7 +28,7 @@ from benchmarks.parts import contents, spark
 from benchmarks.parts.lab import Lab, cat, cold, files, opened, warm
 from benchmarks.parts.peak import peak_of, plan_of, rewrite_and_discard, seconds_of
 from benchmarks.parts.report import Row, as_text, disk_of, machine_facts, progress, write_results
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.driver import run_batch
 from compactor.service.worker.outcome import Result

@@ -28,10 +28,10 @@ from sqlalchemy import event
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.database.engine import Database, open_database
-from compactor.ids import TxnId
 from compactor.metastore.schema import create
 from compactor.metastore.store import Metastore, open_metastore
 from tests.support import servers

@@ -14,8 +14,8 @@ from pathlib import Path
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from compactor.errors import BadSetting, NotSupported
-from compactor.private_files import is_here, read_secret
+from compactor.base.errors import BadSetting, NotSupported
+from compactor.base.private_files import is_here, read_secret
 from compactor.settings.credential_store import DEFAULT_PASSWORD, secret
 from compactor.settings.jdbc_url import url_of
 

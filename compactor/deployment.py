@@ -16,18 +16,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from compactor.base.errors import BadSetting
+from compactor.base.identities import process_user
+from compactor.base.private_files import CLIENT_KEYTAB, as_text, client_keytab, read_found
+from compactor.base.redaction import remember, remember_values, secrets_in
 from compactor.compaction.pool_policy import PoolPolicy, parse_policy
 from compactor.connection import PASSWORD_FILE, STORE_PASSWORD_FILE, credential_stores, metastore_url
 from compactor.database.engine import open_database
-from compactor.errors import BadSetting
-from compactor.identities import process_user
 from compactor.metastore.queue.hive2_queue import Hive2
 from compactor.metastore.schema import create
 from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.open_limits import TxnLimits
-from compactor.private_files import CLIENT_KEYTAB, as_text, client_keytab, read_found
-from compactor.redaction import remember, remember_values, secrets_in
 from compactor.service.batches.properties_file import SPARK_KEYTABS
 from compactor.service.mark_files import MarkFiles
 from compactor.service.mode import Mode, loosest_mode

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.acid import bucket
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.metastore.catalog.values import Column
 from compactor.orc.format.compression import Compression
 from compactor.tables.writing.writer import write_deletes, write_rows

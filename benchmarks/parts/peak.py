@@ -12,8 +12,8 @@ from pathlib import Path
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.errors import CompactorError
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import CompactorError
+from compactor.base.ids import TxnId, WriteId
 from compactor.orc.codecs.without_pandas import exclude_pandas
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Shape

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from compactor.acid.listing import AcidDir, DataFile, FoundBase, FoundDelta, Listing, SortedListing
 from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.acid.write_ids import CleanerWriteIdList, RangeAnswer, ValidTxnList, ValidWriteIdList
-from compactor.errors import NotEnoughHistory
-from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
+from compactor.base.errors import NotEnoughHistory
+from compactor.base.ids import ORIGINALS_ONLY, TxnId, WriteId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ from compactor.acid.names import (
     parse_directory,
     parse_file,
 )
-from compactor.errors import BadName
-from compactor.ids import TxnId
+from compactor.base.errors import BadName
+from compactor.base.ids import TxnId
 
 _PATH = attrgetter("path")
 

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from compactor.errors import BadName
-from compactor.ids import NOTHING_OPEN, ORIGINALS_ONLY, TxnId, WriteId
+from compactor.base.errors import BadName
+from compactor.base.ids import NOTHING_OPEN, ORIGINALS_ONLY, TxnId, WriteId
 
 ACID_VERSION_FILE = "_orc_acid_version"  #: side file of every base and delta; its content is ``ACID_VERSION``
 ACID_VERSION = b"2"

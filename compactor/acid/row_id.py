@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 
 
 class RowId(NamedTuple):

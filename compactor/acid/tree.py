@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from compactor.acid.names import parse_directory, parse_hidden
-from compactor.errors import BadName
+from compactor.base.errors import BadName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from compactor.ids import NOTHING_OPEN, TxnId, WriteId
+from compactor.base.ids import NOTHING_OPEN, TxnId, WriteId
 
 
 class RangeAnswer(enum.Enum):

@@ -17,7 +17,7 @@ from airflow.sdk.observability import stats
 
 from compactor.airflow.configuration import text
 from compactor.airflow.hooks import CompactorHook
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.service.doctor.alarms import Alarm, raised_alarms
 from compactor.service.doctor.finding import Level
 from compactor.service.doctor.readings import Readings, take_readings

@@ -8,7 +8,7 @@ import logging
 import os
 
 from compactor.airflow import driver_processes
-from compactor.errors import ClusterUnavailable
+from compactor.base.errors import ClusterUnavailable
 from compactor.yarn.application import YarnApplication, is_application
 from compactor.yarn.manager import resource_manager
 from compactor.yarn.refusal import reason_in

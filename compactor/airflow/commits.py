@@ -15,7 +15,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from compactor.airflow.assets import committed
 from compactor.airflow.configuration import seconds
-from compactor.errors import CompactorError
+from compactor.base.errors import CompactorError
 
 log = logging.getLogger(__name__)
 #: Seconds before a table that could not be looked at is looked at again.

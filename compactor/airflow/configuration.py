@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from airflow.configuration import conf
 
 from compactor.airflow.options import OPTIONS, SECTION
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.setting import Setting, SettingUnit, parse
 
 _NAME = re.compile(r"[A-Za-z0-9_\-]+")

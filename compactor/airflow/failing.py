@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from compactor.errors import CompactorError, DatabaseUnavailable
+from compactor.base.errors import CompactorError, DatabaseUnavailable
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from compactor.errors import CompactorError, NotFound
+from compactor.base.errors import CompactorError, NotFound
 
 TYPES = {"minor": "Minor: merge deltas", "major": "Major: a new base", "rebalance": "Rebalance: even out the buckets"}
 _REBALANCE, _WHERE = "Rebalance", "Where it runs"

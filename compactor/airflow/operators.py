@@ -22,9 +22,9 @@ from compactor.airflow import applications, driver_processes
 from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import one_of, seconds, text
 from compactor.airflow.links import HistoryLink, SparkLink
-from compactor.errors import BadSetting, CompactorError, LaunchFailed
-from compactor.private_files import must_be_secret
-from compactor.redaction import is_secret
+from compactor.base.errors import BadSetting, CompactorError, LaunchFailed
+from compactor.base.private_files import must_be_secret
+from compactor.base.redaction import is_secret
 from compactor.settings.driver_config import driver_config, for_yarn, must_know_metastore
 from compactor.yarn.application import application_in, tag_of
 from compactor.yarn.refusal import reason_in

@@ -12,11 +12,11 @@ from typing import Any
 from compactor.airflow.configuration import only_pools, text
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.options import OPTIONS
+from compactor.base.errors import CompactorError, NotFound, Refused
+from compactor.base.redaction import redacted
 from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.states import State
-from compactor.errors import CompactorError, NotFound, Refused
 from compactor.metastore.marker import change_marker
-from compactor.redaction import redacted
 from compactor.service.answers.commits import Seen, commits_since
 from compactor.service.answers.preview import Preview, preview
 from compactor.service.batches.assembly import plan_batches

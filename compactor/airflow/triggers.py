@@ -13,7 +13,7 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 # At module level on purpose: an import inside run() would block the event loop of every other trigger.
 from compactor.airflow import batch_progress, tasks
 from compactor.airflow.end_reason import ENDED, is_waiting_again, task_state
-from compactor.errors import CompactorError, DatabaseUnavailable
+from compactor.base.errors import CompactorError, DatabaseUnavailable
 from compactor.service.batches.control import BatchStatus
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ def abort_transaction(context: CliContext, txns: tuple[int, ...]) -> None:
 
     One that cannot be aborted keeps none of the others from it.
     """
-    from compactor.ids import TxnId
+    from compactor.base.ids import TxnId
     from compactor.service.requests import abort as service
 
     with context.site() as site:

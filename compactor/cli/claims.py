@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compactor.base.errors import BadSetting
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json, print_table, say
-from compactor.errors import BadSetting
 
 if TYPE_CHECKING:
     from compactor.service.requests.claims import ClaimFound

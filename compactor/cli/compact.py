@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from compactor.base.errors import BadSetting, NotFound, Refused
 from compactor.cli.context import FAILED, REFUSED, TIMED_OUT, CliContext, with_context
 from compactor.cli.output import print_json, say
-from compactor.errors import BadSetting, NotFound, Refused
 
 if TYPE_CHECKING:
     from compactor.compaction.entry import Entry

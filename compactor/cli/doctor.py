@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compactor.base.errors import CompactorError, NotSupported
 from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json, say
-from compactor.errors import CompactorError, NotSupported
 
 if TYPE_CHECKING:
     from compactor.service.doctor.finding import Finding

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from compactor.base.errors import BadFile, CompactorError, failing_alone
 from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json, print_json_line, say
-from compactor.errors import BadFile, CompactorError, failing_alone
 
 if TYPE_CHECKING:
     from compactor.cli.dump_files import DumpFile

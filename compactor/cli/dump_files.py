@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compactor.acid.names import FLUSH_LENGTH_SUFFIX
-from compactor.errors import NotFound
+from compactor.base.errors import NotFound
 from compactor.orc.format.hive_types import valid_name
 from compactor.storage.protocol import Storage
 

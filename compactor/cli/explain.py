@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compactor.base.utc import utc_text
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import counted, duration, print_json, say, size
-from compactor.utc import utc_text
 
 if TYPE_CHECKING:
     from compactor.service.answers.explain import Explanation, PartitionExplanation, Queued

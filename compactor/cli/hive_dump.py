@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 import click
 
 from compactor.acid.names import FLUSH_LENGTH_SUFFIX
+from compactor.base.errors import BadFile, CompactorError, failing_alone
 from compactor.cli.dump_files import DumpFile
 from compactor.cli.orcfiledump.json_rows import json_lines
 from compactor.cli.orcfiledump.structure import StructureOptions, structure
 from compactor.cli.orcfiledump.writers import NEWEST_OF_JAVA
 from compactor.cli.output import say
-from compactor.errors import BadFile, CompactorError, failing_alone
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import Tail, empty_tail, read_tail
 from compactor.orc.format.types import OrcType, TypeKind, Types

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
-from compactor.errors import ClusterUnavailable, LaunchFailed
-from compactor.redaction import redact
+from compactor.base.errors import ClusterUnavailable, LaunchFailed
+from compactor.base.redaction import redact
 from compactor.service.batches import control
 from compactor.service.batches.control import BatchStatus, BatchWithEntries
 from compactor.yarn.application import YarnApplication, application_in
@@ -22,7 +22,7 @@ from compactor.yarn.manager import ResourceManager
 from compactor.yarn.refusal import reason_in
 
 if TYPE_CHECKING:
-    from compactor.cli.stop_signals import Stop
+    from compactor.base.stop_signals import Stop
     from compactor.service.batches.assembly import PlannedBatch
     from compactor.service.site import Site
 

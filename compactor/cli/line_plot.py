@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from compactor.utc import utc_text
+from compactor.base.utc import utc_text
 
 WIDTH, HEIGHT = 760, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 62, 34

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compactor.base.errors import Refused
+from compactor.base.utc import utc_text
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_either, print_json, say
 from compactor.cli.resolve import advance
-from compactor.errors import Refused
-from compactor.utc import utc_text
 
 if TYPE_CHECKING:
     from compactor.service.requests.agree import BothSides

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compactor.base.errors import StorageError
+from compactor.base.stop_signals import stopping
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json, say
-from compactor.cli.stop_signals import stopping
-from compactor.errors import StorageError
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from compactor.printable import printable, printable_json
-from compactor.redaction import redact, redacted
-from compactor.utc import utc_text
+from compactor.base.printable import printable, printable_json
+from compactor.base.redaction import redact, redacted
+from compactor.base.utc import utc_text
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _NONE = "-"

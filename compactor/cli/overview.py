@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compactor.base.utc import utc_text
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import counted, duration, print_json, print_table, say, size
 from compactor.cli.progress_text import progress_text
-from compactor.utc import utc_text
 
 if TYPE_CHECKING:
     from compactor.service.answers.fleet import Fleet, Returns

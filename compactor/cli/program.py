@@ -9,6 +9,9 @@ from typing import Any
 import click
 
 from compactor import __version__
+from compactor.base.errors import BadSetting, CompactorError, NotFound
+from compactor.base.printable import log_lines
+from compactor.base.redaction import is_secret, remember
 from compactor.cli import (
     abort,
     claims,
@@ -35,9 +38,6 @@ from compactor.cli import (
 )
 from compactor.cli.context import FAILED, USAGE, CliContext
 from compactor.cli.output import say
-from compactor.errors import BadSetting, CompactorError, NotFound
-from compactor.printable import log_lines
-from compactor.redaction import is_secret, remember
 
 _CONNECTION = {
     "url": "COMPACTOR_METASTORE_URL",

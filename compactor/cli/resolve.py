@@ -8,9 +8,9 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from compactor.base.errors import BadSetting, Refused
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json, print_table, say
-from compactor.errors import BadSetting, Refused
 
 if TYPE_CHECKING:
     from compactor.service.requests.in_doubt import InDoubt

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compactor.base.errors import NotFound, Refused
+from compactor.base.utc import utc_text
 from compactor.cli.context import REFUSED, CliContext, with_context
 from compactor.cli.output import print_json, say, size
-from compactor.errors import NotFound, Refused
-from compactor.utc import utc_text
 
 if TYPE_CHECKING:
     from compactor.service.requests.restore import Restoration

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Unfit, column_names
 from compactor.orc.codecs.json_values import value

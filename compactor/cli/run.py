@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from compactor.base.errors import BadSetting, CompactorError, NotFound
+from compactor.base.stop_signals import Stop, stopping
 from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json_line, say, size
-from compactor.cli.stop_signals import Stop, stopping
-from compactor.errors import BadSetting, CompactorError, NotFound
 
 if TYPE_CHECKING:
     from compactor.service.site import Site

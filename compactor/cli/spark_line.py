@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import compactor
+from compactor.base.errors import NotSupported
 from compactor.cli.context import CliContext
 from compactor.cli.spark_target import SparkTarget
-from compactor.errors import NotSupported
 from compactor.service.batches.properties_file import inherited_path
 from compactor.settings.driver_config import driver_config, for_yarn
 from compactor.yarn.application import tag_of

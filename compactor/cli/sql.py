@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compactor.base.errors import BadSetting
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json_line, print_table, say
 from compactor.cli.progress_text import with_progress
-from compactor.errors import BadSetting
 
 if TYPE_CHECKING:
     from compactor.sql.answer import Answer

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from compactor.base.errors import BadSetting
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_either
-from compactor.errors import BadSetting
 
 
 @click.group()

@@ -17,8 +17,8 @@ from compactor.settings.driver_config import must_know_metastore
 from compactor.yarn.application import tag_of
 
 if TYPE_CHECKING:
+    from compactor.base.stop_signals import Stop
     from compactor.cli.launch import Launched
-    from compactor.cli.stop_signals import Stop
     from compactor.service.batches.assembly import PlannedBatch
     from compactor.service.site import Site
 
@@ -38,7 +38,7 @@ _STDERR = 2  #: file descriptor
 @with_context
 def submit(context: CliContext, pools: tuple[str, ...], master: str | None, deploy_mode: str | None) -> None:
     """Plan batches of the requests in the queue and run each as a Spark application."""
-    from compactor.cli.stop_signals import stopping
+    from compactor.base.stop_signals import stopping
     from compactor.service.batches.assembly import plan_batches
     from compactor.service.batches.control import release_batch
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from compactor.base.errors import CompactorError
+from compactor.base.stop_signals import Stop
 from compactor.cli.output import say
-from compactor.cli.stop_signals import Stop
-from compactor.errors import CompactorError
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, groups_at_once, run_batch, run_without_repair
 from compactor.service.lost_workers import repair

@@ -12,10 +12,10 @@ from compactor.acid import txn_states
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import describe_unparsable
 from compactor.acid.names import known_directory
+from compactor.base.errors import BadName
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import BadName
-from compactor.ids import TxnId
 from compactor.settings.precedence import Settings
 
 _RETENTION = "hive.compactor.cleaner.retry.retentionTime"

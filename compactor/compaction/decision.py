@@ -15,9 +15,9 @@ from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import AcidDir, DataFile, describe_unparsable
 from compactor.acid.names import Base, BucketFile, DeltaKind, parse_file
 from compactor.acid.names import parse_directory as parse_name
+from compactor.base.errors import BadName
 from compactor.compaction.health import SMALL_FILE
 from compactor.compaction.states import CompactionType
-from compactor.errors import BadName
 from compactor.settings.precedence import Settings
 
 _NUM, _PCT = "hive.compactor.delta.num.threshold", "hive.compactor.delta.pct.threshold"

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from compactor.acid.names import Base, Delta, known_directory
-from compactor.errors import Disagreement
-from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
+from compactor.base.errors import Disagreement
+from compactor.base.ids import ORIGINALS_ONLY, TxnId, WriteId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from compactor.base.utc import utc_text
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.settings.precedence import Settings
-from compactor.utc import utc_text
 
 _FIRST_INCREMENT = "hive.repl.first.inc.pending"
 _THRESHOLD = "hive.compactor.initiator.failed.compacts.threshold"

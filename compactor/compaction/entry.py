@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.states import ENDED_BADLY, CompactionType, State
-from compactor.ids import TxnId, WriteId
 
 
 def _nothing() -> Mapping[str, str]:

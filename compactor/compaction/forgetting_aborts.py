@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from compactor.acid.names import Base, Delta, known_directory
 from compactor.acid.tree import Tree, final_name
-from compactor.ids import TxnId, WriteId
+from compactor.base.ids import TxnId, WriteId
 from compactor.settings.precedence import Settings
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compactor.ids import TxnId, WriteId
+from compactor.base.ids import TxnId, WriteId
 
 KEPT_TOKENS = 32  #: in the database: as many updates of other processes may come between a token and its file
 MAX_STARTS = 16  #: transactions whose start time is remembered

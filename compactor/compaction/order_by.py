@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 
 _PREFIX = re.compile(r"\s*order\s+by\s+", re.IGNORECASE)
 _ITEM = re.compile(

@@ -13,8 +13,8 @@ from datetime import datetime
 from types import MappingProxyType
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from compactor.base.errors import BadSetting
 from compactor.compaction.time_windows import Window, open_until, parse_window
-from compactor.errors import BadSetting
 from compactor.settings.catalogue import lookup
 from compactor.settings.setting import Scope, Setting, SettingUnit, parse
 

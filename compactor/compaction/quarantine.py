@@ -10,9 +10,9 @@ from types import MappingProxyType
 from compactor.acid.listing import Listing
 from compactor.acid.names import Base, parse_directory
 from compactor.acid.write_ids import RangeAnswer, ValidWriteIdList
+from compactor.base.errors import BadFile
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
-from compactor.errors import BadFile
-from compactor.ids import WriteId
 
 
 def _nothing() -> Mapping[str, int]:

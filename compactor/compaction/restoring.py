@@ -10,8 +10,8 @@ from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import Delta, known_directory, parse_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.errors import BadName, Refused
 from compactor.compaction.quarantine import Record, names_of
-from compactor.errors import BadName, Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from compactor.acid.write_ids import ValidWriteIdList
+from compactor.base.ids import TxnId
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Major, Minor, NotNeeded
 from compactor.compaction.eligibility import Eligible, Skipped
 from compactor.compaction.entry import Entry
-from compactor.ids import TxnId
 
 _SIZE = 16  #: bytes of a digest
 _DECISIONS = {kind.__name__.lower(): kind for kind in (Minor, Major, CleanOnly, AbortCleanup, NotNeeded)}

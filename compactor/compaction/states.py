@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from compactor.errors import CompactorError, Refused
+from compactor.base.errors import CompactorError, Refused
 
 
 class State(enum.Enum):

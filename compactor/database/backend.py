@@ -10,8 +10,8 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
+from compactor.base.redaction import redact, secrets_in
 from compactor.database.trouble import Trouble
-from compactor.redaction import redact, secrets_in
 
 
 class Backend(Protocol):

@@ -15,6 +15,8 @@ from sqlalchemy import Connection, Dialect, Engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, TimeoutError
 
+from compactor.base.errors import BadSetting, CommitUnknown, DatabaseUnavailable, NotSupported, TryAgain
+from compactor.base.redaction import HIDDEN
 from compactor.database.backend import Backend, masked, secrets_of
 from compactor.database.mysql import MySQLBackend
 from compactor.database.postgres import PostgresBackend
@@ -22,8 +24,6 @@ from compactor.database.prepared import send_text
 from compactor.database.retry import ATTEMPTS, PAUSE_SECONDS
 from compactor.database.sqlite import SqliteBackend
 from compactor.database.trouble import Retryable, Trouble, log_in_advice
-from compactor.errors import BadSetting, CommitUnknown, DatabaseUnavailable, NotSupported, TryAgain
-from compactor.redaction import HIDDEN
 
 _log = logging.getLogger(__name__)
 

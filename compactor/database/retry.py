@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from compactor.errors import TryAgain
+from compactor.base.errors import TryAgain
 
 _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")

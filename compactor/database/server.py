@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Engine, QueuePool, create_engine, event
 from sqlalchemy.engine import URL
 
+from compactor.base.errors import NotSupported
 from compactor.database.backend import masked
-from compactor.errors import NotSupported
 
 _KEPT, _MORE = 5, 10  #: connections that stay open, and the further ones that may be open at once
 _RECYCLED_SECONDS = 1_800  #: below the idle time-outs of servers and firewalls

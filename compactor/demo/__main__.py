@@ -12,8 +12,8 @@ from types import FrameType
 from rich.console import Console
 from rich.markup import escape
 
+from compactor.base.errors import CompactorError
 from compactor.demo.run import Demo
-from compactor.errors import CompactorError
 
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from compactor.base.errors import Refused
 from compactor.database.engine import open_database
 from compactor.deployment import configure, open_site
-from compactor.errors import Refused
 from compactor.metastore.schema import create
 from compactor.service.site import Site
 from compactor.state.store import upgrade

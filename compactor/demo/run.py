@@ -13,13 +13,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from compactor.base.errors import CompactorError
 from compactor.demo import merge, report, scenes, tables
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.measure import measure
 from compactor.demo.report import TableFigures
 from compactor.demo.scheduler_watch import SchedulerWatch
 from compactor.demo.servers import AirflowServers
-from compactor.errors import CompactorError
 from compactor.service.roles.blockers import blocking_transactions
 from compactor.service.site import Site
 

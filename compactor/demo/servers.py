@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from compactor.errors import CompactorError
+from compactor.base.errors import CompactorError
 
 log = logging.getLogger(__name__)
 COMPONENTS = ("api-server", "dag-processor", "scheduler", "triggerer")

@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from compactor.base.errors import CompactorError
+from compactor.base.printable import log_lines
+from compactor.base.redaction import redacted
 from compactor.deployment import open_deployment
-from compactor.errors import CompactorError
-from compactor.printable import log_lines
-from compactor.redaction import redacted
 from compactor.service.batches.control import must_not_have_failed
 from compactor.service.batches.driver import Application, WorkerPass, run_batch
 from compactor.service.batches.resident import linger

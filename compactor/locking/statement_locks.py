@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from compactor.errors import NotSupported, Refused
+from compactor.base.errors import NotSupported, Refused
 from compactor.locking.accesses import Access, Accessing, Name, Spec
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest, sorted_requests, with_parents

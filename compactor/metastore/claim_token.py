@@ -10,9 +10,9 @@ from contextlib import suppress
 
 from sqlalchemy import delete, insert, select
 
+from compactor.base.errors import DatabaseUnavailable
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.errors import DatabaseUnavailable
 from compactor.metastore.mutex import PREFIX
 from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import AUX_TABLE

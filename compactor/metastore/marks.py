@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterator
 from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select
 
 from compactor.acid import txn_states
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.marks import KEPT_TOKENS, Marks, MarkToken, Present, TableMark
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.locations import in_catalog
 from compactor.metastore.mutex import PREFIX
 from compactor.metastore.schema.dialect import Dialect

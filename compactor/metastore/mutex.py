@@ -15,10 +15,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
 
+from compactor.base.errors import LockNotGranted, LostClaim
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.errors import LockNotGranted, LostClaim
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import AUX_TABLE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from compactor.base.errors import DatabaseUnavailable
 from compactor.database import clock
 from compactor.database.engine import Database, open_database
-from compactor.errors import DatabaseUnavailable
 from compactor.metastore.catalog.embedded import EmbeddedCatalog
 from compactor.metastore.catalog.grounds import Grounds
 from compactor.metastore.catalog.new_partitions import NewPartitions

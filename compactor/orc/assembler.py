@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.codecs.index_mending import text_indexes_for_orc_1_5
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression, compress

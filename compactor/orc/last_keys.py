@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from compactor.acid.row_id import RowId
-from compactor.errors import NotLossless
-from compactor.ids import WriteId
+from compactor.base.errors import NotLossless
+from compactor.base.ids import WriteId
 from compactor.orc.codecs.choice import ARROW
 from compactor.orc.codecs.codec import KEYS
 from compactor.orc.format.tail import Tail, key_statistics

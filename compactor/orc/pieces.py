@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from compactor.errors import NotLossless, UnforeseenKeys
-from compactor.ids import WriteId
+from compactor.base.errors import NotLossless, UnforeseenKeys
+from compactor.base.ids import WriteId
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.codecs.wall_clock import shown_zone, stored_batch, wall_clock_batch
 from compactor.orc.format.java_zones import UTC_NAME, JavaZone, is_utc, java_zone

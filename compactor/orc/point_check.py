@@ -8,7 +8,7 @@ import pyorc
 from pyorc.predicates import PredicateColumn
 
 from compactor.acid.row_id import RowId
-from compactor.errors import BadFile, VerificationFailed
+from compactor.base.errors import BadFile, VerificationFailed
 from compactor.orc.codecs.codec import decoding_failed
 from compactor.orc.codecs.stripe_view import UtcFile
 from compactor.orc.format.filter_streams import filter_streams

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.orc as po
 from isal import isal_zlib
 
-from compactor.errors import NotLossless, VerificationFailed
+from compactor.base.errors import NotLossless, VerificationFailed
 from compactor.orc.codecs.arrow_codec import SMALL_FILE, read_in_batches
 from compactor.orc.codecs.arrow_types import Array
 from compactor.orc.codecs.choice import ARROW, PYORC

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from compactor.errors import BadFile, NotLossless
+from compactor.base.errors import BadFile, NotLossless
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.codecs.bloom_filters import Ambiguous, check_hashes
 from compactor.orc.codecs.choice import ARROW, with_codec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.codecs.arrow_types import Array, ArrowType
 from compactor.orc.codecs.codec import Codec, relabelled
 from compactor.orc.format.hive_types import schema_text

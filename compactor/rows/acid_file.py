@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from compactor.acid import bucket as bucket_codec
 from compactor.acid.names import ACID_VERSION, BASE_PREFIX, FLUSH_LENGTH_SUFFIX
-from compactor.errors import BadFile, NotLossless, StorageError, UnsafeDirectory
-from compactor.ids import WriteId
+from compactor.base.errors import BadFile, NotLossless, StorageError, UnsafeDirectory
+from compactor.base.ids import WriteId
 from compactor.orc import assembler
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.acid_metadata import user_metadata

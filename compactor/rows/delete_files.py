@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.assembler import WrittenFile
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec

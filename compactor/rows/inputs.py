@@ -9,7 +9,7 @@ from typing import NamedTuple
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import AcidDir
 from compactor.acid.names import Base
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 
 
 class Input(NamedTuple):  # a tuple, since units with many of them go to other processes

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import LaterWriteIdList, ValidWriteIdList
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 
 KEY = np.dtype([("write_id", "<i8"), ("bucket", "<i4"), ("row_id", "<i8")])
 KeyBlock: TypeAlias = npt.NDArray[np.void]

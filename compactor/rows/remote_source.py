@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from types import TracebackType
 
-from compactor.errors import BadFile, FileGone, StorageError
+from compactor.base.errors import BadFile, FileGone, StorageError
 from compactor.orc.io.source import CHUNK, LocalSource
 from compactor.storage.local import LocalStorage
 from compactor.storage.protocol import Storage

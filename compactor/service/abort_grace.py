@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from functools import cached_property
 
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.forgetting_aborts import holding, past_grace
-from compactor.ids import TxnId, WriteId
 from compactor.service.site import Site
 
 

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import takewhile
 
 from compactor.acid.tree import Anchor, Tree
+from compactor.base.errors import CompactorError, Disagreement, StorageError, failing_alone
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
 from compactor.compaction.forgetting_aborts import write_ids_below
-from compactor.errors import CompactorError, Disagreement, StorageError, failing_alone
-from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site, Target
 from compactor.state.places import KnownPlace

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import known_directory
+from compactor.base.errors import CompactorError, Disagreement, NotFound
+from compactor.base.ids import TxnId
 from compactor.compaction.disagreement import DirectoryDoubt, Numbers, doubts, must_agree
-from compactor.errors import CompactorError, Disagreement, NotFound
-from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnRow, TxnType
 from compactor.rewrite.publish.hiding_proof import Evidence, NamedOutput

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from compactor import __version__
 from compactor.acid.listing import Listing
 from compactor.acid.names import CLAIM_PREFIX, DirectoryClaim, parse_claim
-from compactor.errors import AccessDenied, BadFile, CompactorError, Disagreement, StorageError
+from compactor.base.errors import AccessDenied, BadFile, CompactorError, Disagreement, StorageError
+from compactor.base.printable import printable
+from compactor.base.steps import Step, reach
 from compactor.metastore.catalog.grounds import Grounds
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.claim_token import ClaimToken
-from compactor.printable import printable
-from compactor.steps import Step, reach
 from compactor.storage.protocol import Storage
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
-from compactor.errors import CompactorError, LockNotGranted
-from compactor.ids import TxnId
+from compactor.base.errors import CompactorError, LockNotGranted
+from compactor.base.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.heartbeat import Heartbeat, heartbeat_period_ms

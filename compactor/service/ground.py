@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+from compactor.base.errors import CompactorError, failing_alone
 from compactor.compaction.locations import ALL_OTHERS, MOST_COVERS, aliases_of, covers, normalised, spelling
 from compactor.compaction.own_ground import Overlaps, Place, overlaps, pairs, touches
-from compactor.errors import CompactorError, failing_alone
 from compactor.metastore.catalog.grounds import Grounds, PartitionGround, TableGround
 from compactor.metastore.catalog.values import PartitionPlace, Table
 from compactor.service.other_metastores import OtherMetastores

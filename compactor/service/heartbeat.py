@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterable
 
 from compactor.acid import txn_states
-from compactor.errors import CompactorError, LostClaim
-from compactor.ids import TxnId
+from compactor.base.errors import CompactorError, LostClaim
+from compactor.base.ids import TxnId
 from compactor.metastore.transactions.transactions import Transactions
 from compactor.service.periodic import Periodic
 from compactor.settings.precedence import Settings

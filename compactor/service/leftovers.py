@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from compactor.acid import txn_states
 from compactor.acid.names import parse_directory, parse_hidden, parse_staging
-from compactor.errors import CompactorError, LockNotGranted, Refused, failing_alone
-from compactor.ids import TxnId
+from compactor.base.errors import CompactorError, LockNotGranted, Refused, failing_alone
+from compactor.base.ids import TxnId
 from compactor.rewrite.publish import naming, removal
 from compactor.service.agreement import Given, files_prove, must_lose_nothing, visibility_transactions
 from compactor.service.exclusive import renames, while_removing

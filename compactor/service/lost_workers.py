@@ -12,10 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.acid import txn_states
-from compactor.compaction.entry import Entry
-from compactor.compaction.lost_count import last_message, loss_message, lost_workers
-from compactor.compaction.states import State
-from compactor.errors import (
+from compactor.base.errors import (
     BadFile,
     CompactorError,
     DatabaseUnavailable,
@@ -24,8 +21,12 @@ from compactor.errors import (
     TryAgain,
     failing_alone,
 )
-from compactor.identities import is_compactor
-from compactor.ids import TxnId
+from compactor.base.identities import is_compactor
+from compactor.base.ids import TxnId
+from compactor.base.steps import Step, reach
+from compactor.compaction.entry import Entry
+from compactor.compaction.lost_count import last_message, loss_message, lost_workers
+from compactor.compaction.states import State
 from compactor.metastore.queue.endings import is_being_aborted
 from compactor.rewrite.publish import naming, removal
 from compactor.service.agreement import must_lose_nothing
@@ -33,7 +34,6 @@ from compactor.service.leftovers import can_hide_early, clear_aborted, clear_lef
 from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may, may_somewhere
 from compactor.service.site import Site, Target
-from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
 WORKER_TIMEOUT = "hive.compactor.worker.timeout"

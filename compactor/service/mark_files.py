@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from compactor.base.errors import BadFile, StorageError
 from compactor.compaction.marks import Remembered
-from compactor.errors import BadFile, StorageError
 from compactor.storage.protocol import Storage
 
 log = logging.getLogger(__name__)

@@ -10,6 +10,10 @@ import time
 import uuid
 from collections.abc import Iterable
 
+from compactor.base.errors import Disagreement, StorageError
+from compactor.base.ids import TxnId
+from compactor.base.steps import Step, reach
+from compactor.base.utc import utc_text
 from compactor.compaction.marks import (
     Doubt,
     Present,
@@ -21,13 +25,9 @@ from compactor.compaction.marks import (
     remembered_claims,
     to_remember,
 )
-from compactor.errors import Disagreement, StorageError
-from compactor.ids import TxnId
 from compactor.service.mark_files import MarkFiles
 from compactor.service.mode import Mode, may_somewhere
 from compactor.service.site import Site
-from compactor.steps import Step, reach
-from compactor.utc import utc_text
 
 log = logging.getLogger(__name__)
 _FRESH_S = 10.0  #: for this long after a whole check, one that polls asks for the tokens only

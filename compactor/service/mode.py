@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.settings.precedence import Settings, with_table
 
 

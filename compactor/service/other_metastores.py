@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from compactor.base.errors import BadSetting, CompactorError, DatabaseUnavailable
 from compactor.database.engine import Database, open_database
-from compactor.errors import BadSetting, CompactorError, DatabaseUnavailable
 from compactor.metastore.catalog.grounds import Grounds
 from compactor.metastore.claim_token import ClaimToken
 from compactor.metastore.schema import create

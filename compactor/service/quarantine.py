@@ -9,11 +9,7 @@ from functools import partial
 from types import MappingProxyType
 
 from compactor.acid.names import Quarantine, parse_quarantine, parse_staging
-from compactor.compaction.eligibility import no_cleanup
-from compactor.compaction.entry import Entry
-from compactor.compaction.quarantine import Quarantined, Record, due, names_of, sort_obsolete
-from compactor.compaction.states import CompactionType, State
-from compactor.errors import (
+from compactor.base.errors import (
     BadFile,
     CompactorError,
     DatabaseUnavailable,
@@ -23,7 +19,11 @@ from compactor.errors import (
     Refused,
     failing_alone,
 )
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
+from compactor.compaction.eligibility import no_cleanup
+from compactor.compaction.entry import Entry
+from compactor.compaction.quarantine import Quarantined, Record, due, names_of, sort_obsolete
+from compactor.compaction.states import CompactionType, State
 from compactor.rewrite.publish import quarantine, stage
 from compactor.rewrite.publish.manifest import Manifest, read_manifest
 from compactor.rewrite.publish.same_directory import identities

@@ -9,8 +9,8 @@ import logging
 import re
 from collections.abc import Iterable
 
-from compactor.errors import BadSetting, CompactorError, Refused, failing_alone
-from compactor.identities import process_user
+from compactor.base.errors import BadSetting, CompactorError, Refused, failing_alone
+from compactor.base.identities import process_user
 from compactor.service.site import Site, Target, Targets, own_state
 from compactor.settings.precedence import Settings
 from compactor.storage.protocol import Storage

@@ -13,11 +13,11 @@ from compactor import __version__
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.errors import DatabaseUnavailable, NotFound, Refused
+from compactor.base.identities import PREFIX, holder_id, process_user
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.pool_policy import DEFAULT, POOL, PoolPolicy, settings_at
-from compactor.errors import DatabaseUnavailable, NotFound, Refused
-from compactor.identities import PREFIX, holder_id, process_user
-from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import no_partition

@@ -11,8 +11,8 @@ import difflib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from compactor.base.errors import BadSetting, NotFound, Refused
 from compactor.compaction.entry import Entity
-from compactor.errors import BadSetting, NotFound, Refused
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.catalog.values import Table
 

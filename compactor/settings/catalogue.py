@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.setting import Scope, Setting, SettingUnit, Value, parse
 
 __all__ = ["CATALOGUE", "Scope", "Setting", "SettingUnit", "Value", "find", "lookup", "parse"]

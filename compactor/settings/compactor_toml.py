@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.catalogue import lookup, parse
 
 _KEYS = ("url", "password_file", "state_url", "hive_conf", "warehouse", "mode")

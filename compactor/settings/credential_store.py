@@ -12,7 +12,7 @@ import hmac
 import re
 import struct
 
-from compactor.errors import BadSetting, NotSupported
+from compactor.base.errors import BadSetting, NotSupported
 
 #: Hadoop's default if neither HADOOP_CREDSTORE_PASSWORD nor a password file is set.
 DEFAULT_PASSWORD = "none"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 
 #: The keys that name files which travel, and what each is called once spark-submit has handed it to YARN.
 TRAVELS = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 
 FOOTER_BYTES: Final = "compactor.file.footer.bytes"
 STRIPES: Final = "compactor.file.stripes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.parsers import expat
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 
 
 def parse_site(text: str | bytes) -> dict[str, str]:

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 
 _YES = ("", "true", "yes", "1")  #: a parameter without a value is on
 _JKS = (

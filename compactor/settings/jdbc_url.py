@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.jdbc_options import JdbcOptions, mysql_options, postgres_options
 
 _SCHEMES = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 
 _CODECS = ("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD")
 UNKNOWN_TO_ORC_1_5 = frozenset({"ZSTD", "BROTLI"})  #: and so to Hive 3.1

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from compactor.errors import BadSetting
-from compactor.redaction import is_secret
+from compactor.base.errors import BadSetting
+from compactor.base.redaction import is_secret
 from compactor.settings.catalogue import CATALOGUE, find, lookup
 from compactor.settings.database_modes import KEY, loosest, mode_of_database
 from compactor.settings.output_class import OutputClass

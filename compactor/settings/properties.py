@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings import output_class, spark_conf
 from compactor.settings.catalogue import closest_compaction_setting, find, lookup
 from compactor.settings.setting import Scope, Setting, parse

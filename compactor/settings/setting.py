@@ -7,7 +7,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 
 
 class SettingUnit(enum.Enum):

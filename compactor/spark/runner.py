@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from compactor.errors import CompactorError
+from compactor.base.errors import CompactorError
 from compactor.rewrite.run.execute import TaskInput, TaskResult, unit_of, with_stores
 from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.runner import keep_busy

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compactor.errors import NotSupported
-from compactor.redaction import is_secret
+from compactor.base.errors import NotSupported
+from compactor.base.redaction import is_secret
 from compactor.settings.driver_config import TRAVELS
 
 if TYPE_CHECKING:

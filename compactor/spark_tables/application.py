@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 
 _JVM = "java"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from compactor.errors import NotFound
+from compactor.base.errors import NotFound
 from compactor.spark_tables.clauses import Clause, Expression, by_column, is_plain, with_columns
 from compactor.spark_tables.messages import BegunChange
 from compactor.spark_tables.pushdown import quoted

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from compactor.errors import NotConforming, NotFound, Refused
+from compactor.base.errors import NotConforming, NotFound, Refused
 from compactor.tables.writing.row_change import Kind
 
 if TYPE_CHECKING:

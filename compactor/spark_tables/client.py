@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from compactor.errors import (
+from compactor.base.errors import (
     BadMessage,
     CommitUnknown,
     CompactorError,

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.spark_tables.change_writer import ChangeWriter
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.frame_sources import source_of, sources_in, with_source

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from compactor import errors
+from compactor.base import errors
 
-_RAISED = re.compile(r"compactor\.errors\.(\w+): ([^\n]*)")
+_RAISED = re.compile(r"compactor\.base\.errors\.(\w+): ([^\n]*)")
 _IN_SQL = re.compile(r"compactor: NotConforming: ([^\n]*)")
 
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from compactor.errors import UnsafeDirectory
-from compactor.private_files import other_writers
+from compactor.base.errors import UnsafeDirectory
+from compactor.base.private_files import other_writers
 from compactor.spark_tables.application import Process
 
 RUNTIME = "XDG_RUNTIME_DIR"

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.datasource import In
 from pyspark.sql.types import DecimalType, IntegralType, StringType
 
-from compactor.errors import BadStatement
+from compactor.base.errors import BadStatement
 from compactor.spark_tables.pushdown import filter_texts, quoted
 from compactor.statements.tokens import Token, tokens
 from compactor.tables.filters.expressions import LONGEST

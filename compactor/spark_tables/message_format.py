@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from compactor.acid.write_ids import LaterWriteIdList, ValidWriteIdList
-from compactor.errors import BadMessage
+from compactor.base.errors import BadMessage
 from compactor.rewrite.run.failure import Failure
 from compactor.spark_tables.messages import ANSWERS, PlannedScan, Request, Taken
 from compactor.spark_tables.wire import LONGEST

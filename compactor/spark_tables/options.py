@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.spark_tables.messages import (
     BeginInserts,
     BeginWrite,

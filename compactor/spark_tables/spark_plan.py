@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compactor.errors import NotSupported
-from compactor.printable import printable
+from compactor.base.errors import NotSupported
+from compactor.base.printable import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from compactor.errors import NotConforming, NotSupported
+from compactor.base.errors import NotConforming, NotSupported
 from compactor.tables.hive_columns import hive_columns
 
 

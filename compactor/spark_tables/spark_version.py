@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyspark
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 
 OLDEST = (4, 2)
 

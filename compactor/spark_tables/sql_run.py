@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from compactor.base.errors import CompactorError, LockNotGranted, NotConforming, NotSupported
 from compactor.deployment import open_deployment
-from compactor.errors import CompactorError, LockNotGranted, NotConforming, NotSupported
 from compactor.locking.accesses import Name
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.spark_tables.application import process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import Commits, Hold, LatestCommits, PlannedScan, PlanScan, Release

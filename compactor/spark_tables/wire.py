@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from compactor.errors import BadMessage, ForeignProcess
+from compactor.base.errors import BadMessage, ForeignProcess
 
 LONGEST = 256 << 20  #: bytes of one message: a plan of a million files has fewer
 SEND_WITHIN_S = 60.0  #: that a process which has connected may be silent before its request is there

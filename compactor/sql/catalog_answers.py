@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from compactor.errors import NotFound
+from compactor.base.errors import NotFound
+from compactor.base.redaction import redact_value
 from compactor.metastore.catalog.embedded import ORC_INPUT
 from compactor.metastore.catalog.values import Table
-from compactor.redaction import redact_value
 from compactor.sql.answer import Answer
 from compactor.sql.partitions import matching
 from compactor.sql.session import Session

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from compactor.errors import NotConforming, NotFound, Refused
+from compactor.base.errors import NotConforming, NotFound, Refused
 from compactor.metastore.catalog.values import Column, Table
 from compactor.sql.answer import Answer, counted, done
 from compactor.sql.partitions import key_values

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from compactor.errors import NotConforming, NotFound, Refused
+from compactor.base.errors import NotConforming, NotFound, Refused
 from compactor.metastore.catalog import values
 from compactor.service.mode import must_write
 from compactor.sql.answer import Answer, counted, done

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from compactor.acid.partition_names import part_values
-from compactor.errors import CompactorError, NotConforming, NotFound, NotSupported, Refused
+from compactor.base.errors import CompactorError, NotConforming, NotFound, NotSupported, Refused
 from compactor.locking.accesses import Name, Spec
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.service.mode import must_write

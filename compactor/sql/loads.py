@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.sql.answer import Answer, counted, done
 from compactor.sql.partitions import key_values
 from compactor.sql.session import Session

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from compactor.acid.partition_names import DEFAULT_PARTITION, part_name
-from compactor.errors import NotConforming, NotFound, Refused
+from compactor.base.errors import NotConforming, NotFound, Refused
 from compactor.locking.accesses import Spec
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.catalog.values import Column, Partition, Table

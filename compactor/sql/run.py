@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from compactor.base.errors import BadExpression, NotSupported
 from compactor.compaction.states import parse_type
-from compactor.errors import BadExpression, NotSupported
 from compactor.service.site import Site
 from compactor.sql import catalog_answers, changes, creations, definitions, loads, queries, utilities
 from compactor.sql.answer import Answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from compactor.errors import NotFound, Refused
+from compactor.base.errors import NotFound, Refused
 from compactor.locking.accesses import Name
 from compactor.locking.requests import LockRequest, sorted_requests
 from compactor.metastore.catalog import values

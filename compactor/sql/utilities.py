@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compactor.base.errors import CompactionFailed
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import CompactionFailed
-from compactor.ids import TxnId
 from compactor.locking.accesses import Name, Spec
 from compactor.service.answers import show, show_compactions, show_locks
 from compactor.service.answers.explain_locks import locks_of_statement

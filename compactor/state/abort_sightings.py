@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from sqlalchemy import delete, insert, select
 
+from compactor.base.ids import TxnId
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.ids import TxnId
 from compactor.state.tables import ABORTS, alone
 
 _A = ABORTS.c

@@ -14,10 +14,10 @@ from types import MappingProxyType
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
+from compactor.base.errors import LostClaim, NotFound, Refused
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.errors import LostClaim, NotFound, Refused
 from compactor.state.residents import idle
 from compactor.state.tables import BATCH_ENTRIES, BATCHES, alone
 

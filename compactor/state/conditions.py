@@ -24,14 +24,14 @@ from sqlalchemy import (
     update,
 )
 
+from compactor.base.errors import BadSetting
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
 from compactor.compaction.standing import Basis, StoredDecision
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.errors import BadSetting
-from compactor.ids import TxnId
 from compactor.state.tables import CONDITIONS, alone
 
 _C = CONDITIONS.c

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, RowMapping, and_, delete, func, insert, or_, select
 
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.parts import parts
 from compactor.database.retry import retried
-from compactor.ids import TxnId
 from compactor.state.tables import RUNS
 
 _R = RUNS.c

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import insert, select
 
+from compactor.base.ids import TxnId
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.ids import TxnId
 from compactor.state.tables import SIGHTINGS, alone
 
 _S = SIGHTINGS.c

@@ -10,8 +10,8 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, column, inspect, select, table
 
+from compactor.base.errors import DatabaseUnavailable
 from compactor.database.engine import Database, open_database
-from compactor.errors import DatabaseUnavailable
 from compactor.state.abort_sightings import AbortSightings
 from compactor.state.batches import Batches
 from compactor.state.conditions import Conditions

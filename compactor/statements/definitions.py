@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compactor.errors import BadStatement
+from compactor.base.errors import BadStatement
 from compactor.locking import statement_rules as data
 from compactor.locking.accesses import Access, Name, Spec
 from compactor.locking.statement_rules import AccessKind, Command

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from compactor.errors import BadStatement
+from compactor.base.errors import BadStatement
 from compactor.statements import alterations, changes, definitions, shows, utilities, writes
 from compactor.statements.actions import (
     Commit,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from compactor.errors import BadStatement
+from compactor.base.errors import BadStatement
 from compactor.locking.accesses import Access, Name
 from compactor.locking.statement_rules import AccessKind
 from compactor.statements.actions import Place, Query

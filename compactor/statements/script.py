@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compactor.errors import BadStatement
+from compactor.base.errors import BadStatement
 from compactor.statements import actions
 from compactor.statements.parser import parse_all
 from compactor.statements.statement import Statement

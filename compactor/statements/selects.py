@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from compactor.errors import BadStatement
+from compactor.base.errors import BadStatement
 from compactor.locking.accesses import Access, Name
 from compactor.statements.actions import Action, NeedsSpark, Select
 from compactor.statements.keywords import CLAUSES, JOINED, JOINS, SET_OPERATIONS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.locking.accesses import Name
 from compactor.statements import actions
 from compactor.statements.actions import Query, Span

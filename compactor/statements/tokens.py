@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from compactor.errors import BadStatement
+from compactor.base.errors import BadStatement
 
 LONGEST = 16 * 2**20  #: characters of a text
 DEEPEST = 100  #: levels of parentheses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 
-from compactor.errors import BadStatement
+from compactor.base.errors import BadStatement
 from compactor.locking.accesses import Access
 from compactor.locking.statement_rules import AccessKind
 from compactor.statements.actions import Action, Insert, Literal, Load, NeedsSpark, Target

@@ -20,8 +20,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby, zip_longest
 from typing import Any, TypeVar
 
-from compactor.errors import StorageError
-from compactor.steps import StoreStep, reach
+from compactor.base.errors import StorageError
+from compactor.base.steps import StoreStep, reach
 from compactor.storage.capabilities import ABFS, Capabilities
 from compactor.storage.file_status import FileStatus
 from compactor.storage.object_store import (

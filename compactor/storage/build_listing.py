@@ -10,7 +10,7 @@ from types import MappingProxyType
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped, parse_claim
 from compactor.acid.tree import Anchor, Tree
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.storage.listing_limits import ListingLimits
 
 SMALL = 64 * 1024  #: bytes that a side file such as ``_metadata_acid`` may have; Hive writes fewer than a hundred

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 
 _T = TypeVar("_T")
 ATTEMPTS = 10  #: at one listing, if something vanishes each time

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from compactor.ids import TxnId
+from compactor.base.ids import TxnId
 from compactor.storage.taking_over import KnownBytes, TakenRange
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from compactor.storage.hdfs_client import HdfsClient, given_token, saying_plainly, split_location
 from compactor.storage.hdfs_options import HdfsOptions
 from compactor.storage.options import SCHEMES, StoreOptions

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from compactor.steps import StoreStep, reach
+from compactor.base.steps import StoreStep, reach
 from compactor.storage.capabilities import GCS, Capabilities
 from compactor.storage.file_status import FileStatus
 from compactor.storage.object_store import REFUSED, ObjectStorage, RefusedKey, errors, replaced, warn_once

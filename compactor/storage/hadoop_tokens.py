@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compactor.errors import BadSetting
-from compactor.private_files import read_secret
+from compactor.base.errors import BadSetting
+from compactor.base.private_files import read_secret
 
 VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 _MAGIC = b"HDTS\x00"  #: with the version that Java writes; 1 is protobuf's

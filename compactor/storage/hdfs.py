@@ -16,7 +16,7 @@ from typing import IO, Any
 from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped, parse_claim
 from compactor.acid.tree import Anchor, Tree
-from compactor.errors import BadFile, StorageError, UnsafeDirectory
+from compactor.base.errors import BadFile, StorageError, UnsafeDirectory
 from compactor.storage import hdfs_tree
 from compactor.storage.build_listing import listing_of
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from compactor.errors import AccessDenied, NotSupported, StorageError
-from compactor.redaction import redact
+from compactor.base.errors import AccessDenied, NotSupported, StorageError
+from compactor.base.redaction import redact
 from compactor.storage.hadoop_tokens import token_for
 from compactor.storage.hdfs_options import HTTP_PORT, HdfsOptions
 from compactor.storage.kerberos_errors import UNPROVEN, LogInFailed, NotProven, advised

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from compactor.errors import BadSetting
-from compactor.private_files import is_here
+from compactor.base.errors import BadSetting
+from compactor.base.private_files import is_here
 
 HTTP_PORT = 9870  #: of a NameNode, unless configured
 TIMEOUT_S = 60.0  #: to connect, and between two bytes of an answer

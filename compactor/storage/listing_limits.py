@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compactor.errors import UnsafeDirectory
+from compactor.base.errors import UnsafeDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

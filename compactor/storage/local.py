@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
-from compactor.errors import AccessDenied, FileGone, NotSupported, StorageError, UnsafeDirectory
+from compactor.base.errors import AccessDenied, FileGone, NotSupported, StorageError, UnsafeDirectory
 from compactor.storage import exclusive_rename, file_identity, local_listing, local_tree
 from compactor.storage.capabilities import LOCAL, Capabilities
 from compactor.storage.consistent_listing import consistent_listing

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped, parse_claim
-from compactor.errors import BadFile, StorageError, UnsafeDirectory
+from compactor.base.errors import BadFile, StorageError, UnsafeDirectory
 from compactor.storage.build_listing import data_format, must_be_small
 from compactor.storage.consistent_listing import ListedButAbsent
 from compactor.storage.listing_limits import ListingLimits

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from compactor.errors import UnsafeDirectory
+from compactor.base.errors import UnsafeDirectory
 from compactor.storage.no_links import LISTED, NEW, NOT_TOUCHED, below, directory, kind_of
 
 log = logging.getLogger(__name__)

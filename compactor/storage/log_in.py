@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from compactor.storage.hdfs_client import HdfsClient, given_token, saying_plainly
 from compactor.storage.hdfs_options import HdfsOptions, Kerberos
 from compactor.storage.kerberos_errors import LogInFailed

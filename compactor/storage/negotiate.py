@@ -19,7 +19,7 @@ from requests_kerberos import REQUIRED, HTTPKerberosAuth
 from requests_kerberos.exceptions import KerberosExchangeError, MutualAuthenticationError
 from spnego.exceptions import SpnegoError
 
-from compactor.private_files import CLIENT_KEYTAB, client_keytab, must_be_secret
+from compactor.base.private_files import CLIENT_KEYTAB, client_keytab, must_be_secret
 from compactor.storage.hdfs_options import Kerberos
 from compactor.storage.kerberos_errors import UNPROVEN, NotProven, log_in_failed
 

@@ -15,7 +15,7 @@ import stat
 import sys
 from collections.abc import Callable
 
-from compactor.errors import UnsafeDirectory
+from compactor.base.errors import UnsafeDirectory
 
 _OPENAT2 = 437  #: number of the system call, the same on all processors that Linux numbers alike
 _AT_FDCWD = -100

@@ -19,8 +19,8 @@ from typing import Any, ClassVar, TypeVar
 from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
-from compactor.errors import AccessDenied, BadFile, CompactorError, NotSupported, StorageError, VerificationFailed
-from compactor.redaction import redact
+from compactor.base.errors import AccessDenied, BadFile, CompactorError, NotSupported, StorageError, VerificationFailed
+from compactor.base.redaction import redact
 from compactor.storage.build_listing import listing_of, tree_of
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from compactor.errors import BadSetting, UnnamedPlace
-from compactor.private_files import must_be_secret
+from compactor.base.errors import BadSetting, UnnamedPlace
+from compactor.base.private_files import must_be_secret
 from compactor.settings.file_limits import FileLimits
 from compactor.storage.hadoop_tokens import VARIABLE
 from compactor.storage.hdfs_options import HdfsOptions, acting_for, of_cluster, without_log_in

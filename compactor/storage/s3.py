@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from compactor.acid.names import known_directory
-from compactor.errors import StorageError
-from compactor.ids import TxnId
-from compactor.steps import StoreStep, reach
+from compactor.base.errors import StorageError
+from compactor.base.ids import TxnId
+from compactor.base.steps import StoreStep, reach
 from compactor.storage.capabilities import S3, Capabilities
 from compactor.storage.deferred_uploads import Deferring, Upload
 from compactor.storage.file_status import FileStatus

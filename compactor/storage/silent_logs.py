@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from compactor.redaction import redact
+from compactor.base.redaction import redact
 
 #: Log addresses, in which a data node's token is.
 _ADDRESSES = ("urllib3.connectionpool", "urllib3.util.retry", "webhdfs")

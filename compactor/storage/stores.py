@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from compactor.storage.abfs import AbfsStorage
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring

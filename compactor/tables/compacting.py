@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from compactor.base.errors import CompactionFailed
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import CompactionFailed
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.driver import run_entries

@@ -15,7 +15,15 @@ import pyarrow as pa
 from compactor.acid import txn_states
 from compactor.acid.bucket import MAX_BUCKET
 from compactor.acid.names import WRITING_PREFIX, parse_staging
-from compactor.errors import CompactorError, Disagreement, NotConforming, NotFound, NotLossless, NotSupported, Refused
+from compactor.base.errors import (
+    CompactorError,
+    Disagreement,
+    NotConforming,
+    NotFound,
+    NotLossless,
+    NotSupported,
+    Refused,
+)
 from compactor.locking.accesses import Access, Accessing, Name
 from compactor.locking.lock_types import LockType
 from compactor.locking.statement_rules import AccessKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.orc.codecs.arrow_types import ArrowType
 
 _SIMPLE = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from compactor.errors import BadSetting, NotFound, NotLossless, NotSupported
+from compactor.base.errors import BadSetting, NotFound, NotLossless, NotSupported
 from compactor.orc.codecs.arrow_types import ArrowType, arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
+from compactor.base.errors import Refused
 from compactor.deployment import open_deployment
-from compactor.errors import Refused
 from compactor.metastore.catalog import values
 from compactor.service.site import Site
 from compactor.tables.definitions import Definition, create_database, create_table, drop_table

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.metastore.catalog import values
 from compactor.service.mode import must_write
 from compactor.service.site import Site

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compactor.errors import ClusterUnavailable
+from compactor.base.errors import ClusterUnavailable
 from compactor.storage.hdfs_options import Kerberos
 from compactor.storage.kerberos_errors import LogInFailed, NotProven
 from compactor.storage.silent_logs import without_secrets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compactor.steps import CommandStep, StoreStep, WriteStep
+from compactor.base.steps import CommandStep, StoreStep, WriteStep
 from tests.crash.test_steps import ALWAYS
 from tests.support.crash_matrix import COMMANDS, PAGE, TAKEN_OVER, WRITES, kinds, missing, page
 from tests.support.hive_tests import exists

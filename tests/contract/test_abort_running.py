@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select, update
 
+from compactor.base.errors import CompactorError, LostClaim, NotFound, Refused, TransactionAborted
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import CompactorError, LostClaim, NotFound, Refused, TransactionAborted
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE

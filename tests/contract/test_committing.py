@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.base.errors import Disagreement, NotFound, TransactionAborted, WriteConflict
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
-from compactor.errors import Disagreement, NotFound, TransactionAborted, WriteConflict
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.notifications.writes import Write

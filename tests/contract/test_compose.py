@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import DatabaseUnavailable
 from compactor.database.engine import open_database
-from compactor.errors import DatabaseUnavailable
 from tests.support.servers import postgres
 
 SCRIPT = (Path(__file__).parents[2] / "docker" / "metastore-role.sql").read_text(encoding="utf-8")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from sqlalchemy import insert, select, update
 
+from compactor.base.errors import Refused
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.errors import Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.mutex import schedule_alone

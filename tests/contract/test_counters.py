@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compactor.ids import TxnId, WriteId
+from compactor.base.ids import TxnId, WriteId
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.values import NewTransaction

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from sqlalchemy import insert, select
 
+from compactor.base.errors import NotFound, Refused
 from compactor.compaction.entry import Entity
-from compactor.errors import NotFound, Refused
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import event, select
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from compactor.base.errors import CommitUnknown, LostClaim, NotFound, Refused, TransactionAborted
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import NEXT, CompactionType, IllegalTransition, State
-from compactor.errors import CommitUnknown, LostClaim, NotFound, Refused, TransactionAborted
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.queue.commits import Commit, Committing

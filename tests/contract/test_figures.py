@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import update
 
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.lost_count import last_message
 from compactor.compaction.states import CompactionType, State
-from compactor.ids import WriteId
 from compactor.metastore.queue.candidates import AbortFigures
 from compactor.metastore.schema.tables import COMPLETED_COMPACTIONS
 from compactor.metastore.store import Metastore

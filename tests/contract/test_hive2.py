@@ -13,11 +13,11 @@ from click.testing import CliRunner, Result
 from sqlalchemy import text
 
 from compactor.acid.write_ids import ValidTxnList
+from compactor.base.errors import LostClaim, NotSupported, Refused
+from compactor.base.ids import TxnId, WriteId
 from compactor.cli.program import program
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database, open_database
-from compactor.errors import LostClaim, NotSupported, Refused
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.queue.hive2_queue import Hive2
 from compactor.metastore.schema.hive2 import Hive2Schema, hive_2_dialect, is_hive_2
 from compactor.metastore.store import open_metastore

@@ -11,10 +11,10 @@ from sqlalchemy import Table, select
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList
+from compactor.base.errors import LostClaim, NotEnoughHistory, NotSupported, Refused, StorageError
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import LostClaim, NotEnoughHistory, NotSupported, Refused, StorageError
-from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable

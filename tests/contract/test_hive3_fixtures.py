@@ -9,10 +9,10 @@ from sqlalchemy import delete, func, select, update
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import CLAIM_PREFIX, METADATA_COMPACTED, METADATA_FILE, Base, parse_directory
+from compactor.base.errors import Refused
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.demo.fixtures import register_fixture
-from compactor.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.hive3 import NEXT_TXN_ID
 from compactor.metastore.schema.tables import TXNS

@@ -16,9 +16,9 @@ import pytest
 
 import compactor
 from compactor.acid.partition_names import part_name
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType
-from compactor.ids import TxnId, WriteId
 from compactor.locking import statement_locks
 from compactor.locking.accesses import Name
 from compactor.locking.lock_types import LockType

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import func, insert, select
 
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
-from compactor.ids import TxnId
 from compactor.metastore.schema.tables import (
     MATERIALIZATION_REBUILD_LOCKS,
     MIN_HISTORY_LEVEL,

@@ -9,9 +9,9 @@ from typing import TypeVar
 import pytest
 from sqlalchemy import event
 
+from compactor.base.errors import Refused
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.errors import Refused
 from compactor.metastore.store import Metastore
 from compactor.service.batches.assembly import claimable
 from compactor.service.requests.request import request_compaction

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import delete
 
+from compactor.base.errors import LockNotGranted, NotFound, Refused, TransactionAborted
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
-from compactor.errors import LockNotGranted, NotFound, Refused, TransactionAborted
-from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.lock_rows import NO_TXN, LockState

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.marks import KEPT_TOKENS
-from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable

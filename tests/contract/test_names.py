@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.base.errors import TransactionAborted
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.errors import TransactionAborted
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 from compactor.state.store import OwnState

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import select
 
 from compactor.acid.partition_names import escaped_again
+from compactor.base.errors import NotFound, NotSupported, Refused
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import NotFound, NotSupported, Refused
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.queue.cleaning import CleanedEntry

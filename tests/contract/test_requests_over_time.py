@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.ids import TxnId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore

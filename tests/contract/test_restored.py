@@ -15,9 +15,10 @@ import pyarrow.orc as pa_orc
 import pytest
 from sqlalchemy import update
 
-from compactor import steps
 from compactor.acid.names import parse_directory
-from compactor.errors import Disagreement
+from compactor.base import steps
+from compactor.base.errors import Disagreement
+from compactor.base.steps import Step
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.store import Metastore
@@ -35,7 +36,6 @@ from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 from compactor.state.store import OwnState
-from compactor.steps import Step
 from compactor.storage.local import LocalStorage
 from tests.support import roles
 from tests.support.backups import Backup, ServerBackup

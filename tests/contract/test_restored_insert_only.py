@@ -9,12 +9,12 @@ import pytest
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import parse_directory
+from compactor.base.steps import Step
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.requests.advance import advance, measure_gap
 from compactor.service.requests.resolve import Ruling
 from compactor.service.site import Site
-from compactor.steps import Step
 from tests.contract.test_restored import CASES as FULL_ACID
 from tests.contract.test_restored import WRITTEN, backup, copied_during, hours_pass, sampled, site
 from tests.support.backups import Backup, ServerBackup

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import delete
 
+from compactor.base.errors import LockNotGranted, TransactionAborted
 from compactor.compaction.entry import Entity
-from compactor.errors import LockNotGranted, TransactionAborted
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.lock_rows import LockState

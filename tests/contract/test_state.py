@@ -11,11 +11,11 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
+from compactor.base.errors import LostClaim, NotFound, Refused
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine import Quarantined
 from compactor.compaction.states import CompactionType
-from compactor.errors import LostClaim, NotFound, Refused
-from compactor.ids import TxnId
 from compactor.state import store
 from compactor.state.batches import BatchState
 from compactor.state.conditions import Seen

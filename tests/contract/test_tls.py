@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
+from compactor.base.errors import DatabaseUnavailable
 from compactor.connection import metastore_url
 from compactor.database.engine import open_database
-from compactor.errors import DatabaseUnavailable
 from tests.support.certificates import self_signed
 from tests.support.ports import free_port
 from tests.support.servers import postgres

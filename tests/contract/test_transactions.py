@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from compactor.base.errors import NotFound, Refused, TransactionAborted, WriteConflict
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
-from compactor.errors import NotFound, Refused, TransactionAborted, WriteConflict
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema import tables as t

@@ -15,10 +15,10 @@ from sqlalchemy import select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
+from compactor.base.errors import CommitUnknown, DatabaseUnavailable, TryAgain
+from compactor.base.ids import TxnId
 from compactor.database.engine import Database, open_database
 from compactor.database.retry import retried
-from compactor.errors import CommitUnknown, DatabaseUnavailable, TryAgain
-from compactor.ids import TxnId
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
 from tests.support import servers

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from compactor.base.errors import CompactorError, WriteConflict
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
-from compactor.errors import CompactorError, WriteConflict
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.notifications.writes import Write
 from compactor.metastore.store import Metastore
 from compactor.state.store import OwnState

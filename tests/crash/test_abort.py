@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.names import parse_staging
+from compactor.base.ids import TxnId
+from compactor.base.steps import Step
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
-from compactor.steps import Step
 from tests.support import roles
 from tests.support.forked import forked
 from tests.support.passes import compact

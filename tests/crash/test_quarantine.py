@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from compactor.base.steps import Step
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.publish import quarantine
 from compactor.rewrite.run.runner import InProcessRunner
@@ -17,7 +18,6 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
 from compactor.state.tables import QUARANTINES
-from compactor.steps import Step
 from tests.crash.conftest import Kept
 from tests.crash.test_steps import assert_settled, watched, with_story
 from tests.support import roles

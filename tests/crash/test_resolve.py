@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.steps import CommandStep
 from compactor.metastore.catalog.values import Table
 from compactor.service.requests.advance import measure_gap
 from compactor.service.site import Site
-from compactor.steps import CommandStep
 from tests.support.backups import Backup, without_memory
 from tests.support.passes import clean_all, compact, every_role, time_out_all
 from tests.support.tables import insert, make_table, rows_of, with_settings

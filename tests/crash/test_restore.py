@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from compactor.errors import CompactorError
+from compactor.base.errors import CompactorError
+from compactor.base.steps import CommandStep, Step
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site
-from compactor.steps import CommandStep, Step
 from tests.crash.conftest import Kept
 from tests.crash.test_steps import with_story
 from tests.support.oracle import read_lines

@@ -21,6 +21,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.names import CLAIM_PREFIX, METADATA_COMPACTED, METADATA_FILE, Base, Delta, parse_directory
+from compactor.base.steps import Step
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Table
@@ -33,7 +34,6 @@ from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
-from compactor.steps import Step
 from tests.crash.conftest import Kept
 from tests.support import insert_only, roles
 from tests.support.forked import die

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import delete
 
-from compactor.errors import Disagreement, LockLost, Refused
-from compactor.ids import TxnId
+from compactor.base.errors import Disagreement, LockLost, Refused
+from compactor.base.ids import TxnId
+from compactor.base.steps import WriteStep
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
 from compactor.rewrite.run.runner import InProcessRunner
@@ -24,7 +25,6 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.sql.run import checked, run
-from compactor.steps import WriteStep
 from compactor.tables.store import Store
 from tests.support.backups import Backup
 from tests.support.partitioned import make_partitioned

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import Disagreement, StorageError
+from compactor.base.errors import Disagreement, StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.service.mark_files import MarkFiles
 from compactor.service.requests.agree import agree

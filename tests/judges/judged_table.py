@@ -12,7 +12,7 @@ from pathlib import Path
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import Layout
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.ids import NOTHING_OPEN, TxnId, WriteId
+from compactor.base.ids import NOTHING_OPEN, TxnId, WriteId
 from compactor.rewrite.full_acid.rebalance import plan_rebalance
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import PlanContext, plan

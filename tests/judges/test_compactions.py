@@ -11,7 +11,7 @@ from hypothesis import Phase, event, given, settings
 from hypothesis import strategies as st
 
 from compactor.acid.names import Layout
-from compactor.errors import NotLossless, NotSupported, Refused
+from compactor.base.errors import NotLossless, NotSupported, Refused
 from tests.judges import PYARROW, PYORC, JavaJudge, Judge, Unreadable, orc_1_5, orc_2_3, trino_476
 from tests.judges.examples import WRITERS, ZONES, Example, examples, is_java, writers_of
 from tests.judges.judged_table import JudgedTable, as_shown

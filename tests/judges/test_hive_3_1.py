@@ -10,7 +10,7 @@ import pytest
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import Layout
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.ids import NOTHING_OPEN, TxnId, WriteId
+from compactor.base.ids import NOTHING_OPEN, TxnId, WriteId
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import PlanContext, plan
 from compactor.rewrite.plan.unit import Shape, UnitResult

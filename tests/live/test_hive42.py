@@ -21,8 +21,8 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import select
 
+from compactor.base.errors import CompactorError
 from compactor.compaction.states import State
-from compactor.errors import CompactorError
 from compactor.metastore.notifications.tables import NOTIFICATION_LOG
 from compactor.metastore.schema.tables import TXN_WRITE_NOTIFICATION_LOG
 from compactor.service.batches.assembly import claimable

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from hypothesis import given, settings
 
+from compactor.base.errors import LockNotGranted, Refused
 from compactor.deployment import configure, open_site
-from compactor.errors import LockNotGranted, Refused
 from compactor.service.requests.restore import restore
 from compactor.service.site import own_state
 from tests.model import stories

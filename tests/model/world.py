@@ -14,9 +14,9 @@ from sqlalchemy import update
 from compactor.acid.directory import acid_directory
 from compactor.acid.listing import Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.errors import Refused
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
-from compactor.errors import Refused
-from compactor.ids import TxnId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import COLUMNS_V2

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from compactor.base.errors import BadSetting
 from compactor.cli.program import program
 from compactor.deployment import configure, open_stores
-from compactor.errors import BadSetting
 from tests.support import second_user
 
 pytestmark = pytest.mark.skipif(not second_user.may_act(), reason="needs root, or sudo without a password")

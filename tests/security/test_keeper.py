@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import ForeignProcess, SnapshotExpired, UnsafeDirectory
+from compactor.base.errors import ForeignProcess, SnapshotExpired, UnsafeDirectory
 from compactor.spark_tables import folder as folders
 from compactor.spark_tables.application import Process, process
 from compactor.spark_tables.client import Keeper

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from sqlalchemy import insert as sql_insert
 from sqlalchemy import update
 
+from compactor.base.errors import NotFound, Refused
 from compactor.cli.program import program
 from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import NotFound, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, SDS, SORT_COLS, TABLE_PARAMS, TBLS
 from compactor.rewrite.run.runner import InProcessRunner

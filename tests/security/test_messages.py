@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import insert as sql_insert
 
+from compactor.base.errors import CompactorError
 from compactor.cli.program import program
 from compactor.database.engine import open_database
-from compactor.errors import CompactorError
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TABLE_PARAMS
 from compactor.service.requests.request import request_compaction

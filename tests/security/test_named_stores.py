@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from compactor.errors import UnnamedPlace
+from compactor.base.errors import UnnamedPlace
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import SDS
 from compactor.service.answers.explain import explain

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from compactor.acid.listing import Listing
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table

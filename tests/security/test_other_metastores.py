@@ -15,8 +15,8 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.names import CLAIM_PREFIX
+from compactor.base.errors import AccessDenied, DatabaseUnavailable, Disagreement, Refused, StorageError
 from compactor.deployment import open_deployment
-from compactor.errors import AccessDenied, DatabaseUnavailable, Disagreement, Refused, StorageError
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import SDS, TBLS

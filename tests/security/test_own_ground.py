@@ -13,9 +13,9 @@ from sqlalchemy import insert as sql_insert
 from sqlalchemy import update
 
 from compactor.acid.listing import Listing
+from compactor.base.errors import Refused, StorageError
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import Refused, StorageError
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, CTLGS, DBS, SDS, TABLE_PARAMS

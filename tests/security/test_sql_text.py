@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from compactor.errors import BadStatement, CompactorError, NotSupported
+from compactor.base.errors import BadStatement, CompactorError, NotSupported
 from compactor.spark_tables import sql
 from compactor.spark_tables.spark_plan import must_only_read
 from compactor.statements.parser import parse
@@ -178,7 +178,7 @@ def test_whatever_spark_finds_besides_is_refused(session: Any, text: str, said: 
 _CLIENT = """
 import json, sys
 from pyspark.sql import SparkSession
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.spark_tables.spark_plan import must_only_read
 spark, said = SparkSession.builder.remote(sys.argv[1]).getOrCreate(), {}
 for text in json.load(sys.stdin):

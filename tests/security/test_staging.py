@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.names import STAGING_PREFIX, parse_staging
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.publish import stage
 from compactor.rewrite.run.runner import InProcessRunner

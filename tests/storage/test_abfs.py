@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from compactor.base.errors import StorageError
 from compactor.compaction.states import State
-from compactor.errors import StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.service import lost_workers
 from compactor.service.site import Site

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.names import CLAIM_PREFIX, DirectoryClaim
+from compactor.base.errors import BadFile, StorageError
+from compactor.base.ids import TxnId
 from compactor.compaction.marks import Marks, MarkToken, Remembered
-from compactor.errors import BadFile, StorageError
-from compactor.ids import TxnId
 from compactor.service.mark_files import MarkFiles
 from compactor.storage.capabilities import EVERY
 from compactor.storage.stores import Stores

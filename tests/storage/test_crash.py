@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.steps import Step
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
@@ -15,7 +16,6 @@ from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
-from compactor.steps import Step
 from compactor.storage.stores import Stores
 from tests.storage.conftest import AZURE, BUCKET, Place, azure_options, s3_options
 from tests.storage.test_tables import left, moved, rows

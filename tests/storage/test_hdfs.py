@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compactor.errors import AccessDenied, BadSetting, StorageError, UnsafeDirectory
+from compactor.base.errors import AccessDenied, BadSetting, StorageError, UnsafeDirectory
 from compactor.storage.capabilities import HDFS, HTTPFS
 from compactor.storage.hdfs import HdfsStorage, _length
 from compactor.storage.hdfs_client import RemoteError

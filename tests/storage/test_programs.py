@@ -11,7 +11,7 @@ import pytest
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import parse_staging
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
 from compactor.storage.stores import Stores

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site

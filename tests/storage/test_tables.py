@@ -491,7 +491,7 @@ def test_an_upload_by_parts_that_fails_is_aborted(
     s3_place: Place, between: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
     """PROTOCOL 3.4: no key appears, and no part goes on costing, whether the store's client sends the parts or we do."""
-    from compactor.errors import StorageError
+    from compactor.base.errors import StorageError
     from compactor.storage import s3
 
     monkeypatch.setattr(s3, "UPLOAD_PART_BYTES", 5 << 20)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile, StorageError, VerificationFailed
+from compactor.base.errors import BadFile, StorageError, VerificationFailed
+from compactor.base.steps import StoreStep
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.explain import explain
 from compactor.service.batches.assembly import claimable
@@ -19,7 +20,6 @@ from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
-from compactor.steps import StoreStep
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
 from compactor.storage.taking_over import TakenRange

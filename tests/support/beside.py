@@ -20,12 +20,12 @@ from sqlalchemy import Engine, create_engine, text
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.row_id import RowId
+from compactor.base.ids import WriteId
 from compactor.cli.program import program
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.database.engine import open_database
 from compactor.deployment import configure, open_site
-from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema import tables
 from compactor.rewrite.run.runner import InProcessRunner

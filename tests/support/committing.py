@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 from sqlalchemy import Engine, event
 
+from compactor.base.errors import LostClaim
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
-from compactor.errors import LostClaim
-from compactor.ids import TxnId
 from compactor.metastore.queue.commits import Commit, Commits, Committing
 from compactor.metastore.store import Metastore
 

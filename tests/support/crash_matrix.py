@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compactor.steps import CommandStep, Step, StoreStep, WriteStep
+from compactor.base.steps import CommandStep, Step, StoreStep, WriteStep
 from tests.contract import test_restored
 from tests.crash import test_hive2, test_quarantine, test_steps, test_writers
 from tests.storage import test_crash
@@ -189,7 +189,7 @@ def page() -> str:
     parts = [
         "# Where processes are killed",
         "",
-        "Each row is a point between two effects (`compactor/steps.py`), each column a kind of work. At ● a process is",
+        "Each row is a point between two effects (`compactor/base/steps.py`), each column a kind of work. At ● a process is",
         "killed by SIGKILL, mostly while a reader looks at the table again and again; then the next passes run. No row",
         f"differs before, during or after it, and nothing stays behind. {killed} cells are tests; a letter says why another",
         "is none. Rendered by",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from compactor.acid.names import parse_directory
-from compactor.ids import TxnId
+from compactor.base.ids import TxnId
 from compactor.storage.deferred_uploads import Upload
 from compactor.storage.local import LocalStorage
 from compactor.storage.taking_over import TakenRange

@@ -14,8 +14,8 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from compactor.base.errors import CompactorError
 from compactor.deployment import open_deployment
-from compactor.errors import CompactorError
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.service.batches.driver import Application, run_batch

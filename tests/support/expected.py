@@ -21,8 +21,8 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid.row_id import RowId
+from compactor.base.ids import WriteId
 from compactor.demo.metastore_dumps import parse_description
-from compactor.ids import WriteId
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 HIVE_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-from compactor.steps import AnyStep
+from compactor.base.steps import AnyStep
 from tests.support import roles
 from tests.support.patience import PATIENCE
 

@@ -13,11 +13,11 @@ from sqlalchemy import Connection, Table, insert, text
 from compactor.acid.directory import acid_directory
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
 from compactor.demo.fixtures import FixtureStep, read_step
 from compactor.demo.metastore_dumps import Row
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.queue.hive2_queue import Hive2
 from compactor.metastore.schema import tables
 from compactor.metastore.schema.hive2 import Hive2Schema

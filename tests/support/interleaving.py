@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 from unittest.mock import patch
 
-from compactor import steps
-from compactor.steps import AnyStep, TransactionStep, WriteStep
+from compactor.base import steps
+from compactor.base.steps import AnyStep, TransactionStep, WriteStep
 from tests.support.patience import PATIENCE
 
 #: Steps at which no database transaction is open, so that another program can do anything.

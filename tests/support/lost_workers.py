@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from compactor.acid.names import staging_name
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entry
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.requests.request import request_compaction

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from sqlalchemy import func, insert, select
 
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.metastore.catalog.embedded import ORC_SERDE, NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import (

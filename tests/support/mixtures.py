@@ -17,7 +17,7 @@ from pyorc.converters import DEFAULT_CONVERTERS, ORCConverter
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.ids import NOTHING_OPEN, TxnId, WriteId
+from compactor.base.ids import NOTHING_OPEN, TxnId, WriteId
 from compactor.orc.format import messages
 from compactor.orc.format.compression import compress, decompress
 from compactor.orc.format.hive_types import parse_hive_type, schema_text

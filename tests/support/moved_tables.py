@@ -11,7 +11,7 @@ from sqlalchemy import func, update
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList
-from compactor.ids import NOTHING_OPEN, TxnId
+from compactor.base.ids import NOTHING_OPEN, TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import SDS
 from compactor.rows.reader import read_snapshot

@@ -21,7 +21,7 @@ from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import DataFile
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.store import Metastore
 from compactor.storage.local import LocalStorage

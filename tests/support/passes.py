@@ -13,8 +13,8 @@ from sqlalchemy import update
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import parse_hidden
 from compactor.acid.write_ids import ValidTxnList
+from compactor.base.ids import NOTHING_OPEN, TxnId
 from compactor.compaction.states import State
-from compactor.ids import NOTHING_OPEN, TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.rows import TxnType

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
 from compactor.demo.fixtures import FixtureStep, read_step
-from compactor.ids import WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID

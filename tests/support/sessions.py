@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from compactor.acid.write_ids import ValidTxnList
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
-from compactor.ids import TxnId
 from compactor.locking.accesses import Name
 from compactor.locking.statement_locks import PlannedLock, TableFacts, locks
 from compactor.locking.statement_rules import Operation

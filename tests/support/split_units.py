@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.orc as po
 
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.orc.format.tail import Stripe, read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.rewrite.full_acid.split import SplitUnit

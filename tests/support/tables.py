@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import staging_name
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
-from compactor.ids import TxnId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import read_snapshot

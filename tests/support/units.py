@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import CompactorError
-from compactor.ids import WriteId
+from compactor.base.errors import CompactorError
+from compactor.base.ids import WriteId
 from compactor.rewrite.plan.unit import Shape, Unit, UnitResult
 from compactor.rewrite.run.runner import InProcessRunner, Runner
 from compactor.rewrite.run.task_queue import Job

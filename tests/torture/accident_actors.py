@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from compactor.acid.directory import acid_directory
-from compactor.deployment import configure, open_site
-from compactor.errors import (
+from compactor.base.errors import (
     CommitUnknown,
     CompactorError,
     DatabaseUnavailable,
@@ -30,7 +29,8 @@ from compactor.errors import (
     NotFound,
     StorageError,
 )
-from compactor.ids import TxnId
+from compactor.base.ids import TxnId
+from compactor.deployment import configure, open_site
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot

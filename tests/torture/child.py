@@ -25,8 +25,8 @@ from pyorc.converters import ORCConverter
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.errors import CompactorError
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import CompactorError
+from compactor.base.ids import TxnId, WriteId
 from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import BytesSource

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.ids import TxnId, WriteId
+from compactor.base.ids import TxnId, WriteId
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import BadSetting, NotSupported
 from compactor.connection import PASSWORD, PASSWORD_FILE, metastore_url
-from compactor.errors import BadSetting, NotSupported
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "jceks"
 STORES = FIXTURES

@@ -86,7 +86,7 @@ def test_make_alone_lists_its_targets() -> None:
 
 
 def test_the_runbook_has_a_remedy_for_every_kind_of_error() -> None:
-    classes = re.findall(r"^class (\w+)\(", (ROOT / "compactor/errors.py").read_text("utf-8"), re.MULTILINE)
+    classes = re.findall(r"^class (\w+)\(", (ROOT / "compactor/base/errors.py").read_text("utf-8"), re.MULTILINE)
     headings = re.findall(r"^## (\w+)$", (ROOT / "docs/runbook.md").read_text("utf-8"), re.MULTILINE)
     assert headings == [name for name in classes if name != "CompactorError"]
 

@@ -21,7 +21,7 @@ from compactor.airflow.configuration import dag_id
 from compactor.airflow.page.access import SEE, Asker, Right, requires
 from compactor.airflow.page.readers import PageWork, on_readers
 from compactor.airflow.page.same_origin import from_our_page, must_be_json
-from compactor.redaction import redacted
+from compactor.base.redaction import redacted
 
 _Act = TypeVar("_Act", bound=Callable[..., dict[str, Any]])
 

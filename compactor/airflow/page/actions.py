@@ -13,8 +13,8 @@ from compactor.airflow.page.action import action
 from compactor.airflow.page.bounds import PartitionName, PoolName, PropertyKey, PropertyValue, TableName, Word
 from compactor.airflow.page.readers import PageWork
 from compactor.airflow.page.worker_event import announce
+from compactor.base.ids import TxnId
 from compactor.compaction.states import TERMINAL
-from compactor.ids import TxnId
 from compactor.service.requests import overrides
 from compactor.service.requests import pause as pauses
 from compactor.service.requests.abort import abort_compaction, abort_transaction

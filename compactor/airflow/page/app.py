@@ -16,8 +16,8 @@ from compactor.airflow.page import actions, queries, told_reads
 from compactor.airflow.page.access import may_see, visible
 from compactor.airflow.page.bounds import BoundedBody
 from compactor.airflow.page.readers import Overloaded
-from compactor.errors import BadSetting, CompactorError, DatabaseUnavailable, NotFound, Refused
-from compactor.redaction import redacted
+from compactor.base.errors import BadSetting, CompactorError, DatabaseUnavailable, NotFound, Refused
+from compactor.base.redaction import redacted
 
 log = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"

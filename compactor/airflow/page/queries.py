@@ -14,9 +14,9 @@ from compactor.airflow.page.access import By, may_see
 from compactor.airflow.page.bounds import PartitionName, SearchText, TableName, Word
 from compactor.airflow.page.last_answers import last_count_of
 from compactor.airflow.page.readers import PageWork, on_readers
+from compactor.base.errors import BadSetting
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
-from compactor.errors import BadSetting
 from compactor.service.answers import overview
 from compactor.service.answers.explain import considered_json
 from compactor.service.answers.fleet import with_queue

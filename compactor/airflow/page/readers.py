@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, TypeVar
 
-from compactor.errors import CompactorError
+from compactor.base.errors import CompactorError
 from compactor.settings.precedence import Settings
 
 log = logging.getLogger(__name__)

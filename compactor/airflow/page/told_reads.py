@@ -17,10 +17,10 @@ from fastapi import APIRouter, Depends, HTTPException, Request, status
 from compactor.airflow.configuration import metastore_names
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.page.readers import Limits, Overloaded, PageWork, readers_of
+from compactor.base.errors import BadFile, BadSetting, CompactorError
+from compactor.base.private_files import read_secret
+from compactor.base.redaction import remember
 from compactor.deployment import Configuration, open_site
-from compactor.errors import BadFile, BadSetting, CompactorError
-from compactor.private_files import read_secret
-from compactor.redaction import remember
 from compactor.service.requests.import_reads import TooManyEvents, import_reads
 
 PATH = "/reads"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from compactor.base.errors import NotLossless
 from compactor.cli.orcfiledump.column_statistics import statistics_text
 from compactor.cli.orcfiledump.java_text import field_name, rounded, text_of
 from compactor.cli.orcfiledump.row_groups import index_lines
 from compactor.cli.orcfiledump.writers import software_name, version_name
-from compactor.errors import NotLossless
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text, valid_name

@@ -11,11 +11,11 @@ from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy import Table as SqlTable
 
 from compactor.acid import partition_names
+from compactor.base.errors import NotFound, Refused
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.errors import NotFound, Refused
 from compactor.metastore.catalog.dependents import DependentRows
 from compactor.metastore.catalog.new_partitions import NewPartition, draw_ids, insert_partition
 from compactor.metastore.catalog.read import Catalog, database_id, partitions_of

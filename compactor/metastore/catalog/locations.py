@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
+from compactor.base.errors import LostClaim
 from compactor.compaction.entry import Entity
 from compactor.database.prepared import send
-from compactor.errors import LostClaim
 from compactor.metastore.schema.tables import CATALOG, DBS, PARTITIONS, SDS, TBLS
 
 # Built once, since every compaction uses them.

@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, select, tuple_
 from sqlalchemy import Table as SqlTable
 
+from compactor.base.errors import NotFound, Refused
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
 from compactor.database.parts import parts
-from compactor.errors import NotFound, Refused
 from compactor.metastore.catalog.locations import in_catalog, place_of, places_by_id
 from compactor.metastore.catalog.values import VIEW, Column, Partition, StorageFormat, Table
 from compactor.metastore.schema.tables import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, Row, insert, select
 
+from compactor.base.ids import TxnId
 from compactor.database.clock import now_ms
-from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.schema.tables import HIVE_LOCKS

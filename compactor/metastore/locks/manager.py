@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from compactor.errors import LockNotGranted, NotFound, TransactionAborted
-from compactor.ids import TxnId
+from compactor.base.errors import LockNotGranted, NotFound, TransactionAborted
+from compactor.base.ids import TxnId
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.lock_rows import Lock, LockRow
 

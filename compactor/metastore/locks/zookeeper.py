@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.errors import LocksUnavailable, NotFound, NotSupported, Refused
-from compactor.ids import TxnId
+from compactor.base.errors import LocksUnavailable, NotFound, NotSupported, Refused
+from compactor.base.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest, sorted_requests, with_parents
 from compactor.metastore.locks.lock_rows import Lock, LockRow, LockState

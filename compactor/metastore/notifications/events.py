@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entry
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.notifications import thrift_json
 from compactor.metastore.notifications.objects import PartitionObject, TableObject
 

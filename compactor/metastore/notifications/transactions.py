@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, select
 
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entry
 from compactor.database.parts import parts
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.notifications import events
 from compactor.metastore.notifications.events import Event
 from compactor.metastore.notifications.log import Making

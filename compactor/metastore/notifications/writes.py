@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, insert
 
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.notifications.catalog_rows import read_partitions, read_table
 from compactor.metastore.notifications.events import Event, partitions_added
 from compactor.metastore.notifications.objects import PartitionObject, TableObject

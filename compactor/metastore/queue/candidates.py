@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import BigInteger, ColumnElement, Label, Select, cast, func, select
 
 from compactor.acid import txn_states
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
 from compactor.compaction.standing import Writes
 from compactor.database.engine import Database
-from compactor.ids import WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
     COMPLETED_TXN_COMPONENTS,

@@ -16,14 +16,14 @@ from sqlalchemy import (
     update,
 )
 
+from compactor.base.errors import LostClaim, Refused
+from compactor.base.identities import PREFIX, is_compactor
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database.clock import now_ms
 from compactor.database.prepared import send, send_all
 from compactor.database.retry import retried
-from compactor.errors import LostClaim, Refused
-from compactor.identities import PREFIX, is_compactor
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.queue.entries import Entries
 from compactor.metastore.queue.rows import CQ, KNOWN_QUEUED
 from compactor.metastore.queue.table import QueueTable, must_be_open, must_be_ours

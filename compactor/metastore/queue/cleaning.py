@@ -19,13 +19,13 @@ from sqlalchemy import (
     update,
 )
 
+from compactor.base.errors import LostClaim
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.prepared import send_all
 from compactor.database.retry import retried
-from compactor.errors import LostClaim
-from compactor.ids import WriteId
 from compactor.metastore.queue.rows import CQ, KNOWN_QUEUED, history_row
 from compactor.metastore.queue.table import QueueTable
 from compactor.metastore.schema.tables import (

@@ -16,13 +16,13 @@ from sqlalchemy import (
 )
 
 from compactor.acid import txn_states
+from compactor.base.errors import DatabaseUnavailable, LostClaim
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction import states
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.database.clock import now_ms
 from compactor.database.prepared import send_all
-from compactor.errors import DatabaseUnavailable, LostClaim
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.locations import places_by_id, same_place
 from compactor.metastore.notifications.log import Notifications
 from compactor.metastore.notifications.transactions import compactions_committed

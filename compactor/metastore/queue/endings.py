@@ -11,13 +11,13 @@ from sqlalchemy import (
 )
 
 from compactor.acid import txn_states
+from compactor.base.errors import NotFound, Refused, TryAgain
+from compactor.base.identities import is_compactor
+from compactor.base.ids import TxnId
 from compactor.compaction import states
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database.retry import retried
-from compactor.errors import NotFound, Refused, TryAgain
-from compactor.identities import is_compactor
-from compactor.ids import TxnId
 from compactor.metastore.notifications.log import Notifications
 from compactor.metastore.notifications.transactions import aborted
 from compactor.metastore.queue.table import QueueTable

@@ -9,9 +9,9 @@ from sqlalchemy import (
     select,
 )
 
+from compactor.base.errors import NotFound
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import NotFound
 from compactor.metastore.queue.rows import CC, CQ, KNOWN_ENDED, KNOWN_QUEUED
 from compactor.metastore.queue.table import QueueTable
 from compactor.metastore.schema.entity import entity_is

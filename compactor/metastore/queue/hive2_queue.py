@@ -15,13 +15,13 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from compactor.acid import txn_states
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.errors import LostClaim, Refused
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.errors import LostClaim, Refused
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.grounds import Grounds
 from compactor.metastore.catalog.locations import same_place
 from compactor.metastore.catalog.read import Catalog

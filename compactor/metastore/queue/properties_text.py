@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compactor.errors import BadName
+from compactor.base.errors import BadName
 
 
 def encode(properties: Mapping[str, str]) -> str:

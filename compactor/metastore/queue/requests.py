@@ -15,11 +15,11 @@ from sqlalchemy import (
 
 import compactor
 from compactor.acid import partition_names
+from compactor.base.errors import Refused
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.retry import retried
-from compactor.errors import Refused
 from compactor.metastore.mutex import schedule_alone
 from compactor.metastore.queue import properties_text
 from compactor.metastore.queue.rows import CQ

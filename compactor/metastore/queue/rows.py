@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from sqlalchemy import RowMapping, Table, literal
 
+from compactor.base.errors import NotSupported, failure_of
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import NotSupported, failure_of
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.queue import properties_text
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS

@@ -22,13 +22,13 @@ from sqlalchemy import (
 )
 
 from compactor.acid import txn_states
+from compactor.base.errors import LostClaim, NotSupported
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.prepared import send
-from compactor.errors import LostClaim, NotSupported
-from compactor.ids import TxnId
 from compactor.metastore.queue import rows as entries
 from compactor.metastore.queue.rows import CQ
 from compactor.metastore.schema.dialect import Dialect

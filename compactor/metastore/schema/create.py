@@ -14,8 +14,8 @@ from sqlalchemy import Dialect, Table, inspect, select
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from compactor.base.errors import DatabaseUnavailable
 from compactor.database.engine import Database
-from compactor.errors import DatabaseUnavailable
 from compactor.metastore.schema import views
 from compactor.metastore.schema.hive3 import Postgres31
 from compactor.metastore.schema.tables import SCHEMA_VERSION, SEEDS, VERSION, metadata

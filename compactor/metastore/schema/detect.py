@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.metastore.schema.dialect import Dialect, MySQL4, Postgres4
 from compactor.metastore.schema.hive2 import is_hive_2
 from compactor.metastore.schema.hive3 import MySQL31, Postgres31

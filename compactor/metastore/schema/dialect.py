@@ -15,9 +15,9 @@ from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 
 from compactor.acid import partition_names, txn_states
 from compactor.acid.names import Layout
+from compactor.base.ids import TxnId
 from compactor.database.clock import now_ms
 from compactor.database.prepared import send, send_all
-from compactor.ids import TxnId
 from compactor.metastore.schema.tables import TRANSACTION_TABLES, TXN_COMPONENTS, TXN_LOCK_TBL, TXNS, WRITE_SET
 
 _Rows = TypeVar("_Rows", bound=Select[Any])

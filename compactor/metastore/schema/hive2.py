@@ -11,7 +11,7 @@ from sqlalchemy import CHAR, BigInteger, Column, LargeBinary, MetaData, String, 
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 
 from compactor.acid.names import Layout
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.metastore.schema.compile import folding_preparer, reduced_compiler
 from compactor.metastore.schema.dialect import Dialect, MySQL4, Postgres4
 

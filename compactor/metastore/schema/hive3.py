@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 
 from compactor.acid.names import Layout
-from compactor.ids import TxnId
+from compactor.base.ids import TxnId
 from compactor.metastore.schema.compile import folding_preparer, reduced_compiler
 from compactor.metastore.schema.dialect import Dialect, MySQL4, Postgres4
 from compactor.metastore.schema.tables import (

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, inspect
 
+from compactor.base.ids import WriteId
+from compactor.base.steps import Step, reach
 from compactor.database.clock import now_ms
 from compactor.database.savepoint import apart
-from compactor.ids import WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.statistics import subjects as rows
 from compactor.metastore.statistics.decision import Changes, changes
@@ -22,7 +23,6 @@ from compactor.metastore.statistics.tables import TAB_COL_STATS
 from compactor.metastore.statistics.values import StoredStatistics, Subject
 from compactor.metastore.statistics.writers import undisturbed
 from compactor.metastore.transactions.write_ids import WriteIds
-from compactor.steps import Step, reach
 
 _log = logging.getLogger(__name__)
 _SAID = 16  #: the most reasons that one process logs

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, Table, bindparam, insert, literal, select, update
 
+from compactor.base.ids import WriteId
 from compactor.database.parts import parts
 from compactor.database.prepared import send, send_all
-from compactor.ids import WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import PARTITION_PARAMS, PARTITIONS, TABLE_PARAMS, TBLS
 from compactor.metastore.statistics.decision import PARAMETERS

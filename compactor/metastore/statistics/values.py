@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.compaction.row_figures import RowFigures
-from compactor.ids import TxnId, WriteId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

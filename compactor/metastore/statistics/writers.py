@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Select, bindparam, func, select
 
 from compactor.acid import txn_states
+from compactor.base.ids import TxnId, WriteId
 from compactor.database.parts import parts
 from compactor.database.prepared import send
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
 from compactor.metastore.statistics.subjects import AT_ONCE, among, given

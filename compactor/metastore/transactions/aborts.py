@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, or_, select
 
 from compactor.acid import txn_states
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import TXN_COMPONENTS, TXNS
 from compactor.metastore.transactions import components

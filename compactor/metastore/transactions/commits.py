@@ -26,11 +26,11 @@ from sqlalchemy import (
 )
 
 from compactor.acid.write_ids import ValidTxnList
+from compactor.base.errors import Disagreement, Refused, WriteConflict
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.prepared import send
-from compactor.errors import Disagreement, Refused, WriteConflict
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.schema.dialect import Dialect, one_of
 from compactor.metastore.schema.tables import (
     CATALOG,

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select
 
 from compactor.acid import partition_names, txn_states
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
-from compactor.ids import WriteId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.entity import entity_is
 from compactor.metastore.schema.tables import DBS, PARTITIONS, TBLS, TXN_COMPONENTS, TXNS

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, select
 
 from compactor.acid import txn_states
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.metastore.schema.tables import TXNS
 
 _log = logging.getLogger(__name__)

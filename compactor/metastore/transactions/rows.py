@@ -29,9 +29,9 @@ from sqlalchemy import (
 )
 
 from compactor.acid import txn_states
+from compactor.base.errors import Disagreement, NotFound, TransactionAborted, TransactionTimedOut
+from compactor.base.ids import TxnId
 from compactor.database.prepared import send, send_all
-from compactor.errors import Disagreement, NotFound, TransactionAborted, TransactionTimedOut
-from compactor.ids import TxnId
 from compactor.metastore.schema.dialect import Dialect, one_of
 from compactor.metastore.schema.tables import (
     HIVE_LOCKS,

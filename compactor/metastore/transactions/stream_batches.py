@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
+from compactor.base.errors import Refused, TransactionAborted
+from compactor.base.ids import TxnId
 from compactor.database.engine import Database
-from compactor.errors import Refused, TransactionAborted
-from compactor.ids import TxnId
 from compactor.metastore.schema.tables import REPL_TXN_MAP
 from compactor.metastore.transactions.commits import InTransaction
 

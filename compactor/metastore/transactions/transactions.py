@@ -10,11 +10,11 @@ from sqlalchemy import Connection, case, delete, func, insert, select, update
 
 from compactor.acid import txn_states
 from compactor.acid.write_ids import ValidTxnList
+from compactor.base.errors import NotFound, Refused, TryAgain
+from compactor.base.ids import TxnId
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.errors import NotFound, Refused, TryAgain
-from compactor.ids import TxnId
 from compactor.metastore.notifications import transactions as told
 from compactor.metastore.notifications.log import Notifications
 from compactor.metastore.notifications.writes import Told, Write

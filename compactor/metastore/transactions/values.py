@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compactor.acid import txn_states
-from compactor.ids import TxnId
+from compactor.base.ids import TxnId
 from compactor.metastore.transactions.rows import TxnType
 
 

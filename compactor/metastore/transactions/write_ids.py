@@ -9,13 +9,13 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, inser
 
 from compactor.acid import txn_states
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.errors import Refused
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
 from compactor.database.parts import parts
 from compactor.database.prepared import send, send_all
 from compactor.database.retry import retried
-from compactor.errors import Refused
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.notifications.log import Notifications
 from compactor.metastore.notifications.transactions import allocated, allocated_all
 from compactor.metastore.schema.dialect import Dialect

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.orc as po
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.orc.codecs.arrow_encoder import Encoder, ZlibEncoder
 from compactor.orc.codecs.arrow_types import Array, arrow_type
 from compactor.orc.codecs.codec import (

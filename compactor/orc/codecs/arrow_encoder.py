@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from compactor.orc.codecs.codec import encoder_block_size
 from compactor.orc.codecs.library_writer import library_writer
 from compactor.orc.codecs.plain_stripe import PlainStripe, can_encode_keys_apart, max_rows_at_once

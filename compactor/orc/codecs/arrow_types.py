@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.format.hive_types import schema_text, valid_name
 from compactor.orc.format.types import TypeKind, Types
 

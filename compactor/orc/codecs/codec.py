@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from compactor.errors import BadFile, CompactorError, NotLossless
+from compactor.base.errors import BadFile, CompactorError, NotLossless
 from compactor.orc.codecs.arrow_types import Array, ArrowType
 from compactor.orc.format.hive_types import valid_name
 from compactor.orc.format.tail import Tail

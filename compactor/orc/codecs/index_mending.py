@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.orc.codecs.bloom_filters import admit_both_zeros
 from compactor.orc.format import messages
 from compactor.orc.format.compression import compress

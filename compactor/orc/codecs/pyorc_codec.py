@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyorc
 from pyorc.converters import ORCConverter
 
-from compactor.errors import NotLossless, NotSupported
+from compactor.base.errors import NotLossless, NotSupported
 from compactor.orc.codecs.arrow_types import Array, ArrowType, arrow_type
 from compactor.orc.codecs.bloom_filters import false_positives
 from compactor.orc.codecs.codec import column_names, decoding_failed, encoder_block_size, naming_the_file, stripe_bytes

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.format import messages
 from compactor.orc.format.compression import LEVELS, SMALL, Compression, chunks
 from compactor.orc.format.run_length_encoding import EncodedColumn

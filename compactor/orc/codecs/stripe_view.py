@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from compactor.errors import BadFile, NotLossless
+from compactor.base.errors import BadFile, NotLossless
 from compactor.orc.codecs.codec import MOST_BUFFERS, Unfit
 from compactor.orc.codecs.row_widths import EXACT_BYTES, MOST_BYTES, MOST_ROW_BYTES, RowWidths, flat_bytes
 from compactor.orc.format import messages

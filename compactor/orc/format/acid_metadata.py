@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from compactor.acid.names import ACID_VERSION
 from compactor.acid.row_id import RowId
-from compactor.errors import BadFile
-from compactor.ids import WriteId
+from compactor.base.errors import BadFile
+from compactor.base.ids import WriteId
 
 KEY_INDEX = "hive.acid.key.index"
 STATS = "hive.acid.stats"

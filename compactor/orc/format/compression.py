@@ -10,7 +10,7 @@ import lz4.block
 import pyarrow as pa
 from isal import isal_zlib
 
-from compactor.errors import BadFile, NotSupported
+from compactor.base.errors import BadFile, NotSupported
 from compactor.settings.file_limits import FOOTER_BYTES, UNLIMITED, FileLimits, beyond
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NoReturn, TypeVar
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.format.types import (
     MAX_CACHED,
     OrcType,

@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from compactor.errors import BadSetting, NotLossless, NotSupported
+from compactor.base.errors import BadSetting, NotLossless, NotSupported
 
 Seconds = npt.NDArray[np.int64]
 DEFAULT_ZONE = "compactor.orc.default.timezone"  #: the setting that names the zone of stripes that name none

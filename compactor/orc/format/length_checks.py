@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format.plain_streams import PlainStream
 from compactor.orc.format.stripe_footer import DATA, DICTIONARY, DICTIONARY_DATA, DICTIONARY_V2, DIRECT, LENGTH

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression, chunk_header, decompress_chunk
 from compactor.orc.format.stripe_footer import DATA_STREAMS, DICTIONARY_DATA, LENGTH

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from google.protobuf.message import DecodeError
 
-from compactor.errors import BadFile, NotLossless
+from compactor.base.errors import BadFile, NotLossless
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression, decompress
 from compactor.orc.format.java_zones import DEFAULT_ZONE

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format.compression import MAX_BLOCK, Compression, decompress
 from compactor.orc.format.part_counts import SHORT, Surplus, check_parts

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from compactor.acid.row_id import RowId
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.format import messages, statistics
 from compactor.orc.format.compression import Compression, compress
 from compactor.orc.format.hive_types import schema_text

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from google.protobuf.message import DecodeError
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.format import messages
 from compactor.settings.file_limits import UNLIMITED, too_deep
 

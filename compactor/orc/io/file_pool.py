@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Protocol
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.io.source import BytesSource, Source
 
 LIMIT = 64  #: files open at a time

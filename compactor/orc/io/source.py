@@ -14,11 +14,11 @@ from typing import Protocol
 
 from isal import isal_zlib
 
-from compactor.errors import BadFile, FileGone, StorageError
+from compactor.base.errors import BadFile, FileGone, StorageError
+from compactor.base.steps import StoreStep, reach
 from compactor.orc.io.shared_extents import share_range
 from compactor.orc.io.writeback import PART, begin_writeback
 from compactor.settings.file_limits import UNLIMITED, FileLimits
-from compactor.steps import StoreStep, reach
 
 CHUNK = 4 * 1024 * 1024  #: bytes moved at a time if the kernel cannot copy
 

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from compactor.acid.names import ACID_VERSION
 from compactor.acid.row_id import RowId
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.assembler import Assembler, WrittenFile
 from compactor.orc.format.acid_metadata import KEY_INDEX, last_keys_of, user_metadata
 from compactor.orc.format.tail import Tail, read_tail

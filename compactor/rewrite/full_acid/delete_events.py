@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types
 from compactor.rows.delete_events import DeleteEvents

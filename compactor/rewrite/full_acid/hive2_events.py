@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.format.tail import key_statistics
 from compactor.rewrite.full_acid.delete_events import BLOCK, EventSorter, SortedEvents, events_of
 from compactor.rewrite.full_acid.stripe_choice import SupersededRows

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from compactor.acid import bucket
 from compactor.acid.names import DeltaKind
 from compactor.acid.row_id import RowId
+from compactor.base.errors import NotSupported, VerificationFailed
+from compactor.base.ids import WriteId
 from compactor.compaction.order_by import OrderBy
-from compactor.errors import NotSupported, VerificationFailed
-from compactor.ids import WriteId
 from compactor.orc.assembler import WrittenFile
 from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, stripe_filters
 from compactor.orc.codecs.choice import with_codec

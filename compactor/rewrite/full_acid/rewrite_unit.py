@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from compactor.acid.names import DeltaKind
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.format.java_zones import UTC_NAME
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types

@@ -15,8 +15,8 @@ from itertools import groupby
 from typing import TypeAlias
 
 from compactor.acid.row_id import RowId
-from compactor.errors import BadFile
-from compactor.ids import WriteId
+from compactor.base.errors import BadFile
+from compactor.base.ids import WriteId
 from compactor.orc.codecs.arrow_types import Array
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import Types

@@ -10,7 +10,7 @@ from itertools import count, zip_longest
 from typing import TypeAlias
 
 from compactor.acid.names import DeltaKind
-from compactor.errors import VerificationFailed
+from compactor.base.errors import VerificationFailed
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource, crc32
 from compactor.rewrite.full_acid.concatenate import EncodedFile, concatenate, encode_stripes

@@ -20,7 +20,7 @@ import pyarrow as pa
 from compactor.acid import bucket as bucket_codec
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.orc.codecs.arrow_types import Array
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import KeyStatistics, StripeClass, Tail, key_statistics

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from compactor.acid.row_id import RowId
-from compactor.errors import VerificationFailed
+from compactor.base.errors import VerificationFailed
 from compactor.orc.format.acid_metadata import KEY_INDEX, key_index
 from compactor.orc.format.stripe_footer import check_key_index, read_stripe_footer
 from compactor.orc.format.tail import Tail, read_tail

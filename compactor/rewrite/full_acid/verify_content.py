@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from compactor.errors import VerificationFailed
-from compactor.ids import WriteId
+from compactor.base.errors import VerificationFailed
+from compactor.base.ids import WriteId
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.codecs.index_mending import text_indexes_for_orc_1_5

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from compactor.errors import NotLossless, VerificationFailed
+from compactor.base.errors import NotLossless, VerificationFailed
 from compactor.orc.assembler import Assembler, WrittenFile
 from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, stripe_filters
 from compactor.orc.format.compression import Compression

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from compactor.errors import BadFile, NotLossless, VerificationFailed
+from compactor.base.errors import BadFile, NotLossless, VerificationFailed
 from compactor.orc.io.source import LocalSource, Source, chunks, crc32
 from compactor.rewrite.insert_only import parquet_footer as footer
 from compactor.rewrite.insert_only.output_file import CountingSink, FinishedFile

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from compactor.errors import BadFile, NotLossless
+from compactor.base.errors import BadFile, NotLossless
 from compactor.orc.format.varint import read_varint, varint
 from compactor.orc.io.source import Source
 from compactor.settings.file_limits import FOOTER_BYTES, UNLIMITED, FileLimits, beyond, too_deep

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from compactor.errors import VerificationFailed
+from compactor.base.errors import VerificationFailed
 from compactor.orc.io.source import LocalSource, Source, chunks, crc32
 from compactor.rewrite.insert_only.output_file import CountingSink, FinishedFile
 

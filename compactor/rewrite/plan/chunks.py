@@ -14,10 +14,10 @@ from itertools import accumulate, pairwise, takewhile
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import AcidDir
 from compactor.acid.write_ids import RangeAnswer, ValidWriteIdList
+from compactor.base.errors import Refused
+from compactor.base.ids import WriteId
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.states import CompactionType
-from compactor.errors import Refused
-from compactor.ids import WriteId
 from compactor.rewrite.plan.plan import NOTHING_LEFT, Left, Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Shape, UnitResult
 

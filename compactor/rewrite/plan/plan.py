@@ -10,8 +10,8 @@ from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import AcidDir, describe_unparsable
 from compactor.acid.names import Base, Delta, DeltaKind, Layout, staging_name
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import BadFile, BadName, NotLossless, NotSupported, Refused
-from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
+from compactor.base.errors import BadFile, BadName, NotLossless, NotSupported, Refused
+from compactor.base.ids import ORIGINALS_ONLY, TxnId, WriteId
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Figures, Shape, Unit
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals

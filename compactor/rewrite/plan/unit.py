@@ -12,11 +12,11 @@ from operator import add, attrgetter
 
 from compactor.acid.names import ACID_VERSION, BucketFile, DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
+from compactor.base.errors import VerificationFailed
+from compactor.base.ids import WriteId
 from compactor.compaction.order_by import OrderBy
 from compactor.compaction.row_figures import RowFigures
 from compactor.compaction.states import CompactionType
-from compactor.errors import VerificationFailed
-from compactor.ids import WriteId
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rows.inputs import Input
 from compactor.settings.output_class import OutputClass

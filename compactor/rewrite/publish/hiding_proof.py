@@ -16,8 +16,8 @@ import numpy as np
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import Listing, SortedListing
 from compactor.acid.names import Base, Delta, DeltaKind, known_directory, parse_directory, parse_staging
-from compactor.errors import CompactorError, Disagreement, failing_alone
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import CompactorError, Disagreement, failing_alone
+from compactor.base.ids import TxnId, WriteId
 from compactor.rewrite.publish.manifest import read_manifest
 from compactor.rewrite.publish.stage import MANIFEST
 from compactor.rows.acid_file import open_files, stripe_keys

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compactor.errors import CompactorError
-from compactor.ids import TxnId
+from compactor.base.errors import CompactorError
+from compactor.base.ids import TxnId
 from compactor.storage.protocol import Storage
 
 MOST_BYTES = 64 * 1024 * 1024  #: of a manifest or record that is read: half a million files; parsed, it takes more

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from compactor.acid.names import known_directory
-from compactor.errors import StorageError
-from compactor.ids import TxnId
+from compactor.base.errors import StorageError
+from compactor.base.ids import TxnId
+from compactor.base.steps import Step, reach
 from compactor.rewrite.publish.stage import Staged, StagedDirectory
-from compactor.steps import Step, reach
 from compactor.storage.protocol import Storage
 
 AtOnce: TypeAlias = Callable[[Callable[[Staged], str], Sequence[Staged]], Iterable[str]]

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import Quarantine
+from compactor.base.errors import BadFile, StorageError
+from compactor.base.steps import CommandStep, Step, reach
 from compactor.compaction.quarantine import Record
-from compactor.errors import BadFile, StorageError
 from compactor.rewrite.publish.manifest import MOST_BYTES
 from compactor.rewrite.publish.same_directory import rename_same
-from compactor.steps import CommandStep, Step, reach
 from compactor.storage.protocol import Storage
 
 RECORD = "_record.json"

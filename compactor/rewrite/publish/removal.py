@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from compactor.acid.names import Hidden, parse_hidden, parse_staging
-from compactor.errors import StorageError
-from compactor.ids import TxnId
+from compactor.base.errors import StorageError
+from compactor.base.ids import TxnId
+from compactor.base.steps import Step, reach
 from compactor.rewrite.publish.same_directory import another
-from compactor.steps import Step, reach
 from compactor.storage.protocol import Storage
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from compactor.errors import CompactorError, Disagreement, StorageError
+from compactor.base.errors import CompactorError, Disagreement, StorageError
 from compactor.storage.protocol import Storage
 
 

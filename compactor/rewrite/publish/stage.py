@@ -22,12 +22,12 @@ from compactor.acid.names import (
     DeltaKind,
     Layout,
 )
+from compactor.base.errors import StorageError, VerificationFailed
+from compactor.base.steps import Step, reach
 from compactor.compaction.row_figures import RowFigures, merged
-from compactor.errors import StorageError, VerificationFailed
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rows.acid_file import write_empty_acid_file
-from compactor.steps import Step, reach
 from compactor.storage.deferred_uploads import Upload
 from compactor.storage.protocol import Storage
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import Listing
-from compactor.errors import LockNotGranted
+from compactor.base.errors import LockNotGranted
 from compactor.rewrite.publish.file_lengths import file_lengths, first_change
 
 

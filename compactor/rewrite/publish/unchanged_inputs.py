@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import Base, parse_directory
-from compactor.errors import BadName, LockNotGranted
-from compactor.ids import ORIGINALS_ONLY
+from compactor.base.errors import BadName, LockNotGranted
+from compactor.base.ids import ORIGINALS_ONLY
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish.file_lengths import file_lengths, first_change

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from compactor.acid.names import DeltaKind
-from compactor.errors import VerificationFailed
+from compactor.base.errors import VerificationFailed
 from compactor.orc.io.source import crc32
 from compactor.rewrite.plan.unit import Output
 from compactor.rows.remote_source import open_source

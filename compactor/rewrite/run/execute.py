@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from compactor.errors import CompactorError, StorageError, UnforeseenKeys, failing_alone
+from compactor.base.errors import CompactorError, StorageError, UnforeseenKeys, failing_alone
+from compactor.base.steps import Step, reach
 from compactor.orc.codecs.allocator import keep_freed_memory
 from compactor.orc.io.look_ahead import look_ahead
 from compactor.rewrite.full_acid.rebalance import rewrite_rebalanced
@@ -26,7 +27,6 @@ from compactor.rewrite.plan.unit import Output, Unit, UnitResult
 from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.memory_limit import memory_limit
-from compactor.steps import Step, reach
 from compactor.storage.options import StoreOptions
 from compactor.storage.protocol import Storage
 from compactor.storage.stores import opened
@@ -44,7 +44,7 @@ def attempt_task(task: TaskInput) -> TaskResult | Failure:
 
 def attempt_tasks(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:
     """Performs tasks on an executor: an error comes back as a value, so that the other tasks go on. So does an error that
-    is none of ``compactor.errors``: the content of its files made a library or Compactor fail, and would do so again in
+    is none of ``compactor.base.errors``: the content of its files made a library or Compactor fail, and would do so again in
     every pass. Where the store lets them wait, some are under way at once: those of a parcel read little together.
 
     Everything that the tasks of a parcel have written is made durable together, before any of them is reported.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compactor import errors
+from compactor.base import errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """``kind`` is a class of ``compactor.errors``; ``lacks_memory`` is true if the unit may succeed by itself; ``winner`` is
-    that of a WriteConflict."""
+    """``kind`` is a class of ``compactor.base.errors``; ``lacks_memory`` is true if the unit may succeed by itself;
+    ``winner`` is that of a WriteConflict."""
 
     kind: str
     message: str

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from compactor.errors import CompactorError, DatabaseUnavailable, LockNotGranted, UnforeseenKeys
+from compactor.base.errors import CompactorError, DatabaseUnavailable, LockNotGranted, UnforeseenKeys
 from compactor.rewrite.full_acid.split import EncodeTask, EncodeTaskResult, SplitUnit
 from compactor.rewrite.plan.unit import Unit, UnitResult, passed_over
 from compactor.rewrite.run.execute import TaskInput, TaskResult

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import NotFound, Refused
-from compactor.ids import WriteId
+from compactor.base.errors import NotFound, Refused
+from compactor.base.ids import WriteId
 from compactor.service.site import Site
 from compactor.service.where import parse_table
 

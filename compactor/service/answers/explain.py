@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from compactor.base.errors import CompactorError
 from compactor.compaction.cleaning import CleaningFacts, Wait, may_clean
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
-from compactor.errors import CompactorError
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.unit import SHAPES
 from compactor.service.answers.show_compactions import compaction_row

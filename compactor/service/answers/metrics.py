@@ -17,7 +17,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from compactor import __version__
-from compactor.errors import CompactorError
+from compactor.base.errors import CompactorError
 from compactor.service.answers.fleet import STEPS, Fleet, Returns, fleet
 from compactor.service.doctor.alarms import Alarm
 from compactor.service.doctor.readings import Readings

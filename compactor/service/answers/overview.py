@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from compactor.base.identities import is_compactor
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.identities import is_compactor
 from compactor.metastore.queue.ended import Ended
 from compactor.service.answers.explain import waits_for
 from compactor.service.answers.running import Running, reserved_batches, running

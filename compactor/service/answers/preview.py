@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compactor.acid.names import DeltaKind
+from compactor.base.errors import CompactorError
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, parse_type
-from compactor.errors import CompactorError
 from compactor.rewrite.full_acid.delete_events import load_delete_events
 from compactor.rewrite.full_acid.file_zones import fit_to_zones
 from compactor.rewrite.full_acid.output_format import output_types

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compactor.acid import txn_states
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.service.answers.row import Row
 from compactor.service.roles.blockers import blocked_entries
 from compactor.service.site import Site

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
+from compactor.base.errors import BadSetting, NotFound
+from compactor.base.identities import PREFIX, HolderProcess, is_compactor
 from compactor.compaction.entry import Entry
 from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import BadSetting, NotFound
-from compactor.identities import PREFIX, HolderProcess, is_compactor
 from compactor.service.answers.row import Row
 from compactor.service.answers.running import Running, running
 from compactor.service.site import Site

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.metastore.locks.lock_rows import LockRow, LockState
 from compactor.metastore.locks.manager import LockManager
 from compactor.service.answers.row import Row

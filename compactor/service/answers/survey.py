@@ -10,10 +10,10 @@ from typing import Any, cast
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import Delta, known_directory, parse_directory
+from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.compaction.entry import Entity
 from compactor.compaction.pool_policy import DEFAULT, POOL
 from compactor.compaction.states import CompactionType
-from compactor.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.metastore.catalog.values import PartitionPlace, Table
 from compactor.service.answers.show_compactions import CompactionFilter, CompactionWords, find_filter
 from compactor.service.roles.scan import DISAGREEMENT, Considered, Scan

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
+from compactor.base.identities import process_user
 from compactor.compaction.batching import Item, RouteBatch, batches
 from compactor.compaction.entry import Entry
 from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.routing import Route, route
 from compactor.compaction.states import State
-from compactor.errors import CompactorError, DatabaseUnavailable, failing_alone
-from compactor.identities import process_user
 from compactor.service import lost_workers
 from compactor.service.batches.pool_limits import StartableBatch, policy_of, startable_batches
 from compactor.service.mode import Mode, may_somewhere

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from compactor.base.errors import CompactorError, NotFound
+from compactor.base.identities import HolderProcess
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import CompactorError, NotFound
-from compactor.identities import HolderProcess
 from compactor.service import lost_workers
 from compactor.service.memory import must_be_newest
 from compactor.service.site import Site, own_state

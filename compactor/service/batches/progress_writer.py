@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from types import TracebackType
 
-from compactor.errors import CompactorError
+from compactor.base.errors import CompactorError
 from compactor.service.periodic import Periodic
 from compactor.service.site import Site
 from compactor.service.worker.under_way import UnderWay

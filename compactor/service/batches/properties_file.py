@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from compactor.private_files import must_be_secret
+from compactor.base.private_files import must_be_secret
 
 _DEFAULTS = "spark-defaults.conf"
 SPARK_KEYTABS = ("spark.kerberos.keytab", "spark.yarn.keytab")  #: keys that name a keytab

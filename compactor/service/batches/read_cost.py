@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from compactor.acid.names import ACID_VERSION_FILE, FLUSH_LENGTH_SUFFIX, METADATA_FILE
-from compactor.errors import CompactorError
+from compactor.base.errors import CompactorError
 from compactor.orc.format.tail import read_tail
 from compactor.rows.remote_source import open_source
 from compactor.service.bystander import beside

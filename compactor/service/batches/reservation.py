@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from compactor.errors import CompactorError
+from compactor.base.errors import CompactorError
 from compactor.service.periodic import Periodic
 from compactor.state.batches import Batches
 

@@ -9,8 +9,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from compactor.base.errors import CompactorError, LostClaim
 from compactor.compaction.pool_policy import DEFAULT
-from compactor.errors import CompactorError, LostClaim
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.batches.driver import WorkerPass
 from compactor.service.periodic import Periodic

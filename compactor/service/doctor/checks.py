@@ -10,8 +10,8 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 
+from compactor.base.errors import CompactorError
 from compactor.database import privileges
-from compactor.errors import CompactorError
 from compactor.service.doctor import metastore
 from compactor.service.doctor.agreement import check_agreement
 from compactor.service.doctor.finding import Finding, Level, first_few, ok

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from compactor.private_files import why_not_secret, why_not_trusted
+from compactor.base.private_files import why_not_secret, why_not_trusted
 from compactor.service.doctor.finding import Finding, Level, ok
 
 _SUBJECT = "files of the configuration"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from compactor import printable
+from compactor.base import printable
 
 _FEW = 5  #: names that one finding lists
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compactor.errors import CompactorError
+from compactor.base.errors import CompactorError
 from compactor.service.doctor.finding import Finding, Level, ok
 from compactor.service.run_as import AS_OWNER, USER
 from compactor.service.site import Site

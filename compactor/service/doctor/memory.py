@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
+from compactor.base.utc import utc_text
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.memory import behind, doubt_of
 from compactor.service.mode import Mode, may_somewhere
 from compactor.service.site import Site
-from compactor.utc import utc_text
 
 
 def check_memory(site: Site) -> Iterator[Finding]:

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from sqlalchemy import Table
 
 from compactor.acid import txn_states
+from compactor.base.identities import is_compactor
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database import privileges
 from compactor.database.engine import Database
-from compactor.identities import is_compactor
 from compactor.metastore.notifications import tables as notifications
 from compactor.metastore.statistics import tables as statistics
 from compactor.service import lost_workers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from compactor.base.errors import StorageError
 from compactor.compaction.states import State
-from compactor.errors import StorageError
 from compactor.service.lost_workers import WORKER_TIMEOUT
 from compactor.service.memory import doubt_of
 from compactor.service.roles.scan import DISAGREEMENT

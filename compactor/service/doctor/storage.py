@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from compactor.acid import txn_states
 from compactor.acid.names import parse_directory, parse_hidden, parse_quarantine, parse_staging
-from compactor.errors import BadName, CompactorError, failing_alone
+from compactor.base.errors import BadName, CompactorError, failing_alone
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.doctor.quarantine import quarantine_findings

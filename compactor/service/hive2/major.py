@@ -19,10 +19,11 @@ from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import Listing
 from compactor.acid.names import Layout
 from compactor.acid.write_ids import ValidWriteIdList
+from compactor.base.errors import CommitUnknown, CompactorError, NotSupported, Refused, StorageError, failing_alone
+from compactor.base.identities import HolderProcess, holder_id, process_user
+from compactor.base.ids import TxnId, WriteId
+from compactor.base.steps import Step, reach
 from compactor.compaction.entry import Entity
-from compactor.errors import CommitUnknown, CompactorError, NotSupported, Refused, StorageError, failing_alone
-from compactor.identities import HolderProcess, holder_id, process_user
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.hive2_queue import Claim, write_ids
 from compactor.orc.format.java_zones import default_zone
@@ -42,7 +43,6 @@ from compactor.service.old_site import OldSite
 from compactor.service.run_as import wanted_user
 from compactor.service.site import must_be_compactable, path_of
 from compactor.settings.precedence import Settings, with_table
-from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
 _ROLE = "hive2"

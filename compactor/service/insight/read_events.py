@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
+from compactor.base.utc import utc_text
 from compactor.service.insight.query_text import likeness
-from compactor.utc import utc_text
 
 MOST_BYTES = 4_000_000  #: of one event; Trino's hold plans and statistics of every operator
 _MOST_TABLES, _MOST_NAME, _MOST_ID, _MOST_ENGINE = 200, 256, 400, 32

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from compactor.base.errors import NotSupported
 from compactor.compaction.decision import decide
 from compactor.compaction.economy import BUDGET, ORDER, Order, Policy
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.errors import NotSupported
 from compactor.service.insight.arrivals import Content, Looked, Ran, Recorded
 from compactor.service.insight.curve import Curve
 from compactor.service.insight.reads_a_day import ReadsADay

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from compactor.base.errors import NotFound, Refused, StorageError
+from compactor.base.identities import is_compactor
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import NotFound, Refused, StorageError
-from compactor.identities import is_compactor
-from compactor.ids import TxnId
 from compactor.service import leftovers, lost_workers
 from compactor.service.memory import must_be_newest, must_not_be_older
 from compactor.service.mode import Mode, may, must_write

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from compactor.base.errors import CompactorError, Refused, failing_alone
+from compactor.base.ids import TxnId
+from compactor.base.steps import CommandStep, reach
 from compactor.compaction.disagreement import DoubtKind
-from compactor.errors import CompactorError, Refused, failing_alone
-from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.values import NewTransaction
@@ -18,7 +19,6 @@ from compactor.service.mode import must_write
 from compactor.service.requests.in_doubt import InDoubt, in_doubt
 from compactor.service.requests.resolve import Resolution, Resolved, Ruling, must_be_ruled, quarantine, resolve
 from compactor.service.site import Site
-from compactor.steps import CommandStep, reach
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Any
 
+from compactor.base.errors import Refused, StorageError
+from compactor.base.printable import first_few
 from compactor.compaction.marks import Doubt, Present, Remembered, to_remember
-from compactor.errors import Refused, StorageError
-from compactor.printable import first_few
 from compactor.service.mark_files import MarkFiles
 from compactor.service.memory import judged, restore_claim_token
 from compactor.service.mode import must_write

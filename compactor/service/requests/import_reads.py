@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.service.insight.read_events import Query, queries_of
 from compactor.service.site import Site, own_state
 from compactor.state.reads import Read

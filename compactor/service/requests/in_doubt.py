@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from compactor.acid import txn_states
 from compactor.acid.listing import Listing, SortedListing
 from compactor.acid.names import parse_directory
+from compactor.base.errors import BadName, CompactorError, Disagreement
+from compactor.base.ids import TxnId
 from compactor.compaction.disagreement import DirectoryDoubt, DoubtKind
 from compactor.compaction.entry import Entity
-from compactor.errors import BadName, CompactorError, Disagreement
-from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.insert_only.parquet_footer import read_footer
 from compactor.rewrite.plan.file_format import FileFormat

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from compactor.base.errors import Refused
 from compactor.compaction.states import parse_type
-from compactor.errors import Refused
 from compactor.service.requests.request import RequestWords, entities_of
 from compactor.service.site import Site, must_be_compactable
 from compactor.service.where import find_table

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compactor.acid import txn_states
-from compactor.errors import NotFound
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import NotFound
+from compactor.base.ids import TxnId, WriteId
 from compactor.service.absence import Absence
 from compactor.service.site import Site
 

@@ -6,7 +6,7 @@ They belong to the table's name, so they also apply to a table that is dropped a
 
 from __future__ import annotations
 
-from compactor.errors import NotFound, Refused
+from compactor.base.errors import NotFound, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.service.mode import must_write
 from compactor.service.site import Site

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from compactor.base.errors import CompactorError, NotSupported, Refused
+from compactor.base.identities import initiator_id
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.order_by import OrderBy, stored
 from compactor.compaction.states import TERMINAL, CompactionType, State, parse_type
-from compactor.errors import CompactorError, NotSupported, Refused
-from compactor.identities import initiator_id
 from compactor.metastore.catalog.values import Table
 from compactor.service.memory import must_not_be_older
 from compactor.service.mode import must_write

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from compactor.base.errors import Refused
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import ENDED_BADLY, CompactionType, State
-from compactor.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.service.requests.request import RequestWords, entities_of, request_as
 from compactor.service.roles.due import due_in_table

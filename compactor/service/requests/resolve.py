@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from compactor.acid.names import Base, Delta, known_directory, parse_directory, set_aside_name
+from compactor.base.errors import Refused
+from compactor.base.ids import TxnId, WriteId
+from compactor.base.steps import CommandStep, reach
 from compactor.compaction.disagreement import DoubtKind
 from compactor.compaction.entry import Entity
-from compactor.errors import Refused
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.exclusive import exclusively
@@ -25,7 +26,6 @@ from compactor.service.mode import must_write
 from compactor.service.requests.in_doubt import InDoubt, by_entity, in_doubt, in_doubt_at
 from compactor.service.roles.initiator import look_again
 from compactor.service.site import Site, claims_of, must_have_its_own_ground
-from compactor.steps import CommandStep, reach
 
 log = logging.getLogger(__name__)
 #: The doubts that end when the name gets the number of a compaction that committed in this metastore.

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from compactor.acid import txn_states
+from compactor.base.errors import CompactorError, LockNotGranted, NotFound, Refused
+from compactor.base.ids import TxnId
+from compactor.base.steps import CommandStep, reach
 from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine import Quarantined, Record
 from compactor.compaction.restoring import Situation, Undo, undo
-from compactor.errors import CompactorError, LockNotGranted, NotFound, Refused
-from compactor.ids import TxnId
 from compactor.rewrite.publish import quarantine
 from compactor.rewrite.publish.same_directory import identities
 from compactor.service.agreement import must_be_the_same_table
@@ -31,7 +32,6 @@ from compactor.service.requests.pause import pause
 from compactor.service.roles.initiator import look_again
 from compactor.service.site import PAUSED, Site, Target, claims_of, must_have_its_own_ground, own_state, paused_tables
 from compactor.service.where import find_table
-from compactor.steps import CommandStep, reach
 
 log = logging.getLogger(__name__)
 _POLL_S = 0.1

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from compactor.acid.directory import acid_directory
 from compactor.acid.listing import Listing
 from compactor.acid.names import parse_staging
+from compactor.base.ids import WriteId
+from compactor.base.printable import few
 from compactor.compaction.cleaning import is_output, must_be_understood
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
-from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
-from compactor.printable import few
 from compactor.service import leftovers
 from compactor.service.abort_grace import AbortGrace
 from compactor.service.absence import Absence

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compactor.acid.directory import acid_directory
+from compactor.base.errors import CompactorError
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import CompactorError
-from compactor.ids import TxnId
 from compactor.service.site import Site
 
 

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion
 from compactor.compaction.standing import Basis, Lasts, StoredDecision, Writes, decision_of
-from compactor.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.service.bystander import beside
 from compactor.service.roles.past import Past
 from compactor.service.roles.scan import Considered, Scan

@@ -8,10 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from compactor.base.errors import CompactorError, NotFound, NotSupported, failing_alone
 from compactor.compaction.cleaning import Clean, Drop, Wait
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
-from compactor.errors import CompactorError, NotFound, NotSupported, failing_alone
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.cleaning import next_cleaning
 from compactor.service import leftovers, lost_workers

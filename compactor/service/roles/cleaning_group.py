@@ -12,12 +12,13 @@ from functools import partial
 from typing import TypeVar
 
 from compactor.acid.directory import acid_directory
+from compactor.base.errors import BadName, CompactorError, failing_alone
+from compactor.base.ids import TxnId, WriteId
+from compactor.base.printable import few
+from compactor.base.steps import Step, reach
 from compactor.compaction.cleaning import is_output, removable
 from compactor.compaction.entry import Entry
-from compactor.errors import BadName, CompactorError, failing_alone
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.queue.cleaning import CleanedEntry, no_longer_ready
-from compactor.printable import few
 from compactor.rewrite.publish.removal import Hiding
 from compactor.rewrite.publish.same_directory import identities
 from compactor.rewrite.publish.still_needed import must_still_be_needed
@@ -33,7 +34,6 @@ from compactor.service.roles.pass_log import PassLog
 from compactor.service.roles.removing import bytes_of, remove_all, remove_directories
 from compactor.service.side_by_side import SideBySide
 from compactor.service.site import View, claims_of
-from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
 _HIDDEN_TOGETHER = 32  #: entries between two looks whether they are still to be cleaned, with few threads

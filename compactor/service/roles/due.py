@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from compactor.base.errors import CompactorError
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.errors import CompactorError
 from compactor.metastore.catalog.values import Table
 from compactor.service.roles.scan import DISAGREEMENT, Considered, Scan
 from compactor.service.roles.surveyed_tables import TableName

@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterable, Sequence
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.errors import NotFound
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
-from compactor.errors import NotFound
-from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site, Target, Targets
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.acid import txn_states
+from compactor.base.errors import LockNotGranted, NotFound
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.history_retention import SETTINGS, Policy, to_purge
-from compactor.errors import LockNotGranted, NotFound
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.housekeeping import Forgettable
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
 from compactor.service import lost_workers, quarantine

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from compactor.base.errors import CompactorError, LockNotGranted, LostClaim, StorageError
 from compactor.compaction.cleaning import retry_retention
 from compactor.compaction.entry import Entry
-from compactor.errors import CompactorError, LockNotGranted, LostClaim, StorageError
 from compactor.service import lost_workers
 from compactor.service.memory import must_still_be_newest
 from compactor.service.roles.cleaner_pass import Cleaned, CleanerPass, EndedUncleaned, Waiting

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from compactor.acid.listing import Listing
-from compactor.errors import CompactorError, failing_alone
-from compactor.ids import TxnId
+from compactor.base.errors import CompactorError, failing_alone
+from compactor.base.ids import TxnId
+from compactor.base.steps import Step, reach
 from compactor.rewrite.publish import removal
 from compactor.rewrite.publish.same_directory import identities
 from compactor.service.agreement import must_be_the_same_table
@@ -14,7 +15,6 @@ from compactor.service.exclusive import while_removing
 from compactor.service.memory import must_be_newest
 from compactor.service.side_by_side import SideBySide
 from compactor.service.site import Site, Target
-from compactor.steps import Step, reach
 from compactor.storage.protocol import Storage
 
 

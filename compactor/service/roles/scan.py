@@ -9,6 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.write_ids import ValidTxnList
+from compactor.base.errors import CompactorError, Disagreement, Refused, failing_alone
+from compactor.base.identities import initiator_id
+from compactor.base.ids import TxnId
+from compactor.base.steps import Step, reach
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
 from compactor.compaction.disagreement import Numbers, doubts
 from compactor.compaction.eligibility import Candidate, Eligible, Skipped, eligible
@@ -16,9 +20,6 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.health import Condition
 from compactor.compaction.standing import Basis, Lasts
 from compactor.compaction.states import State
-from compactor.errors import CompactorError, Disagreement, Refused, failing_alone
-from compactor.identities import initiator_id
-from compactor.ids import TxnId
 from compactor.metastore.queue.candidates import Aborted
 from compactor.service.abort_grace import AbortGrace
 from compactor.service.agreement import Given
@@ -31,7 +32,6 @@ from compactor.service.site import Moment, Site, claims_of, ground_of, path_of
 from compactor.settings.precedence import Settings
 from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
-from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
 DISAGREEMENT = "disagreement"  #: the outcome where files and metastore contradict each other

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from compactor.acid.partition_names import by_recorded_name, escaped_once_less
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
+from compactor.base.errors import CompactorError, DatabaseUnavailable, NotFound, failing_alone
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
-from compactor.errors import CompactorError, DatabaseUnavailable, NotFound, failing_alone
-from compactor.ids import WriteId
 from compactor.metastore.catalog.values import PartitionPlace, Table
 from compactor.service.site import Moment, Site
 from compactor.settings.precedence import Settings

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from compactor.base.errors import NotSupported, Refused
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType
-from compactor.errors import NotSupported, Refused
 from compactor.rewrite.plan.unit import SHAPES
 from compactor.service.exclusive import renames
 from compactor.service.site import Site, Target, claims_of, must_be_compactable, must_have_its_own_ground

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from compactor.base.errors import CompactorError, Refused
+from compactor.base.identities import initiator_id
 from compactor.compaction.entry import Entry, Request
-from compactor.errors import CompactorError, Refused
-from compactor.identities import initiator_id
 from compactor.rewrite.plan.chunks import Bound
 from compactor.rewrite.plan.plan import Left, Plan
 from compactor.rewrite.plan.unit import Shape, Unit

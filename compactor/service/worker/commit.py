@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from compactor.errors import CommitUnknown, CompactorError, LostClaim, StorageError, failing_alone
+from compactor.base.errors import CommitUnknown, CompactorError, LostClaim, StorageError, failing_alone
+from compactor.base.steps import Step, reach
 from compactor.metastore.queue.commits import Commit
 from compactor.rewrite.publish import naming, stage
 from compactor.service import quarantine
@@ -20,7 +21,6 @@ from compactor.service.worker.group import Group
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.phases import Committed, Opened, StagedEntry
 from compactor.service.worker.statistics import known_statistics
-from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
 TOGETHER = 16  #: the most entries that one transaction of the database commits

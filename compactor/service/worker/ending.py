@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from compactor.compaction.states import State
-from compactor.errors import (
+from compactor.base.errors import (
     BadFile,
     CompactorError,
     DatabaseUnavailable,
@@ -17,6 +16,7 @@ from compactor.errors import (
     StorageError,
     failing_alone,
 )
+from compactor.compaction.states import State
 from compactor.service import leftovers
 from compactor.service.memory import must_not_be_older
 from compactor.service.worker.outcome import Outcome, Result

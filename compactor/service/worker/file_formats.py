@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compactor.errors import NotSupported, Refused
+from compactor.base.errors import NotSupported, Refused
 from compactor.rewrite.plan.file_format import FileFormat, file_format
 from compactor.service.site import Site, Target
 

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from compactor.acid import txn_states
+from compactor.base.errors import CompactorError, LockNotGranted, LostClaim, Refused
+from compactor.base.steps import Step, reach
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.states import CompactionType
-from compactor.errors import CompactorError, LockNotGranted, LostClaim, Refused
 from compactor.locking.lock_types import LockType
 from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.values import NewTransaction
@@ -48,7 +49,6 @@ from compactor.service.worker.planning import PlanRequest, plan_scope, scope_of
 from compactor.service.worker.publication import publish
 from compactor.service.worker.recording import record_alone, work_of
 from compactor.service.worker.staging import Stager
-from compactor.steps import Step, reach
 
 TOGETHER_BYTES = 4 * 1024 * 1024  #: the most input of an entry that goes with others: none waits long for another
 

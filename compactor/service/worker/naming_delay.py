@@ -8,10 +8,10 @@ that an open transaction does not see stay as they are, and every later transact
 
 from __future__ import annotations
 
+from compactor.base.errors import LockNotGranted
+from compactor.base.ids import TxnId
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.states import CompactionType
-from compactor.errors import LockNotGranted
-from compactor.ids import TxnId
 from compactor.service.site import Look, Target, View
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
-from compactor.ids import TxnId
 from compactor.rewrite.plan.plan import NOTHING_LEFT, Left
 from compactor.rewrite.plan.unit import Figures
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compactor.acid.names import Layout
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.orc.codecs.bloom_filters import asked_filters
 from compactor.orc.format.hive_types import parse_hive_type

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, TypeVar
 
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType
-from compactor.ids import TxnId
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.publish.stage import Staged

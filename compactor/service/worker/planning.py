@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compactor.base.errors import LockNotGranted
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.states import CompactionType
-from compactor.errors import LockNotGranted
-from compactor.ids import TxnId, WriteId
 from compactor.orc.format.java_zones import default_zone
 from compactor.rewrite.full_acid.rebalance import plan_rebalance
 from compactor.rewrite.full_acid.split import with_split_bytes

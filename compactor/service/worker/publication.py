@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from compactor.errors import LockNotGranted
+from compactor.base.errors import LockNotGranted
 from compactor.locking.lock_types import LockType
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish.stage import Staged

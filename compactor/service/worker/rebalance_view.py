@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from compactor.acid.bucket import MAX_BUCKET
+from compactor.base.errors import LockNotGranted, Refused
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.order_by import OrderBy, check_columns, parse_order_by
-from compactor.errors import LockNotGranted, Refused
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site, Target, View, compactor_view
 

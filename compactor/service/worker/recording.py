@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
+from compactor.base.steps import Step, reach
 from compactor.metastore.queue.claims import Work
 from compactor.service.site import Site
 from compactor.service.worker.phases import Opened
-from compactor.steps import Step, reach
 
 
 def work_of(one: Opened, highest: WriteId, *, component: bool, job: str | None = None) -> Work:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from compactor.errors import CompactorError
+from compactor.base.errors import CompactorError
 from compactor.rewrite.plan.chunks import finished
 from compactor.rewrite.plan.slices import condensed
 from compactor.rewrite.plan.unit import UnitResult

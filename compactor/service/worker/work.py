@@ -6,9 +6,10 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
+from compactor.base.steps import Step, reach
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.rewrite.run.runner import Runner
 from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may
@@ -19,7 +20,6 @@ from compactor.service.worker.group_run import GroupRun
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome
 from compactor.service.worker.phases import Claimed
-from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from compactor.errors import TransactionAborted
+from compactor.base.errors import TransactionAborted
 from compactor.service.mode import must_write
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.commits import must_have_been_seen

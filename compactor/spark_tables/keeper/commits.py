@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from compactor.acid.write_ids import ValidWriteIdList
+from compactor.base.errors import Refused, WriteConflict
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import Refused, WriteConflict
-from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site
 from compactor.spark_tables.messages import BeginChange, BeginWrite, Commits

@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from compactor.base.errors import CompactorError, SnapshotExpired
 from compactor.deployment import open_deployment
-from compactor.errors import CompactorError, SnapshotExpired
 from compactor.service.site import Site
 from compactor.spark_tables.application import Process
 from compactor.spark_tables.keeper.changes import Changes

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from compactor.errors import CompactorError, NotFound, SnapshotExpired, TransactionAborted
+from compactor.base.errors import CompactorError, NotFound, SnapshotExpired, TransactionAborted
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site
 from compactor.spark_tables.application import Process

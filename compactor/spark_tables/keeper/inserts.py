@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from compactor.base.errors import Refused
 from compactor.compaction.entry import Entity
-from compactor.errors import Refused
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest, sorted_requests
 from compactor.locking.statement_rules import AccessKind

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from compactor.errors import BadExpression, BadStatement
+from compactor.base.errors import BadExpression, BadStatement
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, get_args
 
-from compactor.errors import BadMessage, CompactorError, Unforeseen
+from compactor.base.errors import BadMessage, CompactorError, Unforeseen
 from compactor.rewrite.run.failure import Failure
 from compactor.spark_tables.application import Process
 from compactor.spark_tables.folder import Folder

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from compactor.base.errors import TransactionAborted
 from compactor.compaction.entry import Entity
-from compactor.errors import TransactionAborted
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.inserts import existing_once, lock_for_inserts

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import Generic, Protocol, TypeVar
 
-from compactor.errors import CompactorError, TransactionAborted
+from compactor.base.errors import CompactorError, TransactionAborted
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.messages import Hold
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from compactor.errors import BadExpression
+from compactor.base.errors import BadExpression
 
 LONGEST = 1_000_000  #: characters of a filter
 DEEPEST = 100  #: levels of parentheses and NOT

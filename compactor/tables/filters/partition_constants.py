@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from compactor.acid.partition_names import DEFAULT_PARTITION
-from compactor.errors import BadName
+from compactor.base.errors import BadName
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind
 from compactor.tables.filters.conditions import Column, Condition, Kind, Value

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.orc.codecs.arrow_types import Array, ArrowType
 from compactor.orc.format.types import CALENDAR_KINDS, TypeKind, Types, subtree
 from compactor.tables.reading.calendars import gregorian_dates, gregorian_seconds

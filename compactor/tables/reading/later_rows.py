@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compactor.acid.names import Base, Delta, known_directory
 from compactor.acid.write_ids import LaterWriteIdList, RangeAnswer, ValidWriteIdList
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.rows.inputs import Input
 from compactor.tables.reading.tasks import ScanPlan
 

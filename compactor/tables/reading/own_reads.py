@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from compactor.errors import CompactorError, failing_alone
+from compactor.base.errors import CompactorError, failing_alone
 from compactor.metastore.catalog.values import Table
 from compactor.service.insight.query_text import likeness
 from compactor.service.site import Site

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import describe_unparsable
-from compactor.compaction.disagreement import Numbers, doubts, must_agree
-from compactor.errors import (
+from compactor.base.errors import (
     BadName,
     NotEnoughHistory,
     NotFound,
@@ -20,7 +19,8 @@ from compactor.errors import (
     StorageError,
     TransactionAborted,
 )
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
+from compactor.compaction.disagreement import Numbers, doubts, must_agree
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.java_zones import default_zone

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site
 from compactor.tables.reading.own_reads import Stopwatch, tell

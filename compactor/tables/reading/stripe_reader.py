@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.acid.row_id import RowId
-from compactor.errors import NotLossless, NotSupported
+from compactor.base.errors import NotLossless, NotSupported
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.codecs.arrow_types import Array, ArrowType, arrow_type
 from compactor.orc.codecs.choice import ARROW, PYORC

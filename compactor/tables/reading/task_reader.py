@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.acid.write_ids import LaterWriteIdList, RangeAnswer
-from compactor.errors import FileGone, SnapshotExpired
-from compactor.ids import WriteId
+from compactor.base.errors import FileGone, SnapshotExpired
+from compactor.base.ids import WriteId
 from compactor.orc.format.tail import key_statistics
 from compactor.rewrite.full_acid.delete_events import Deletes, load_delete_events
 from compactor.rewrite.full_acid.stripe_choice import Action, Choice, choose_action

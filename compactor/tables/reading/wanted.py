@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.metastore.catalog.values import Column, Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind

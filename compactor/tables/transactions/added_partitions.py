@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.partition_names import part_values
+from compactor.base.errors import Refused, StorageError
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
-from compactor.errors import Refused, StorageError
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.new_partitions import NewPartition
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.transactions.commits import InTransaction

@@ -17,9 +17,10 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from compactor.base.errors import CommitUnknown, CompactorError, Disagreement
+from compactor.base.ids import WriteId
+from compactor.base.steps import WriteStep, reach
 from compactor.compaction.entry import Entity
-from compactor.errors import CommitUnknown, CompactorError, Disagreement
-from compactor.ids import WriteId
 from compactor.locking.requests import LockRequest
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Table
@@ -30,7 +31,6 @@ from compactor.service.heartbeat import Heartbeat, heartbeat_period_ms
 from compactor.service.memory import doubt_of_programs
 from compactor.service.mode import must_write
 from compactor.service.site import Site, must_have_its_own_ground, path_of
-from compactor.steps import WriteStep, reach
 from compactor.tables.transactions.held_locks import wait_for_locks
 from compactor.tables.transactions.loaded_tables import LoadedTable, load_again
 from compactor.tables.transactions.lock_kinds import lock_of

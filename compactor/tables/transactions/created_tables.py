@@ -11,8 +11,8 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.commits import InTransaction

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
+from compactor.base.ids import TxnId
+from compactor.base.steps import TransactionStep, reach
 from compactor.compaction.entry import Entity
-from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.locking.retry import waiting_times_within
 from compactor.metastore.locks.manager import wait_for
 from compactor.service.site import Site
-from compactor.steps import TransactionStep, reach
 
 
 class HeldLocks:

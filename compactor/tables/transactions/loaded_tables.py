@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from compactor.errors import NotFound, Refused
+from compactor.base.errors import NotFound, Refused
 from compactor.orc.format.java_zones import DEFAULT_ZONE
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from compactor.acid.partition_names import part_values
+from compactor.base.errors import Disagreement, StorageError
+from compactor.base.ids import WriteId
 from compactor.compaction.disagreement import Numbers, doubts, must_agree
-from compactor.errors import Disagreement, StorageError
-from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.service.agreement import visibility_transactions
 from compactor.service.side_by_side import SideBySide

@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, Base, Delta, DeltaKind, writing_name
-from compactor.errors import NotSupported, StorageError, VerificationFailed
-from compactor.ids import TxnId
+from compactor.base.errors import NotSupported, StorageError, VerificationFailed
+from compactor.base.ids import TxnId
+from compactor.base.steps import WriteStep, reach
 from compactor.rewrite.plan.unit import Figures, Output
 from compactor.rewrite.publish import naming
 from compactor.rewrite.publish.stage import ATTEMPTS, OUT, Staged, StagedDirectory, StagedFile, token
 from compactor.rewrite.run.attempt_files import hand_over
 from compactor.rows.inputs import Input
-from compactor.steps import WriteStep, reach
 from compactor.storage.protocol import Storage
 
 

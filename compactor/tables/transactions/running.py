@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from compactor.errors import (
+from compactor.base.errors import (
     BadFile,
     CommitUnknown,
     CompactorError,
@@ -16,12 +16,12 @@ from compactor.errors import (
     TransactionAborted,
     failing_alone,
 )
+from compactor.base.steps import WriteStep, reach
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat, heartbeat_period_ms
 from compactor.service.memory import doubt_of_programs
 from compactor.service.site import Site
-from compactor.steps import WriteStep, reach
 from compactor.tables.transactions.numbers_on_disk import must_have_given_all_numbers
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.transactions.watch import Watch

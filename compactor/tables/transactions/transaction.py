@@ -16,8 +16,7 @@ from functools import partial
 
 from compactor.acid.bucket import MAX_STATEMENT
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.compaction.entry import Entity
-from compactor.errors import (
+from compactor.base.errors import (
     CompactorError,
     Disagreement,
     LostClaim,
@@ -26,7 +25,9 @@ from compactor.errors import (
     TransactionAborted,
     WriteConflict,
 )
-from compactor.ids import TxnId, WriteId
+from compactor.base.ids import TxnId, WriteId
+from compactor.base.steps import TransactionStep, WriteStep, reach
+from compactor.compaction.entry import Entity
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.locking.statement_locks import locking_is_on
@@ -37,7 +38,6 @@ from compactor.metastore.transactions.values import NewTransaction
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.mode import must_write
 from compactor.service.site import Site, must_have_its_own_ground, path_of
-from compactor.steps import TransactionStep, WriteStep, reach
 from compactor.tables.transactions.added_partitions import AddedPartitions
 from compactor.tables.transactions.created_tables import CreatedTables
 from compactor.tables.transactions.held_locks import HeldLocks

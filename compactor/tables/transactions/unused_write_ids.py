@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from compactor.base.errors import StorageError
+from compactor.base.ids import WriteId
 from compactor.compaction.forgetting_aborts import reaching
-from compactor.errors import StorageError
-from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site, claims_of
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection
 
-from compactor.errors import CompactorError, LockLost, SnapshotExpired
-from compactor.ids import TxnId
+from compactor.base.errors import CompactorError, LockLost, SnapshotExpired
+from compactor.base.ids import TxnId
 from compactor.metastore.locks.hive_locks import has_lock
 from compactor.metastore.store import Metastore
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
-from compactor.ids import WriteId
 from compactor.metastore.notifications.writes import Write
 from compactor.tables.transactions.pending import PendingDirectory
 

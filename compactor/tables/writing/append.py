@@ -11,8 +11,8 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 
 from compactor.acid.names import Base, Delta, DeltaKind
+from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused
 from compactor.compaction.entry import Entity
-from compactor.errors import NotConforming, NotFound, NotSupported, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.tail import JULIAN
 from compactor.rewrite.run.attempt_files import attempt_folder

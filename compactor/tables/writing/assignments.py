@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import BadExpression, NotFound, NotSupported, Refused
+from compactor.base.errors import BadExpression, NotFound, NotSupported, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.tables.filters.expressions import Comparison, Literal, Name, parse
 from compactor.tables.filters.partition_constants import char_length

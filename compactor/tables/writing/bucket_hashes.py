@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.tables.schema import PARTS
 
 Hashes = npt.NDArray[np.uint32]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import Refused, VerificationFailed
+from compactor.base.errors import Refused, VerificationFailed
 from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents, events_of
 from compactor.rows.keys import KEY, KeyBlock, Mask, is_sorted, row_id_at
 from compactor.tables.schema import ROW_ID

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.tables.writing.bucket_hashes import bucket_numbers
 from compactor.tables.writing.insert_files import BATCH_ROWS, WaitingRows
 from compactor.tables.writing.partition_values import partition_of_rows

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from compactor.acid import bucket
 from compactor.acid.names import BucketFile, DeltaKind
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.orc.assembler import WrittenFile
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec

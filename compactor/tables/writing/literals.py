@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from compactor.errors import NotConforming
+from compactor.base.errors import NotConforming
 from compactor.tables.schema import PARTS
 from compactor.tables.wall_clock import seconds_and_nanos
 

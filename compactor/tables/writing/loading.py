@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from compactor.errors import NotConforming, Refused, SnapshotExpired, StorageError
+from compactor.base.errors import NotConforming, Refused, SnapshotExpired, StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.tail import read_tail

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import NotFound, NotSupported, Refused
+from compactor.base.errors import NotFound, NotSupported, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.tables.schema import PARTS

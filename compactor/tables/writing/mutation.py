@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import NotConforming, NotFound, NotSupported, Refused
+from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.rows.keys import Mask, Numbers

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from compactor.acid.bucket import MAX_STATEMENT
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.storage.protocol import Storage
 from compactor.tables.writing.conform import Door

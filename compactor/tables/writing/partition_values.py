@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.acid.partition_names import DEFAULT_PARTITION, part_name
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.tables.filters.partition_constants import char_length
 from compactor.tables.writing.shape import Shape
 

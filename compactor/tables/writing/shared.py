@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from compactor.acid.names import Base, BucketFile, Delta, DeltaKind
-from compactor.errors import VerificationFailed
+from compactor.base.errors import VerificationFailed
 from compactor.metastore.catalog.values import Table
 from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, stripe_filters
 from compactor.orc.format.hive_types import parse_hive_type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.tables.writing.shape import TravellingShape
 
 

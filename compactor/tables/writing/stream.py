@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compactor.errors import CommitUnknown, CompactorError, Refused, WriteConflict
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import CommitUnknown, CompactorError, Refused, WriteConflict
+from compactor.base.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.service.mode import must_write
 from compactor.service.periodic import Periodic

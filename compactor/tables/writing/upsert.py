@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import NotConforming
+from compactor.base.errors import NotConforming
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.tables.reading.planning import partitions_to_read

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from compactor.acid import bucket
 from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, BucketFile, Delta, DeltaKind
-from compactor.errors import StorageError
-from compactor.ids import WriteId
+from compactor.base.errors import StorageError
+from compactor.base.ids import WriteId
 from compactor.orc.assembler import WrittenFile
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from tests.support.kerberos import REALM, kerberos_libraries
 from tests.support.kerberos_hdfs import SecureHdfs, reached
 from tests.support.patience import until

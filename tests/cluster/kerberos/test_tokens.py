@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.options import StoreOptions

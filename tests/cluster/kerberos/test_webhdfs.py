@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.acid.names import parse_directory
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.hdfs_client import RemoteError
 from tests.support.kerberos import REALM

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from compactor.base.errors import ClusterUnavailable
 from compactor.cli.launch import Fate
 from compactor.compaction.states import State
-from compactor.errors import ClusterUnavailable
 from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.requests.request import request_compaction

@@ -14,10 +14,10 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.listing import Listing
+from compactor.base.errors import BadSetting, Refused, StorageError
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.deployment import configure
-from compactor.errors import BadSetting, Refused, StorageError
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import SDS

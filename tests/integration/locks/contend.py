@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from compactor.ids import TxnId
+from compactor.base.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.manager import LockManager, wait_for

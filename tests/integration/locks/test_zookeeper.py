@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from compactor.base.errors import LockNotGranted, LocksUnavailable, NotFound, NotSupported, Refused
+from compactor.base.ids import TxnId
 from compactor.cli.program import program
-from compactor.errors import LockNotGranted, LocksUnavailable, NotFound, NotSupported, Refused
-from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.lock_rows import NO_TXN, Lock, LockState

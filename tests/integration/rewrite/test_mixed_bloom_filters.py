@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.orc import assembler
 from compactor.orc.assembler import Assembler
 from compactor.orc.format.filter_streams import filter_streams

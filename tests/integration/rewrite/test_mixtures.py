@@ -15,8 +15,8 @@ import pyarrow.orc as po
 import pyorc
 import pytest
 
-from compactor.errors import CompactorError, NotLossless, NotSupported
-from compactor.ids import WriteId
+from compactor.base.errors import CompactorError, NotLossless, NotSupported
+from compactor.base.ids import WriteId
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.messages import Message

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.orc as po
 import pytest
 
+from compactor.base.steps import StoreStep
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.run.execute import perform_task
 from compactor.rewrite.run.runner import InProcessRunner
@@ -17,7 +18,6 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.steps import StoreStep
 from compactor.storage.options import StoreOptions
 from tests.support import roles
 from tests.support.forked import die

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from compactor.base.errors import BadSetting, NotLossless
+from compactor.base.ids import WriteId
 from compactor.cli.context import CliContext
 from compactor.cli.dump import dump
 from compactor.compaction.order_by import OrderBy
-from compactor.errors import BadSetting, NotLossless
-from compactor.ids import WriteId
 from compactor.orc.assembler import Assembler
 from compactor.orc.format.java_zones import default_zone
 from compactor.orc.format.stripe_footer import read_stripe_footer, zone_named

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from compactor.base.errors import Refused
 from compactor.compaction.states import State
 from compactor.deployment import configure, open_site
-from compactor.errors import Refused
 from compactor.metastore.schema.tables import TXNS
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable, plan_batches

@@ -11,10 +11,10 @@ import pytest
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import Base, parse_directory
+from compactor.base.errors import Refused
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.demo.fixtures import register_fixture
-from compactor.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource

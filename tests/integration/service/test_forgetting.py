@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compactor.ids import TxnId
+from compactor.base.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.names import CLAIM_PREFIX, METADATA_FILE
+from compactor.base.errors import Refused
 from compactor.compaction.states import State
-from compactor.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.answers.preview import preview

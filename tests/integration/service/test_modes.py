@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.names import staging_name
+from compactor.base.errors import Refused
+from compactor.base.ids import WriteId
 from compactor.compaction.states import State
 from compactor.deployment import configure, open_site
-from compactor.errors import Refused
-from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
 from compactor.metastore.transactions.rows import TxnType

@@ -11,7 +11,7 @@ from pyarrow import orc
 
 from compactor.acid import bucket
 from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, Delta, DeltaKind
-from compactor.ids import TxnId, WriteId
+from compactor.base.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec

@@ -20,8 +20,8 @@ from sqlalchemy import select, update
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import DeltaKind, parse_directory, parse_hidden
+from compactor.base.errors import StorageError
 from compactor.compaction.states import State
-from compactor.errors import StorageError
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table

@@ -13,12 +13,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+from compactor.base.errors import Refused
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion
 from compactor.compaction.states import CompactionType
 from compactor.deployment import configure, open_site
-from compactor.errors import Refused
-from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable

@@ -27,9 +27,9 @@ from hypothesis.stateful import (
 
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.errors import Refused
+from compactor.base.ids import TxnId
 from compactor.deployment import configure, open_site
-from compactor.errors import Refused
-from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table

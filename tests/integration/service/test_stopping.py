@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.rewrite.plan.unit import Unit

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from compactor.base.ids import WriteId
 from compactor.compaction.states import State
-from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.task_queue import PARCEL_UNITS

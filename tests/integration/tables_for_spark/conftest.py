@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid import txn_states
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.service.site import Site
 from compactor.spark_tables.application import process
 from compactor.spark_tables.client import Keeper

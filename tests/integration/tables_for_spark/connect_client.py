@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compactor.errors import NotFound
+from compactor.base.errors import NotFound
 from compactor.spark_tables import AcidTable, register, snapshot
 
 

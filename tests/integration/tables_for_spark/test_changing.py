@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotConforming, NotFound, NotSupported, Refused
+from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused
 from compactor.spark_tables import AcidTable, Changed, merge_keys, register, sql
 from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotFound, SnapshotExpired, StorageError
+from compactor.base.errors import NotFound, SnapshotExpired, StorageError
 from compactor.rewrite.run.failure import Failure
 from compactor.service.site import Site
 from compactor.spark_tables.client import Keeper

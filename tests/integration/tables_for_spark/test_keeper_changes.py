@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import CommitUnknown, NotFound, NotSupported, Refused, TransactionAborted, WriteConflict
+from compactor.base.errors import CommitUnknown, NotFound, NotSupported, Refused, TransactionAborted, WriteConflict
+from compactor.base.steps import WriteStep
 from compactor.service.site import Site
 from compactor.spark_tables import client
 from compactor.spark_tables.client import Keeper
@@ -31,7 +32,6 @@ from compactor.spark_tables.messages import (
 )
 from compactor.spark_tables.reader import Portion, Reader, schema_of
 from compactor.spark_tables.spark_types import spark_schema
-from compactor.steps import WriteStep
 from compactor.tables import Store
 from compactor.tables.schema import ROW_ID
 from compactor.tables.writing.change_parts import write_changes

@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import CommitUnknown, LockNotGranted, NotSupported, Refused, TransactionAborted
+from compactor.base.errors import CommitUnknown, LockNotGranted, NotSupported, Refused, TransactionAborted
+from compactor.base.steps import WriteStep
 from compactor.service.site import Site
 from compactor.spark_tables import client
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.messages import AbortWrite, BeginWrite, BegunWrite, CommitWrite, Creation, Place
-from compactor.steps import WriteStep
 from compactor.tables import Store, open_metastore
 from compactor.tables.writing.part_files import write_part
 from compactor.tables.writing.written_part import WrittenPart

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import BadExpression, BadStatement, NotConforming, NotFound, NotSupported, Refused
+from compactor.base.errors import BadExpression, BadStatement, NotConforming, NotFound, NotSupported, Refused
 from compactor.service.site import Site
 from compactor.tables import Store
 from tests.support.spark_sessions import local_session

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import LockNotGranted, NotConforming, WriteConflict
+from compactor.base.errors import LockNotGranted, NotConforming, WriteConflict
+from compactor.base.steps import TransactionStep
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.service.site import Site
 from compactor.spark_tables import AcidTable, snapshot, sql
@@ -21,7 +22,6 @@ from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
 from compactor.sql.run import checked
 from compactor.sql.run import run as run_statements
-from compactor.steps import TransactionStep
 from compactor.tables import Store
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of
 from tests.support.interleaving import interleaving

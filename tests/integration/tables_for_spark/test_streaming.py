@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import CommitUnknown, Refused, TransactionAborted
+from compactor.base.errors import CommitUnknown, Refused, TransactionAborted
 from compactor.service.site import Site
 from compactor.spark_tables import forget_stream
 from compactor.spark_tables.application import process

@@ -18,8 +18,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from compactor.deployment import configure, open_site
-from compactor.errors import (
+from compactor.base.errors import (
     CompactorError,
     Disagreement,
     LockNotGranted,
@@ -29,6 +28,8 @@ from compactor.errors import (
     Refused,
     TransactionAborted,
 )
+from compactor.base.steps import TransactionStep
+from compactor.deployment import configure, open_site
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
@@ -37,7 +38,6 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.sql.run import checked, run
-from compactor.steps import TransactionStep
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from compactor.tables.transactions import numbers_on_disk

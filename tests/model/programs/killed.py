@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compactor import steps
+from compactor.base import steps
+from compactor.base.errors import CompactorError
+from compactor.base.steps import AnyStep
 from compactor.deployment import configure, open_site
-from compactor.errors import CompactorError
-from compactor.steps import AnyStep
 from tests.model.programs.doors import Change, PythonDoor
 from tests.model.programs.plain_tables import Condition, PlainTable
 from tests.support.forked import forked

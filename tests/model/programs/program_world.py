@@ -24,8 +24,8 @@ from hypothesis.stateful import RuleBasedStateMachine
 from sqlalchemy import Column as SqlColumn
 from sqlalchemy import delete, update
 
+from compactor.base.errors import CompactorError, LockNotGranted, NotSupported, WriteConflict
 from compactor.deployment import configure, open_site
-from compactor.errors import CompactorError, LockNotGranted, NotSupported, WriteConflict
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
 from compactor.service.heartbeat import Heartbeat

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 from sqlalchemy import delete, update
 
-from compactor.errors import CompactorError, LockNotGranted, Refused
+from compactor.base.errors import CompactorError, LockNotGranted, Refused
 from compactor.metastore.schema.tables import HIVE_LOCKS, TXNS
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable

@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, func, select, update
 
 from compactor.acid.write_ids import ValidTxnList
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.ids import TxnId, WriteId
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.hive_locks import Locks
 from compactor.metastore.locks.lock_rows import LockRow

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from compactor.acid.names import CLAIM_PREFIX
+from compactor.base.errors import CompactorError, Refused
 from compactor.compaction.entry import Entity
-from compactor.errors import CompactorError, Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.rewrite.run.runner import InProcessRunner

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from compactor.errors import CommitUnknown, CompactorError
+from compactor.base.errors import CommitUnknown, CompactorError
 from tests.support.history.operations import Outcome
 
 _T = TypeVar("_T")

@@ -12,10 +12,10 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, insert, select
 
 from compactor.acid.write_ids import ValidTxnList
+from compactor.base.errors import CompactorError, NotFound, TransactionAborted
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import CompactorError, NotFound, TransactionAborted
-from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable

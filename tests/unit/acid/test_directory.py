@@ -9,8 +9,8 @@ import pytest
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.write_ids import CleanerWriteIdList, CompactorWriteIdList, ValidTxnList, ValidWriteIdList
-from compactor.errors import NotEnoughHistory
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import NotEnoughHistory
+from compactor.base.ids import TxnId, WriteId
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "acid_state"
 FLAVOURS = {"reader": ValidWriteIdList, "compactor": CompactorWriteIdList, "cleaner": CleanerWriteIdList}

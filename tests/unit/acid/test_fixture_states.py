@@ -17,7 +17,7 @@ from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, parse_directory, parse_file
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.ids import TxnId, WriteId
+from compactor.base.ids import TxnId, WriteId
 
 TESTS = Path(__file__).parents[2]
 FIXTURES = TESTS / "fixtures"

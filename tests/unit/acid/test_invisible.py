@@ -16,8 +16,8 @@ from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import AcidDir, FileStatus, Listing
 from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.cleaning import removable
-from compactor.ids import TxnId, WriteId
 
 
 @dataclass(frozen=True)

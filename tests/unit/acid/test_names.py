@@ -27,8 +27,8 @@ from compactor.acid.names import (
     parse_staging,
     staging_name,
 )
-from compactor.errors import BadName
-from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
+from compactor.base.errors import BadName
+from compactor.base.ids import ORIGINALS_ONLY, TxnId, WriteId
 
 write_ids = st.integers(0, 2**63 - 1).map(WriteId)
 txns = st.one_of(st.just(TxnId(0)), st.integers(1, 2**63 - 1).map(TxnId))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compactor.acid.bucket import encode
 from compactor.acid.row_id import RowId
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 
 
 def test_order_is_that_of_acid_files() -> None:

@@ -13,7 +13,7 @@ from compactor.acid.write_ids import (
     ValidTxnList,
     ValidWriteIdList,
 )
-from compactor.ids import NOTHING_OPEN, TxnId, WriteId
+from compactor.base.ids import NOTHING_OPEN, TxnId, WriteId
 
 small = st.integers(1, 40)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compactor.airflow import alerts
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compactor.airflow import applications, driver_processes
-from compactor.errors import ClusterUnavailable
+from compactor.base.errors import ClusterUnavailable
 from compactor.yarn.application import YarnApplication
 
 ID = "application_17_0001"

@@ -11,7 +11,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from compactor.airflow import commits, tasks
 from compactor.airflow.commits import CommitTrigger, watched
-from compactor.errors import DatabaseUnavailable
+from compactor.base.errors import DatabaseUnavailable
 from tests.support.patience import PATIENCE
 
 

@@ -5,7 +5,7 @@ import pytest
 from compactor.airflow import configuration
 from compactor.airflow.configuration import below_airflow, boolean, dag_id, metastore_names, seconds, text
 from compactor.airflow.options import OPTIONS
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 
 
 def test_without_configuration_there_is_one_metastore() -> None:

@@ -15,7 +15,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from compactor.airflow.assets import compacted, requested
 from compactor.airflow.dags import compaction_dags
 from compactor.airflow.form import fields
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 
 FILE = Path(__file__).parents[3] / "dags" / "compaction.py"
 NAMES = ["compaction_initiator", "compaction_worker", "compaction_cleaner", "acid_housekeeper", "compact_table"]

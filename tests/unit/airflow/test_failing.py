@@ -4,7 +4,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from compactor.airflow.failing import fail_without_retry
-from compactor.errors import DatabaseUnavailable, Refused
+from compactor.base.errors import DatabaseUnavailable, Refused
 
 
 def test_what_needs_a_person_is_not_tried_again() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from compactor.airflow.form import fields, parse_form
-from compactor.errors import CompactorError
+from compactor.base.errors import CompactorError
 
 FORM: dict[str, Any] = {name: field.value for name, field in fields().items()} | {"table": "demo.flights"}
 

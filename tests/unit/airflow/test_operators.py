@@ -23,7 +23,7 @@ from compactor.airflow.operators import (
     spark_binary,
     submit_to_cluster,
 )
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 
 
 def submit(**more: Any) -> CompactionSubmitOperator:

@@ -7,8 +7,8 @@ import pytest
 
 from compactor.airflow import tasks
 from compactor.airflow.tasks import under_way, went_well
+from compactor.base.errors import NotFound, Refused
 from compactor.compaction.states import State
-from compactor.errors import NotFound, Refused
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries

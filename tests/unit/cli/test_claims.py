@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 
 from compactor.acid.names import DirectoryClaim
-from compactor.errors import Disagreement
+from compactor.base.errors import Disagreement
 from compactor.metastore.catalog.values import Table
 from compactor.service.answers.preview import preview
 from compactor.service.site import Site

@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from compactor.base.errors import BadSetting, DatabaseUnavailable
 from compactor.cli.context import DONE, FAILED, REFUSED, TIMED_OUT, USAGE, CliContext, with_context
-from compactor.errors import BadSetting, DatabaseUnavailable
 from compactor.metastore.store import Metastore
 
 

@@ -7,9 +7,9 @@ import pyorc
 import pytest
 from click.testing import CliRunner
 
+from compactor.base.errors import BadFile, NotFound, UnnamedPlace
 from compactor.cli.context import FAILED, CliContext
 from compactor.cli.dump import dump, metadata
-from compactor.errors import BadFile, NotFound, UnnamedPlace
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import BytesSource
 

@@ -6,8 +6,8 @@ import pytest
 
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.tree import Anchor
+from compactor.base.errors import NotFound, NotSupported, UnnamedPlace
 from compactor.cli.dump_files import DumpFile, files_of
-from compactor.errors import NotFound, NotSupported, UnnamedPlace
 from compactor.storage.local import LocalStorage
 from compactor.storage.stores import Stores
 

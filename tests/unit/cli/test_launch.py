@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from compactor.base.errors import ClusterUnavailable
+from compactor.base.stop_signals import Stop
 from compactor.cli import launch
 from compactor.cli.launch import Fate, Launch, Launched
-from compactor.cli.stop_signals import Stop
 from compactor.compaction.states import State
-from compactor.errors import ClusterUnavailable
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.batches.control import end_batch

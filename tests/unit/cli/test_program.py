@@ -6,8 +6,8 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from compactor.base.errors import BadSetting
 from compactor.cli.program import parse_settings, program
-from compactor.errors import BadSetting
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from compactor.base.errors import DatabaseUnavailable
+from compactor.base.stop_signals import Stop
 from compactor.cli.run import repeat
-from compactor.cli.stop_signals import Stop
-from compactor.errors import DatabaseUnavailable
 from compactor.metastore.store import Metastore
 from compactor.service.site import Site
 from tests.support.passes import compact, settle

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import NotSupported
 from compactor.cli import spark_line
 from compactor.cli.context import CliContext
 from compactor.cli.spark_target import SparkTarget, target_of
-from compactor.errors import NotSupported
 from compactor.service.batches.assembly import PlannedBatch
 
 BATCH = PlannedBatch(

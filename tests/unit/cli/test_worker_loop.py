@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from compactor.cli.stop_signals import Stop
+from compactor.base.errors import BadSetting, NotFound, Refused
+from compactor.base.stop_signals import Stop
 from compactor.cli.worker_loop import CliWorker
 from compactor.database.engine import open_database
-from compactor.errors import BadSetting, NotFound, Refused
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
 from compactor.metastore.store import Metastore
 from compactor.service.batches.assembly import claimable, plan_batches

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from compactor.acid.directory import AcidDirectory
+from compactor.base.errors import BadName
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.cleaning import (
     Clean,
     CleaningFacts,
@@ -20,8 +22,6 @@ from compactor.compaction.cleaning import (
 )
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import NEXT, CompactionType, State
-from compactor.errors import BadName
-from compactor.ids import TxnId, WriteId
 from compactor.settings.precedence import Layer, Settings
 
 DEFAULTS = Settings.of()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.base.errors import Disagreement
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.disagreement import Numbers, must_agree
-from compactor.errors import Disagreement
-from compactor.ids import TxnId, WriteId
 
 NUMBERS = Numbers(
     newest=TxnId(9), next_write_id=WriteId(5), compactions={TxnId(6): True, TxnId(7): False}, own=TxnId(9)

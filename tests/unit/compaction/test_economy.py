@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.base.errors import BadSetting
 from compactor.compaction.economy import HOUR_MS, Order, Policy, Purse, Wish, benefit, choose
 from compactor.compaction.states import CompactionType
-from compactor.errors import BadSetting
 from compactor.settings.precedence import Layer, Settings
 
 WISHES = [

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from compactor.acid.tree import Anchor, Tree
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.forgetting_aborts import holding, past_grace, reaching, write_ids_below
-from compactor.ids import TxnId, WriteId
 from compactor.settings.precedence import Layer, Settings
 
 ANCHOR = Anchor(volume="file:1")

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.marks import (
     KEPT_TOKENS,
     MAX_STARTS,
@@ -33,7 +34,6 @@ from compactor.compaction.marks import (
     spread,
     to_remember,
 )
-from compactor.ids import TxnId, WriteId
 
 TABLES = {7: TableMark(name="db.t", next_write_id=WriteId(5), created=1_700_000_000)}
 MARKS = Marks(newest=TxnId(30), unfinished=1, next_lock=9, next_compaction=4, starts={TxnId(30): 1_000}, tables=TABLES)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.base.errors import Refused
 from compactor.compaction.order_by import OrderBy, check_columns, parse_order_by, stored
-from compactor.errors import Refused
 
 A = OrderBy(column="a")
 

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from compactor.base.errors import BadSetting
 from compactor.compaction.pool_policy import PoolPolicy, allowance, parse_policy, settings_at
 from compactor.compaction.time_windows import parse_window
-from compactor.errors import BadSetting
 
 NUM = "hive.compactor.delta.num.threshold"
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.write_ids import ValidWriteIdList
+from compactor.base.errors import BadFile
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine import Quarantined, Record, due, names_of, sort_obsolete
-from compactor.errors import BadFile
-from compactor.ids import WriteId
 
 ALL_VALID = ValidWriteIdList(table="default.t", high_watermark=WriteId(99))
 SEVEN_ABORTED = replace(ALL_VALID, aborted=frozenset({WriteId(7)}))

@@ -9,10 +9,10 @@ import pytest
 
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.errors import Refused
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.quarantine import Record
 from compactor.compaction.restoring import Situation, Undo, undo
-from compactor.errors import Refused
-from compactor.ids import TxnId, WriteId
 
 BASE, ONE, TWO = "base_0000002_v0000031", "delta_0000001_0000001_0000", "delta_0000002_0000002_0000"
 FILES = {f"{ONE}/bucket_00000": 7, f"{TWO}/_orc_acid_version": 1, f"{TWO}/bucket_00000": 8}

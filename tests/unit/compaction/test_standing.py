@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from compactor.acid.write_ids import ValidWriteIdList
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.decision import AbortCleanup, Major, NotNeeded
 from compactor.compaction.eligibility import Eligible, Skipped
 from compactor.compaction.standing import (
@@ -18,7 +19,6 @@ from compactor.compaction.standing import (
     open_digest,
     verdict_text,
 )
-from compactor.ids import TxnId, WriteId
 
 TABLE = TableInputs(
     release="compactor-1 4.0.0",

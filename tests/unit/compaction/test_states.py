@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from compactor.base.errors import Refused
 from compactor.compaction.states import NEXT, TERMINAL, CompactionType, IllegalTransition, State, check, parse_type
-from compactor.errors import Refused
 
 
 def test_state_codes_and_labels_are_hives() -> None:

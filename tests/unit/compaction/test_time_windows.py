@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compactor.base.errors import BadSetting
 from compactor.compaction.time_windows import Window, open_until, parse_window
-from compactor.errors import BadSetting
 
 MONDAY = datetime(2026, 6, 1, tzinfo=UTC)
 

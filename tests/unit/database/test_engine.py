@@ -17,8 +17,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError
 
+from compactor.base.errors import BadSetting, DatabaseUnavailable, NotSupported
 from compactor.database.engine import Database, open_database
-from compactor.errors import BadSetting, DatabaseUnavailable, NotSupported
 from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import Boolean, Column, Integer, MetaData, String, Table, bindparam, event, insert, select, text, update
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from compactor.base.errors import DatabaseUnavailable
 from compactor.database.engine import Database, open_database
 from compactor.database.prepared import send, send_text
-from compactor.errors import DatabaseUnavailable
 
 T = Table("t", MetaData(), Column("a", Integer, primary_key=True), Column("b", String(9)), Column("c", Boolean))
 OF_A = select(T.c.a, T.c.b).where(T.c.a == bindparam("of_a"), T.c.b != "never")

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from compactor.base.errors import CommitUnknown, DatabaseUnavailable, TryAgain
 from compactor.database.retry import BODY_ATTEMPTS, BODY_PAUSE_SECONDS, retried
-from compactor.errors import CommitUnknown, DatabaseUnavailable, TryAgain
 
 
 class Body:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import Refused
 from compactor.demo.demo_folder import DemoPaths
-from compactor.errors import Refused
 
 
 def test_a_demo_folder_has_an_embedded_metastore_in_mode_clean(tmp_path: Path) -> None:

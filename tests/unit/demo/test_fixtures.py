@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from compactor.base.errors import BadFile, NotFound, Refused
 from compactor.demo.fixtures import LocationForm, read_step, register_fixture
-from compactor.errors import BadFile, NotFound, Refused
 from compactor.metastore.schema import tables
 from compactor.metastore.store import Metastore
 from tests.support.expected import FIXTURES, in_order, step, step_id

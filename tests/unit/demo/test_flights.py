@@ -3,9 +3,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from compactor.base.errors import NotFound
 from compactor.demo import flights
 from compactor.demo.flights import Change, ChangeKind, affected, by_day, corrected, planned_changes
-from compactor.errors import NotFound
 
 DAYS = [(month, day) for month in (1, 2) for day in range(1, 29)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.base.errors import BadFile
 from compactor.demo.metastore_dumps import parse_description, parse_dump
-from compactor.errors import BadFile
 from tests.support.expected import FIXTURES, step
 
 DUMP = """\

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from compactor.base.errors import Refused
 from compactor.demo.run import Demo
-from compactor.errors import Refused
 
 ROOT = Path(__file__).parents[3]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from compactor.errors import NotFound, NotSupported, Refused
+from compactor.base.errors import NotFound, NotSupported, Refused
 from compactor.locking.accesses import Name
 from compactor.locking.lock_types import LockType
 from compactor.locking.statement_locks import TableFacts, locks, old_locks

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.ids import TxnId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.marker import change_marker

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import LockNotGranted, LostClaim
+from compactor.base.errors import LockNotGranted, LostClaim
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 

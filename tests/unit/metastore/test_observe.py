@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from compactor.base.errors import DatabaseUnavailable
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.errors import DatabaseUnavailable
-from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable

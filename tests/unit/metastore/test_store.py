@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import BadSetting, DatabaseUnavailable, NotSupported
 from compactor.database.engine import open_database
-from compactor.errors import BadSetting, DatabaseUnavailable, NotSupported
 from compactor.metastore.schema.tables import VERSION
 from compactor.metastore.store import Metastore, open_metastore
 

@@ -14,7 +14,7 @@ import pyorc
 import pytest
 from pyorc.predicates import PredicateColumn
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.assembler import Assembler, write_empty
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.filter_streams import NO_ENCODING, filter_streams

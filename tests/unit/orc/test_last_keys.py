@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.orc as po
 
 from compactor.acid.row_id import RowId
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.orc.format.tail import Tail
 from compactor.orc.io.source import LocalSource
 from compactor.orc.last_keys import last_key

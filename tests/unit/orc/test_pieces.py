@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyorc
 import pytest
 
-from compactor.errors import UnforeseenKeys
-from compactor.ids import WriteId
+from compactor.base.errors import UnforeseenKeys
+from compactor.base.ids import WriteId
 from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.tail import Tail, empty_tail, key_statistics, read_tail

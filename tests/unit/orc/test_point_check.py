@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.row_id import RowId
-from compactor.errors import VerificationFailed
+from compactor.base.errors import VerificationFailed
 from compactor.orc.assembler import Assembler
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.tail_writer import tail_bytes

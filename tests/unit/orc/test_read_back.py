@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.errors import VerificationFailed
+from compactor.base.errors import VerificationFailed
 from compactor.orc import read_back, reencode
 from compactor.orc.codecs import arrow_codec, arrow_encoder, pyorc_codec
 from compactor.orc.codecs.codec import relabelled_batch

@@ -17,7 +17,7 @@ import pyorc
 import pytest
 from pyorc.converters import ORCConverter
 
-from compactor.errors import BadFile, NotLossless, NotSupported
+from compactor.base.errors import BadFile, NotLossless, NotSupported
 from compactor.orc import reencode as reencode_module
 from compactor.orc.assembler import Assembler
 from compactor.orc.codecs import arrow_codec

@@ -9,7 +9,7 @@ import pyarrow.orc as po
 import pyorc
 import pytest
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.hive_types import parse_hive_type

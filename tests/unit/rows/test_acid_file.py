@@ -12,8 +12,8 @@ import pyarrow.orc as po
 import pytest
 
 from compactor.acid import bucket
-from compactor.errors import BadFile, NotLossless
-from compactor.ids import WriteId
+from compactor.base.errors import BadFile, NotLossless
+from compactor.base.ids import WriteId
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.stripe_footer import DATA_STREAMS, read_stripe_footer
 from compactor.orc.format.tail import read_tail

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowId
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.rows.delete_events import DeleteEvents
 from tests.support.acid_files import Key, block
 

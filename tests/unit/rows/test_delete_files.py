@@ -7,8 +7,8 @@ import pyarrow.orc as po
 import pytest
 
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import NotLossless
-from compactor.ids import WriteId
+from compactor.base.errors import NotLossless
+from compactor.base.ids import WriteId
 from compactor.rewrite.plan.unit import Input
 from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import load_events, write_events

@@ -3,7 +3,7 @@ from __future__ import annotations
 from compactor.acid.directory import acid_directory
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.ids import TxnId, WriteId
+from compactor.base.ids import TxnId, WriteId
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.rows.keys import is_sorted, key_block, keys_of_events, row_id_at, sort_order, to_numbers, valid_mask
 from tests.support.acid_files import block
 

@@ -4,7 +4,7 @@ import zlib
 from pathlib import Path
 
 from compactor.acid.row_id import RowId
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.rows.output_metadata import OutputMetadata, written_file

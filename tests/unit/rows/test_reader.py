@@ -13,9 +13,9 @@ from compactor.acid import bucket
 from compactor.acid.directory import acid_directory
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.errors import NotLossless
+from compactor.base.ids import TxnId, WriteId
 from compactor.demo.fixtures import read_step
-from compactor.errors import NotLossless
-from compactor.ids import TxnId, WriteId
 from compactor.rows.reader import read_snapshot
 from compactor.storage.local import LocalStorage
 from compactor.tables.writing.writer import write_deletes, write_rows

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile, StorageError
+from compactor.base.errors import BadFile, StorageError
 from compactor.orc.io.source import CHUNK, LocalSource
 from compactor.rows.remote_source import LOCAL, RemoteSource, open_source
 from compactor.storage.file_status import FileStatus

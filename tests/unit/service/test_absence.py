@@ -11,9 +11,9 @@ from sqlalchemy import update
 
 from compactor.acid.names import Hidden, Quarantine
 from compactor.acid.tree import Anchor, Tree
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
 from compactor.service.absence import Absence

@@ -10,7 +10,7 @@ import pytest
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import CLAIM_PREFIX, staging_name
-from compactor.errors import Disagreement
+from compactor.base.errors import Disagreement
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner

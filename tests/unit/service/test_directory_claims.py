@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid.names import CLAIM_PREFIX
-from compactor.errors import Disagreement
+from compactor.base.errors import Disagreement
 from compactor.metastore.catalog.values import Table
 from compactor.service import directory_claims
 from compactor.service.directory_claims import ClaimsAround

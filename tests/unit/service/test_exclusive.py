@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import LockNotGranted
+from compactor.base.errors import LockNotGranted
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.service.exclusive import exclusively, renames, while_removing

@@ -5,7 +5,7 @@ import threading
 import pytest
 from sqlalchemy import select, update
 
-from compactor.errors import LostClaim
+from compactor.base.errors import LostClaim
 from compactor.metastore.schema.tables import TXNS
 from compactor.metastore.store import Metastore
 from compactor.service.heartbeat import Heartbeat

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from compactor.errors import LockNotGranted, Refused
+from compactor.base.errors import LockNotGranted, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
 from compactor.metastore.transactions.rows import TxnType

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.names import parse_hidden, staging_name
+from compactor.base.errors import Refused, StorageError
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import Refused, StorageError
-from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS

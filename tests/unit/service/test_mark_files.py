@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import StorageError
+from compactor.base.ids import TxnId
 from compactor.compaction.marks import Marks, MarkToken, Remembered
-from compactor.errors import StorageError
-from compactor.ids import TxnId
 from compactor.service.mark_files import MarkFiles
 from compactor.storage.local import LocalStorage
 

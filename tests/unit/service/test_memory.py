@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select, update
 
+from compactor.base.errors import Disagreement, StorageError
+from compactor.base.steps import Step
 from compactor.compaction.marks import KEPT_TOKENS
 from compactor.compaction.states import State
-from compactor.errors import Disagreement, StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import AUX_TABLE, NEXT_WRITE_ID
 from compactor.rewrite.run.runner import InProcessRunner
@@ -32,7 +33,6 @@ from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
-from compactor.steps import Step
 from compactor.storage.local import LocalStorage
 from compactor.tables.transactions.running import transaction
 from tests.support.backups import Backup, hours_pass

@@ -13,10 +13,10 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.directory import acid_directory
+from compactor.base.errors import StorageError
 from compactor.compaction.entry import Request
 from compactor.compaction.quarantine import Quarantined, Record
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
 from compactor.rewrite.publish.stage import token

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadSetting, Refused
-from compactor.identities import process_user
+from compactor.base.errors import BadSetting, Refused
+from compactor.base.identities import process_user
 from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.requests.request import request_compaction

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import NotFound, NotSupported, Refused
 from compactor.compaction.entry import Entity
-from compactor.errors import NotFound, NotSupported, Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site, compactor_view

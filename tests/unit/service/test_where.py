@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import BadSetting, NotFound, Refused
+from compactor.base.errors import BadSetting, NotFound, Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.catalog.values import Column

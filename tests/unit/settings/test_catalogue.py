@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.catalogue import CATALOGUE, Scope, Setting, SettingUnit, find, lookup, parse
 from tests.support.hive_defaults import OTHERWISE_4_1, compared
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.compactor_toml import MetastoreProfile, parse_profile
 from compactor.settings.precedence import Layer, Settings
 

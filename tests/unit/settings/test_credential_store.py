@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.credential_store import DEFAULT_PASSWORD, secret
 
 STORES = Path(__file__).resolve().parents[2] / "fixtures" / "jceks"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.driver_config import driver_config, for_yarn, must_know_metastore
 
 CONFIG = "/etc/compactor.toml"

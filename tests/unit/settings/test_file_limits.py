@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.settings import file_limits
 from compactor.settings.file_limits import UNLIMITED, FileLimits, too_deep
 from compactor.settings.precedence import Settings

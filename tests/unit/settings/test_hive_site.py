@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.hive_site import parse_site
 
 SITE = """<?xml version="1.0" encoding="UTF-8" standalone="no"?>

@@ -7,7 +7,7 @@ from pymysql.connections import Connection
 from sqlalchemy.dialects.mysql.pymysql import dialect
 from sqlalchemy.engine import make_url
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.jdbc_url import url_of
 
 

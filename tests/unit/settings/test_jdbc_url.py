@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.engine import make_url
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.jdbc_url import url_of
 
 

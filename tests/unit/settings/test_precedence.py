@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.output_class import OutputClass
 from compactor.settings.precedence import (
     Layer,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.properties import of_request, of_table, parameters_naming
 
 NUM = "hive.compactor.delta.num.threshold"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.settings.precedence import Layer, Settings, with_override, with_request, with_table
 from compactor.settings.spark_conf import HARMLESS, refusal
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compactor.errors import BadFile, LostClaim, StorageError
+from compactor.base.errors import BadFile, LostClaim, StorageError
 from compactor.rewrite.plan.unit import Input, Unit
 from compactor.rewrite.run import progress
 from compactor.rewrite.run.failure import Failure

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.spark.session import _defaults, _is_shipped, _name, attempt, is_alive, session, tracking_url
 
 

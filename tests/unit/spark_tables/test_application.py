@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.spark_tables.application import Process, driver, process
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import NotConforming, NotFound, Refused
+from compactor.base.errors import NotConforming, NotFound, Refused
 from compactor.spark_tables.clauses import (
     Clause,
     assigned,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadMessage, CommitUnknown, NotFound, SnapshotExpired, StorageError, TransactionAborted
+from compactor.base.errors import BadMessage, CommitUnknown, NotFound, SnapshotExpired, StorageError, TransactionAborted
 from compactor.rewrite.run.failure import Failure
 from compactor.spark_tables.application import process
 from compactor.spark_tables.client import Keeper

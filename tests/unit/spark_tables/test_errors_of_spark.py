@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from compactor.errors import NotConforming, Refused, WriteConflict
+from compactor.base.errors import NotConforming, Refused, WriteConflict
 from compactor.spark_tables.errors_of_spark import typed
 
 TRACE = """[PYTHON_DATA_SOURCE_ERROR] Failed to commit: Traceback (most recent call last):
   File "compactor/spark_tables/client.py", line 1, in ask
-compactor.errors.LostClaim: the first one of a chain
+compactor.base.errors.LostClaim: the first one of a chain
 
 During handling of the above exception, another exception occurred:
 
-compactor.errors.{}: {}
+compactor.base.errors.{}: {}
  SQLSTATE: 38000
 """
 

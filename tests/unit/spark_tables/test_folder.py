@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import UnsafeDirectory
+from compactor.base.errors import UnsafeDirectory
 from compactor.spark_tables import folder as folders
 from compactor.spark_tables.application import Process, process
 from compactor.spark_tables.folder import RUNTIME, Folder, check_private, find_root

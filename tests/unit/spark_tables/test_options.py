@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.spark_tables.messages import BeginWrite, Creation, Place, PlanScan
 from compactor.spark_tables.options import CREATES, creation_text, read_options, stream_request, write_request
 

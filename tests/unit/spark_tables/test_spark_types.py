@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from compactor.errors import NotConforming, NotSupported
+from compactor.base.errors import NotConforming, NotSupported
 from compactor.spark_tables.spark_types import as_spark_expects, hive_types, spark_schema
 
 

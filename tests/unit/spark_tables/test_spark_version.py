@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.spark_tables.spark_version import must_have_data_sources
 
 

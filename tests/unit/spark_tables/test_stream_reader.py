@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid import txn_states
-from compactor.errors import BadSetting, Refused
+from compactor.base.errors import BadSetting, Refused
 from compactor.service.site import Site
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.keeper.desk import Desk

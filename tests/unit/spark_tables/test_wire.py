@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadMessage, ForeignProcess
+from compactor.base.errors import BadMessage, ForeignProcess
 from compactor.spark_tables import wire
 from compactor.spark_tables.wire import KeeperConnection, accept, connect, listen
 

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadExpression, BadStatement, CompactorError, NotConforming, NotFound, NotSupported, Refused
+from compactor.base.errors import (
+    BadExpression,
+    BadStatement,
+    CompactorError,
+    NotConforming,
+    NotFound,
+    NotSupported,
+    Refused,
+)
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site

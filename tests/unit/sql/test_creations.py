@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import select
 
-from compactor.errors import (
+from compactor.base.errors import (
     BadExpression,
     BadStatement,
     CompactorError,

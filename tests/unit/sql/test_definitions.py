@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import (
+from compactor.base.errors import (
     BadStatement,
     CompactorError,
     DatabaseUnavailable,
@@ -18,12 +18,12 @@ from compactor.errors import (
     NotSupported,
     Refused,
 )
+from compactor.base.steps import TransactionStep, WriteStep
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog import embedded
 from compactor.service.site import Site
 from compactor.sql.run import checked, run
-from compactor.steps import TransactionStep, WriteStep
 from tests.support.interleaving import interleaving
 from tests.support.sizes import sized
 from tests.support.tables import with_settings

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from compactor.errors import (
+from compactor.base.errors import (
     BadFile,
     BadStatement,
     CompactorError,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compactor.errors import BadExpression, BadStatement, CompactorError, NotConforming, NotSupported, Refused
+from compactor.base.errors import BadExpression, BadStatement, CompactorError, NotConforming, NotSupported, Refused
 from compactor.service.site import Site
 from compactor.sql.run import HANDLERS, checked, run
 from compactor.statements import actions

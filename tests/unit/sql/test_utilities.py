@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import CompactorError, NotFound, Refused
 from compactor.compaction.states import State
-from compactor.errors import CompactorError, NotFound, Refused
 from compactor.service.answers import show, show_compactions, show_locks
 from compactor.service.requests.request import WaitTimedOut
 from compactor.service.site import Site

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from compactor.ids import TxnId
+from compactor.base.ids import TxnId
 from compactor.state.store import OwnState
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import LostClaim, NotFound, Refused
+from compactor.base.errors import LostClaim, NotFound, Refused
 from compactor.state.batches import BatchState
 from compactor.state.store import OwnState
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from compactor.base.errors import BadSetting
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
 from compactor.compaction.standing import Basis, StoredDecision
-from compactor.errors import BadSetting
-from compactor.ids import TxnId
 from compactor.state.conditions import ORDERS, Seen, Wanted
 from compactor.state.store import OwnState
 

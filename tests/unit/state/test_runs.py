@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.ids import TxnId
 from compactor.state.runs import Run
 from compactor.state.store import OwnState
 from compactor.state.tables import RUNS

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect
 
+from compactor.base.errors import DatabaseUnavailable
 from compactor.compaction.entry import Entity
 from compactor.database.engine import open_database
-from compactor.errors import DatabaseUnavailable
 from compactor.metastore.schema import create
 from compactor.state import store
 from compactor.state.store import OwnState

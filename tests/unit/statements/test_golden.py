@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import CompactorError, NotFound
+from compactor.base.errors import CompactorError, NotFound
 from compactor.locking.accesses import Accessing, Name
 from compactor.locking.statement_locks import TableFacts, locks
 from compactor.settings.precedence import Settings

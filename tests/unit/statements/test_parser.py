@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.errors import BadStatement, Refused
+from compactor.base.errors import BadStatement, Refused
 from compactor.locking.accesses import Access, Name
 from compactor.locking.statement_rules import DROP_DATABASE, AccessKind
 from compactor.statements import catalogue

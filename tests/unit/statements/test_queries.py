@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import BadStatement
+from compactor.base.errors import BadStatement
 from compactor.statements.actions import NeedsSpark, NotRun
 from compactor.statements.parser import parse
 from compactor.statements.queries import conditions, sources

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import BadStatement
+from compactor.base.errors import BadStatement
 from compactor.locking.accesses import Name
 from compactor.statements.reader import TokenReader
 from compactor.statements.tokens import tokens

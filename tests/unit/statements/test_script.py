@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import BadStatement
+from compactor.base.errors import BadStatement
 from compactor.statements import actions
 from compactor.statements.script import only_reads, parse_script
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import BadStatement, NotSupported
+from compactor.base.errors import BadStatement, NotSupported
 from compactor.statements import actions
 from compactor.statements.parser import parse
 from compactor.statements.spark_functions import FUNCTIONS, NO_CALLS, REFUSED

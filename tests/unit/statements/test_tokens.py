@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import BadStatement
+from compactor.base.errors import BadStatement
 from compactor.statements.tokens import DEEPEST, LONGEST, split, tokens
 
 

@@ -5,7 +5,7 @@ import pytest
 from compactor.acid.listing import FileStatus
 from compactor.acid.names import DirectoryClaim
 from compactor.acid.tree import Anchor
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.storage.build_listing import data_format, listing_of, tree_of
 
 

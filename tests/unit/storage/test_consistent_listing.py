@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from compactor.acid.listing import Listing
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
 
 FOUND = Listing(directories=("delta_0000001_0000001_0000",))

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from compactor.errors import StorageError, UnnamedPlace
+from compactor.base.errors import StorageError, UnnamedPlace
 from compactor.storage import executor_tokens
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.storage.options import StoreOptions

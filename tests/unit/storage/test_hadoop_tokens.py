@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.storage.hadoop_tokens import HadoopToken, token_for, tokens_in
 
 

@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 import requests
 
-from compactor.errors import AccessDenied, NotSupported, StorageError
+from compactor.base.errors import AccessDenied, NotSupported, StorageError
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.hdfs_client import RemoteError, _error_in, host_of, saying_plainly
 from compactor.storage.kerberos_errors import UNPROVEN

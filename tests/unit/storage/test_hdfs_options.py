@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import BadSetting
+from compactor.base.errors import BadSetting
 from compactor.storage.hdfs_options import HdfsOptions, of_cluster
 
 TICKET = {"kerberos": True, "principal": "compactor@EXAMPLE.COM", "keytab": "/etc/compactor.keytab"}

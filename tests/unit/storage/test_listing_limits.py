@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import UnsafeDirectory
+from compactor.base.errors import UnsafeDirectory
 from compactor.storage.listing_limits import ListingLimits
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from compactor.errors import BadFile, NotSupported, StorageError, UnsafeDirectory
+from compactor.base.errors import BadFile, NotSupported, StorageError, UnsafeDirectory
 from compactor.storage import exclusive_rename, local_listing
 from compactor.storage.local import LocalStorage
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile, UnsafeDirectory
+from compactor.base.errors import BadFile, UnsafeDirectory
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.local import LocalStorage
 from tests.support.hostile import nest, remove_tree

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import UnsafeDirectory
+from compactor.base.errors import UnsafeDirectory
 from compactor.storage.local_permissions import LocalPermissions, must_be_private
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compactor.errors import BadFile, StorageError, UnsafeDirectory
+from compactor.base.errors import BadFile, StorageError, UnsafeDirectory
 from compactor.storage import file_identity, local_tree
 from compactor.storage.local import LocalStorage
 

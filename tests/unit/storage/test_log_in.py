@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compactor.errors import StorageError, UnnamedPlace
+from compactor.base.errors import StorageError, UnnamedPlace
 from compactor.storage.log_in import log_in
 from compactor.storage.options import StoreOptions
 from tests.unit.storage.test_executor_tokens import NameNode

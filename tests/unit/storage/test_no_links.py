@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import UnsafeDirectory
+from compactor.base.errors import UnsafeDirectory
 from compactor.storage import no_links
 from compactor.storage.no_links import NEW, directory, kind_of, opened, parent, reading, regular
 

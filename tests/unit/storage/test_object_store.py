@@ -9,7 +9,7 @@ from azure.core.exceptions import HttpResponseError
 from botocore.exceptions import ClientError
 from s3fs.errors import translate_boto_error
 
-from compactor.errors import AccessDenied, StorageError
+from compactor.base.errors import AccessDenied, StorageError
 from compactor.storage.object_store import errors
 
 

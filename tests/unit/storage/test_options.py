@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from compactor.errors import BadSetting, UnnamedPlace
+from compactor.base.errors import BadSetting, UnnamedPlace
 from compactor.storage.options import StoreOptions
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import NotSupported, StorageError
+from compactor.base.errors import NotSupported, StorageError
 from compactor.storage import capabilities
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores, opened

@@ -10,7 +10,7 @@ import pyarrow.orc
 import pytest
 
 from compactor.acid.row_id import RowId
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from tests.support.expected import (
     HIVE_NULL_PARTITION,
     difference,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.errors import CompactionFailed, NotFound, Refused
+from compactor.base.errors import CompactionFailed, NotFound, Refused
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import WaitTimedOut
 from compactor.service.site import Site

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.errors import LockNotGranted, NotConforming, NotFound, NotSupported, Refused
+from compactor.base.errors import LockNotGranted, NotConforming, NotFound, NotSupported, Refused
 from compactor.service.site import Site
 from compactor.tables.definitions import must_be_free
 from compactor.tables.store import Store

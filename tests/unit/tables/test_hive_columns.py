@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.tables.hive_columns import hive_columns

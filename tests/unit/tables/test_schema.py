@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from compactor.errors import BadSetting, NotSupported
+from compactor.base.errors import BadSetting, NotSupported
 from compactor.metastore.catalog.values import Column, Table
 from compactor.tables.schema import arrow_schema, select
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pytest
 
-from compactor.errors import ClusterUnavailable
+from compactor.base.errors import ClusterUnavailable
 from compactor.yarn.application import YarnApplication
 from compactor.yarn.manager import ResourceManager, resource_manager
 from tests.support.hadoop import write_site

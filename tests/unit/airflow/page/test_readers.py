@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compactor.airflow.page.readers import Limits, Overloaded, PageWork, Readers, readers_of
-from compactor.errors import NotFound
+from compactor.base.errors import NotFound
 from compactor.settings.precedence import Layer, Settings
 from tests.support.patience import until
 

@@ -7,8 +7,8 @@ from typing import Any
 import pyorc
 import pytest
 
+from compactor.base.errors import NotLossless
 from compactor.cli.orcfiledump.json_rows import json_lines
-from compactor.errors import NotLossless
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import BytesSource
 

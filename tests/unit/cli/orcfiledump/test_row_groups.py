@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from compactor.base.errors import BadFile
 from compactor.cli.orcfiledump import row_groups
 from compactor.cli.orcfiledump.row_groups import index_lines
-from compactor.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, read_stripe_footer
 from compactor.orc.format.tail import Tail, read_tail

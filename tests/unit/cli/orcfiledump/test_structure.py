@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from compactor.base.errors import NotLossless
 from compactor.cli.orcfiledump.structure import StructureOptions, structure
-from compactor.errors import NotLossless
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import BytesSource
 from tests.support.orcfiledump import GOLDEN

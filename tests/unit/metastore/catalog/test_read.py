@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from compactor.errors import NotFound, Refused
+from compactor.base.errors import NotFound, Refused
 from compactor.metastore.catalog.embedded import EmbeddedCatalog, NewTable
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.catalog.values import Column, Table

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
-from compactor.ids import WriteId
 from compactor.metastore.store import Metastore
 from tests.support.aborted import aborted_of
 

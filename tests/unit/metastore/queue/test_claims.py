@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.ids import WriteId
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.rows import TxnType
 

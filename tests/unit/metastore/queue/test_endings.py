@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.base.errors import NotFound, Refused
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import NotFound, Refused
 from compactor.metastore.store import Metastore
 
 T = Entity(database="d", table="t")

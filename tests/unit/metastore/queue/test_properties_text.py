@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.errors import BadName
+from compactor.base.errors import BadName
 from compactor.metastore.queue.properties_text import decode, encode
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import RowMapping
 
+from compactor.base.errors import NotSupported
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import NotSupported
 from compactor.metastore.queue.rows import MOVED, Rows, ended, history_row, queued
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.entity import entity_is

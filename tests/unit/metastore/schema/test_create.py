@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect
 
+from compactor.base.errors import DatabaseUnavailable, NotSupported
 from compactor.database.engine import open_database
-from compactor.errors import DatabaseUnavailable, NotSupported
 from compactor.metastore.schema import create
 from compactor.metastore.schema.detect import dialect_for
 from compactor.metastore.schema.tables import metadata

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
-from compactor.ids import TxnId, WriteId
 from compactor.metastore.store import Metastore
 
 T = Entity(database="default", table="t")

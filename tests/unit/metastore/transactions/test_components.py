@@ -3,8 +3,8 @@ from __future__ import annotations
 from sqlalchemy import insert
 
 from compactor.acid.partition_names import escaped_again
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
-from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXN_COMPONENTS
 from compactor.metastore.store import Metastore

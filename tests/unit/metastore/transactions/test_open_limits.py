@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.open_limits import OpenLimit, TxnLimits
 

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from compactor.acid import txn_states
-from compactor.ids import TxnId
+from compactor.base.ids import TxnId
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXNS, WRITE_SET
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import rows as txn_rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import NotFound, Refused, TransactionAborted
-from compactor.ids import TxnId
+from compactor.base.errors import NotFound, Refused, TransactionAborted
+from compactor.base.ids import TxnId
 from compactor.metastore.store import Metastore
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.base.errors import Refused, TransactionAborted
 from compactor.compaction.entry import Entity
-from compactor.errors import Refused, TransactionAborted
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.rows import TxnType
 

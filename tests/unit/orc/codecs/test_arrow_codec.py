@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import BadFile, StorageError
+from compactor.base.errors import BadFile, StorageError
 from compactor.orc.codecs import arrow_codec, pyorc_codec
 from compactor.orc.codecs.codec import Unfit
 from compactor.orc.format.compression import Compression

@@ -14,7 +14,7 @@ import pyarrow.orc as po
 import pyorc
 import pytest
 
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.codecs.arrow_codec import ArrowWriter
 from compactor.orc.codecs.arrow_encoder import Encoder, ZlibEncoder

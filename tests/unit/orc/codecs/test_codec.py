@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from compactor.errors import BadFile, NotLossless
+from compactor.base.errors import BadFile, NotLossless
 from compactor.orc.codecs.codec import column_names, decoding_failed, encoder_block_size, relabelled, relabelled_batch
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail

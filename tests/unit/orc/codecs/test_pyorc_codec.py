@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotLossless, NotSupported
+from compactor.base.errors import NotLossless, NotSupported
 from compactor.orc.codecs import arrow_codec, pyorc_codec
 from compactor.orc.codecs.pyorc_codec import TIMESTAMP, raw_type
 from compactor.orc.format.compression import Compression

@@ -16,7 +16,7 @@ import pyorc
 import pytest
 from pyorc.predicates import PredicateColumn
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.codecs import recompress
 from compactor.orc.format import messages
 from compactor.orc.format.compression import decompress

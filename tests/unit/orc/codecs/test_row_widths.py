@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.orc as po
 import pytest
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.codecs import row_widths, stripe_view
 from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Unfit

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.orc as po
 import pytest
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.codecs import stripe_view as view_module
 from compactor.orc.codecs.choice import ARROW, PYORC

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compactor.acid.row_id import RowId
-from compactor.errors import BadFile
-from compactor.ids import WriteId
+from compactor.base.errors import BadFile
+from compactor.base.ids import WriteId
 from compactor.orc.format.acid_metadata import acid_stats, key_index, last_keys_of, user_metadata
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.format.common_types import common_types
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.types import Types

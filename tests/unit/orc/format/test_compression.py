@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.errors import BadFile, NotSupported
+from compactor.base.errors import BadFile, NotSupported
 from compactor.orc.format.compression import Compression, compress, decompress
 from compactor.orc.stripe_compatibility import WRITABLE
 from compactor.settings.file_limits import FileLimits

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.types import TypeKind, acid_types, from_messages
 

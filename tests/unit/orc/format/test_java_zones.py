@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from compactor.errors import NotLossless, NotSupported
+from compactor.base.errors import NotLossless, NotSupported
 from compactor.orc.format.java_zones import java_zone
 
 

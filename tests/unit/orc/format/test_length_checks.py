@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.format import length_checks
 from compactor.orc.format.length_checks import check_lengths
 from compactor.orc.format.plain_streams import plain_streams

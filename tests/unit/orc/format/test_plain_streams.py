@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format import plain_streams as plain
 from compactor.orc.format.compression import Compression, compress

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.format import stripe_footer
 from compactor.orc.format.stripe_footer import (
     BLOOM_UTF8,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyorc
 import pytest
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.tail import MAGIC, Tail, empty_tail, read_tail

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format import types as types_module
 from compactor.orc.format.hive_types import parse_hive_type, schema_text

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.io.file_pool import SMALL, FilePool
 from compactor.orc.io.source import BytesSource, LocalSource
 from tests.support.patience import PATIENCE

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.io.running_checksum import PIECE, RunningChecksum
 from compactor.orc.io.source import BytesSource, LocalSource
 from tests.support.patience import PATIENCE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile, StorageError
+from compactor.base.errors import BadFile, StorageError
 from compactor.orc.io import source as source_module
 from compactor.orc.io.source import BytesSource, LocalSink, LocalSource, chunks, crc32
 from compactor.orc.io.writeback import PART

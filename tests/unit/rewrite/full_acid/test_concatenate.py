@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.orc as po
 import pytest
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.io.source import LocalSource
 from compactor.rewrite.full_acid.concatenate import EncodedFile, concatenate, encode_stripes
 from compactor.rewrite.full_acid.stripe_choice import Action, choose_actions

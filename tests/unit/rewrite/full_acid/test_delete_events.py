@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import NotLossless
-from compactor.ids import WriteId
+from compactor.base.errors import NotLossless
+from compactor.base.ids import WriteId
 from compactor.rewrite.full_acid import delete_events
 from compactor.rewrite.full_acid.delete_events import SortedEvents, load_delete_events
 from compactor.rows.delete_events import DeleteEvents
@@ -125,7 +125,7 @@ _CHILD = """
 import sys, uuid
 from pathlib import Path
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rows.inputs import Input
 from tests.support.units import execute

@@ -13,8 +13,8 @@ import pytest
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import Layout
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.errors import NotLossless
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import NotLossless
+from compactor.base.ids import TxnId, WriteId
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.rewrite.full_acid import delete_events

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.codecs import stripe_view
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource

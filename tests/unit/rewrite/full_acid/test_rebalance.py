@@ -16,9 +16,9 @@ import pytest
 from compactor.acid import bucket
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
+from compactor.base.errors import NotSupported, VerificationFailed
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.order_by import OrderBy, parse_order_by
-from compactor.errors import NotSupported, VerificationFailed
-from compactor.ids import TxnId, WriteId
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.types import acid_types
 from compactor.rewrite.full_acid import delete_events

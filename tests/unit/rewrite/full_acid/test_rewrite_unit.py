@@ -13,7 +13,7 @@ import pyarrow.orc as po
 import pytest
 
 from compactor.acid.names import DeltaKind
-from compactor.errors import NotLossless
+from compactor.base.errors import NotLossless
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.orc.pieces import Piece

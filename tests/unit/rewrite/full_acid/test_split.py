@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile, UnforeseenKeys
+from compactor.base.errors import BadFile, UnforeseenKeys
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.rewrite.full_acid import split

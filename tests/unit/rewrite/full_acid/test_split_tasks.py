@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile, VerificationFailed
+from compactor.base.errors import BadFile, VerificationFailed
 from compactor.rewrite.plan.unit import Output, Unit
 from compactor.rewrite.run.execute import perform_task
 from tests.support.split_units import large_unit, split_of

@@ -14,7 +14,7 @@ import pytest
 
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from compactor.acid.row_id import RowId
-from compactor.errors import BadFile, CompactorError, VerificationFailed
-from compactor.ids import WriteId
+from compactor.base.errors import BadFile, CompactorError, VerificationFailed
+from compactor.base.ids import WriteId
 from compactor.orc.format.tail import read_tail
 from compactor.orc.format.tail_writer import replace_tail, tail_bytes
 from compactor.orc.io.source import LocalSource

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import VerificationFailed
-from compactor.ids import WriteId
+from compactor.base.errors import VerificationFailed
+from compactor.base.ids import WriteId
 from compactor.orc.assembler import Assembler, WrittenFile
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.tail import Tail, read_tail

@@ -14,7 +14,7 @@ import pyorc
 import pytest
 from pyarrow import orc
 
-from compactor.errors import NotLossless, VerificationFailed
+from compactor.base.errors import NotLossless, VerificationFailed
 from compactor.orc.assembler import Assembler
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSource

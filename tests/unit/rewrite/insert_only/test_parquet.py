@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from compactor.errors import BadFile, NotLossless, VerificationFailed
+from compactor.base.errors import BadFile, NotLossless, VerificationFailed
 from compactor.orc.io.source import LocalSource
 from compactor.rewrite.insert_only import parquet as insert_only_parquet
 from compactor.rewrite.insert_only import parquet_footer

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from compactor.errors import BadFile, NotLossless
+from compactor.base.errors import BadFile, NotLossless
 from compactor.orc.io.source import BytesSource
 from compactor.rewrite.insert_only import parquet_footer as footer
 from compactor.settings.file_limits import FileLimits

@@ -9,8 +9,8 @@ import pytest
 from pyarrow import orc
 
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import BadFile
-from compactor.ids import WriteId
+from compactor.base.errors import BadFile
+from compactor.base.ids import WriteId
 from compactor.rewrite.insert_only.rewrite_unit import preview_figures, rewrite_insert_only
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Shape, Unit

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.orc.io.source import BytesSource
 from compactor.rewrite.insert_only import whole as insert_only_whole
 

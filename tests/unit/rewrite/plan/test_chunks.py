@@ -10,8 +10,8 @@ from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import DeltaKind
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.errors import Refused
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import Refused
+from compactor.base.ids import TxnId, WriteId
 from compactor.rewrite.plan.chunks import Bound, bounded, cut, finished, must_fit
 from compactor.rewrite.plan.plan import NOTHING_LEFT, Plan, PlanContext
 from compactor.rewrite.plan.unit import Shape, UnitResult, passed_over

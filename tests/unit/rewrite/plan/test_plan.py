@@ -12,8 +12,8 @@ from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import DeltaKind, Layout
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.errors import BadFile, BadName, Refused
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import BadFile, BadName, Refused
+from compactor.base.ids import TxnId, WriteId
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.settings.output_class import UNKNOWN_TO_ORC_1_5, OutputClass

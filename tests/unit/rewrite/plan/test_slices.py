@@ -11,8 +11,8 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import DeltaKind, Layout, staging_name
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.errors import VerificationFailed
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import VerificationFailed
+from compactor.base.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan

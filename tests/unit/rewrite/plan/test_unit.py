@@ -3,7 +3,7 @@ from __future__ import annotations
 import pickle
 
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.rewrite.plan.unit import Figures, Input, Shape, Unit
 
 

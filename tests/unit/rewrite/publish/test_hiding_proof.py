@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid.bucket import encode
-from compactor.errors import Disagreement
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import Disagreement
+from compactor.base.ids import TxnId, WriteId
 from compactor.rewrite.publish.hiding_proof import Evidence, NamedOutput
 from compactor.storage.local import LocalStorage
 from compactor.tables.writing.writer import write_deletes, write_rows

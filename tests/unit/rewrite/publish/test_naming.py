@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import StorageError
-from compactor.ids import TxnId
+from compactor.base.errors import StorageError
+from compactor.base.ids import TxnId
 from compactor.rewrite.plan.unit import Figures
 from compactor.rewrite.publish import naming
 from compactor.rewrite.publish.stage import Staged, StagedDirectory, StagedFile

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile, Disagreement, StorageError
+from compactor.base.errors import BadFile, Disagreement, StorageError
 from compactor.rewrite.publish import quarantine
 from compactor.rewrite.publish.same_directory import identities
 from compactor.storage.local import LocalStorage

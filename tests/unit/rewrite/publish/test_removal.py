@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import Disagreement, StorageError
-from compactor.ids import TxnId
+from compactor.base.errors import Disagreement, StorageError
+from compactor.base.ids import TxnId
 from compactor.rewrite.publish import removal
 from compactor.rewrite.publish.same_directory import identities
 from compactor.storage.capabilities import Capabilities

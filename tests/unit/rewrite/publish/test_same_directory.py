@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import Disagreement, LostClaim, StorageError
+from compactor.base.errors import Disagreement, LostClaim, StorageError
 from compactor.rewrite.publish.same_directory import identities, rename_same
 from compactor.storage.local import LocalStorage
 from tests.support.watching import names_in

@@ -11,8 +11,8 @@ import pytest
 
 from compactor.acid.names import DeltaKind, Layout, parse_staging, staging_name
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import StorageError, VerificationFailed
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import StorageError, VerificationFailed
+from compactor.base.ids import TxnId, WriteId
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.rewrite.plan.plan import Plan

@@ -7,8 +7,8 @@ import pytest
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.errors import LockNotGranted
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import LockNotGranted
+from compactor.base.ids import TxnId, WriteId
 from compactor.rewrite.publish.still_needed import must_still_be_needed
 
 BASE, LATER, OBSOLETE = "base_0000002_v0000009", "delta_0000003_0000003_0000", "delta_0000001_0000001_0000"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compactor.acid.listing import FileStatus, Listing
-from compactor.errors import LockNotGranted
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import LockNotGranted
+from compactor.base.ids import TxnId, WriteId
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish.unchanged_inputs import unchanged_inputs

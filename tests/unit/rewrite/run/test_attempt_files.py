@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.names import DeltaKind
-from compactor.errors import StorageError, VerificationFailed
+from compactor.base.errors import StorageError, VerificationFailed
 from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.storage.local import LocalStorage

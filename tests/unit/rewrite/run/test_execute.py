@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import BadFile, StorageError
+from compactor.base.errors import BadFile, StorageError
 from compactor.orc.io.look_ahead import AHEAD
 from compactor.rewrite.plan.unit import Shape, UnitResult
 from compactor.rewrite.run.execute import attempt_task, attempt_tasks

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor import errors
+from compactor.base import errors
 from compactor.rewrite.run.failure import Failure, error_of
 
 

@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 
 import pytest
 
-from compactor.errors import BadFile, CompactorError
+from compactor.base.errors import BadFile, CompactorError
 from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rewrite.run.process_runner import ProcessRunner
 from compactor.rewrite.run.task_queue import Job

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile, LockNotGranted, LostClaim
+from compactor.base.errors import BadFile, LockNotGranted, LostClaim
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.run import progress
 from compactor.rewrite.run.execute import TaskInput, TaskResult, attempt_task

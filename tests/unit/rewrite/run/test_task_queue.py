@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile, UnforeseenKeys
+from compactor.base.errors import BadFile, UnforeseenKeys
 from compactor.rewrite.full_acid.split import EncodeTask
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.run.execute import attempt_task

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.commits import Commits, Seen, commits_since

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import NotFound, Refused
 from compactor.compaction.entry import Entity
 from compactor.demo.fixtures import register_fixture
-from compactor.errors import NotFound, Refused
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.explain import explain
 from compactor.service.batches.driver import run_entries

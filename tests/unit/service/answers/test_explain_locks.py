@@ -5,8 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from compactor.base.errors import NotFound
 from compactor.cli.program import program
-from compactor.errors import NotFound
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.service.answers.explain_locks import explain_locks

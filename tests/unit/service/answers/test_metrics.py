@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from compactor import __version__
-from compactor.errors import DatabaseUnavailable
+from compactor.base.errors import DatabaseUnavailable
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.fleet import fleet
 from compactor.service.answers.metrics import MetastoreCollector, read_now, registry_of

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import BadSetting
 from compactor.compaction.states import State
-from compactor.errors import BadSetting
 from compactor.service.answers import overview
 from compactor.service.requests.pause import pause
 from compactor.service.site import Site

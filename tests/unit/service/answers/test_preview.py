@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import BadFile, NotFound, Refused
 from compactor.compaction.states import CompactionType
 from compactor.demo.fixtures import register_fixture
-from compactor.errors import BadFile, NotFound, Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.preview import preview

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.base.errors import Refused
 from compactor.demo.fixtures import register_fixture
-from compactor.errors import Refused
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.answers.show import TransactionRow, show_decisions, show_settings, show_transactions
 from compactor.service.site import Site

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.base.errors import BadSetting
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.demo.fixtures import register_fixture
-from compactor.errors import BadSetting
 from compactor.service.answers.show_compactions import (
     CompactionFilter,
     CompactionRow,

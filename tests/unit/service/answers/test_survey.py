@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from compactor.acid.listing import Listing
+from compactor.base.errors import BadSetting, NotFound
 from compactor.compaction.pool_policy import PoolPolicy
 from compactor.demo.fixtures import register_fixture
-from compactor.errors import BadSetting, NotFound
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.service.answers.show_compactions import CompactionWords
 from compactor.service.answers.survey import Survey, find_tables, survey_tables

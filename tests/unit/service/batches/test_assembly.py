@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import DatabaseUnavailable
+from compactor.base.identities import process_user
 from compactor.compaction.states import State
-from compactor.errors import DatabaseUnavailable
-from compactor.identities import process_user
 from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.requests.request import request_compaction

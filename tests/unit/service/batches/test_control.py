@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import CompactorError
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import CompactorError
-from compactor.ids import WriteId
 from compactor.locking.lock_types import LockType
 from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner

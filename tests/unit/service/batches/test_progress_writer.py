@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import DatabaseUnavailable
+from compactor.base.errors import DatabaseUnavailable
 from compactor.service.batches.progress_writer import ProgressWriter
 from compactor.service.site import Site, own_state
 from compactor.service.worker.under_way import UnderWay

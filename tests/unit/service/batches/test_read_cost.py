@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.listing import Listing
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.show_compactions import show_history
 from compactor.service.batches.assembly import claimable

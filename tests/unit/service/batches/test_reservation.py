@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import DatabaseUnavailable
+from compactor.base.errors import DatabaseUnavailable
 from compactor.service.batches.reservation import Reservation
 from compactor.service.site import Site, own_state
 from tests.support.patience import until

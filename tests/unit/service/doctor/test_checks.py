@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from compactor.base.errors import DatabaseUnavailable
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.demo.fixtures import register_fixture
-from compactor.errors import DatabaseUnavailable
 from compactor.metastore.schema.tables import TXNS
 from compactor.service.doctor import checks as doctor
 from compactor.service.doctor.finding import Finding, Level

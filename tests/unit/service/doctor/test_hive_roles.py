@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import insert
 
-from compactor.ids import TxnId
+from compactor.base.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.schema.tables import AUX_TABLE

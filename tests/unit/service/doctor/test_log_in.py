@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.service.doctor import log_in as module

@@ -16,9 +16,9 @@ from sqlalchemy import text
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import CLAIM_PREFIX, DirectoryClaim, parse_claim
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.errors import DatabaseUnavailable, StorageError
+from compactor.base.ids import TxnId, WriteId
 from compactor.database.engine import Database, open_database
-from compactor.errors import DatabaseUnavailable, StorageError
-from compactor.ids import TxnId, WriteId
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.service.doctor.finding import Finding, Level

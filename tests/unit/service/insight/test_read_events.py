@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compactor.errors import BadFile
+from compactor.base.errors import BadFile
 from compactor.service.insight.read_events import MOST_BYTES, Query, queries_of
 from tests.support.read_events import hive, plain, trino
 from tests.support.sizes import sized

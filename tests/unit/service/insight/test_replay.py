@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadSetting, NotSupported
+from compactor.base.errors import BadSetting, NotSupported
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.names import staging_name
+from compactor.base.errors import NotFound, Refused, StorageError
+from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import NotFound, Refused, StorageError
-from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.service.requests.advance import advance, measure_gap
 from compactor.service.requests.resolve import Ruling

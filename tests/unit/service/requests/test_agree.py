@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import Disagreement, Refused
+from compactor.base.errors import Disagreement, Refused
 from compactor.service import memory as remembering
 from compactor.service.mark_files import MarkFiles
 from compactor.service.memory import doubt_of, must_be_newest

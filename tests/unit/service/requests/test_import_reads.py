@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile, DatabaseUnavailable
+from compactor.base.errors import BadFile, DatabaseUnavailable
 from compactor.service.requests.import_reads import Imported, import_reads
 from compactor.service.site import Site, own_state
 from tests.support.read_events import plain

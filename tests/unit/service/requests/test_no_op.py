@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rewrite.run.runner import InProcessRunner

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import BadSetting, NotFound, Refused
 from compactor.compaction.entry import Entity
-from compactor.errors import BadSetting, NotFound, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.service.answers.explain import explain
 from compactor.service.requests.overrides import override, remove_override

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import NotFound, Refused
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.demo.fixtures import register_fixture
-from compactor.errors import NotFound, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.service.requests.overrides import override
 from compactor.service.requests.pause import pause, resume

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import BadSetting, NotFound, Refused
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import BadSetting, NotFound, Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.service.requests.request import (

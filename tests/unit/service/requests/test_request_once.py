@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import NotFound, Refused
 from compactor.compaction.states import State
-from compactor.errors import NotFound, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.names import parse_directory
+from compactor.base.errors import LockNotGranted, Refused
 from compactor.compaction.disagreement import DoubtKind
-from compactor.errors import LockNotGranted, Refused
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from compactor.acid.directory import acid_directory
+from compactor.base.errors import Disagreement, LockNotGranted, NotFound, Refused, StorageError
 from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType
-from compactor.errors import Disagreement, LockNotGranted, NotFound, Refused, StorageError
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COLUMNS_V2

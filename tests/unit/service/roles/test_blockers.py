@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.ids import TxnId
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.roles.blockers import blocked_entries, blockers_of, blocking_transactions

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.listing import Listing
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.pool_policy import PoolPolicy, Window
 from compactor.compaction.states import State
-from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner

@@ -15,9 +15,9 @@ from sqlalchemy import select, update
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import parse_hidden
+from compactor.base.errors import StorageError
 from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.rows import TxnType

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import DatabaseUnavailable, StorageError
 from compactor.compaction.states import State
-from compactor.errors import DatabaseUnavailable, StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.cleaning import Cleaning
 from compactor.rewrite.run.runner import InProcessRunner

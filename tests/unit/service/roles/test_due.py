@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import CompactorError, Refused
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.errors import CompactorError, Refused
 from compactor.service.requests.pause import pause
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.due import due_in_database, due_in_table

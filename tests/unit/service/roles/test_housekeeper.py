@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.tree import Tree
+from compactor.base.errors import Disagreement
 from compactor.compaction.entry import Entity
-from compactor.errors import Disagreement
 from compactor.metastore.schema.tables import TXNS
 from compactor.service.requests.overrides import override
 from compactor.service.roles.housekeeper import keep_house

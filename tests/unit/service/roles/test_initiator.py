@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import DatabaseUnavailable, StorageError
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import DatabaseUnavailable, StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.requests import Requests
 from compactor.rewrite.run.runner import InProcessRunner

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import NotSupported
 from compactor.compaction.entry import Entity
-from compactor.errors import NotSupported
 from compactor.metastore.catalog.values import Table
 from compactor.service.roles.scan import DISAGREEMENT, Scan
 from compactor.service.site import Site

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import NotSupported
 from compactor.compaction.entry import Entity
-from compactor.errors import NotSupported
 from compactor.metastore.catalog.values import Table
 from compactor.service.roles.surveyed_tables import SurveyedTables
 from compactor.service.site import Site

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select, update
 
+from compactor.base.errors import Refused
 from compactor.compaction.entry import Entity
-from compactor.errors import Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import PARTITIONS, SDS, SERDE_PARAMS, TBLS

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.listing import Listing
+from compactor.base.errors import CommitUnknown, LostClaim, StorageError
 from compactor.compaction.states import State
-from compactor.errors import CommitUnknown, LostClaim, StorageError
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.commits import Commit, Commits, Committing

@@ -10,9 +10,9 @@ import pytest
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.base.errors import NotEnoughHistory
+from compactor.base.ids import NOTHING_OPEN, TxnId
 from compactor.compaction.states import State
-from compactor.errors import NotEnoughHistory
-from compactor.ids import NOTHING_OPEN, TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot

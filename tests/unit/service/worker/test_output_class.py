@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.acid.names import Layout
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.metastore.catalog.values import Column, Table
 from compactor.service.worker.output_class import must_suit
 from compactor.settings.output_class import OutputClass

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from compactor.base.errors import Refused
+from compactor.base.ids import WriteId
 from compactor.compaction.states import CompactionType
-from compactor.errors import Refused
-from compactor.ids import WriteId
 from compactor.metastore.catalog.read import Table
 from compactor.orc.codecs.bloom_filters import stripe_filters
 from compactor.orc.format.compression import Compression

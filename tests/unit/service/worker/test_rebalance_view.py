@@ -13,10 +13,10 @@ import pytest
 
 from compactor.acid import bucket
 from compactor.acid.directory import acid_directory
+from compactor.base.errors import LockNotGranted, Refused, TransactionAborted
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import LockNotGranted, Refused, TransactionAborted
-from compactor.ids import WriteId
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table

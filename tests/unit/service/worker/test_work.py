@@ -12,9 +12,9 @@ from sqlalchemy import select, update
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import staging_name
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.ids import TxnId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID, TXN_COMPONENTS, TXNS

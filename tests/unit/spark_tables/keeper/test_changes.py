@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compactor.acid import txn_states
-from compactor.errors import TransactionAborted
+from compactor.base.errors import TransactionAborted
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.changes import Changes
 from compactor.spark_tables.keeper.statements import SILENT_S

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotFound, Refused, TransactionAborted
+from compactor.base.errors import NotFound, Refused, TransactionAborted
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.inserts import Inserts
 from compactor.spark_tables.messages import BeginInserts, BegunInserts, CommitInserts, Place

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from compactor.errors import NotFound
+from compactor.base.errors import NotFound
 from compactor.rewrite.run.failure import Failure
 from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid import txn_states
-from compactor.errors import Refused, TransactionAborted
+from compactor.base.errors import Refused, TransactionAborted
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.service.site import Site
 from compactor.spark_tables.application import process

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid import txn_states
-from compactor.errors import StorageError
+from compactor.base.errors import StorageError
 from compactor.service.site import Site
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.under_way import UnderWay

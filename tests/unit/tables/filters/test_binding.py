@@ -5,7 +5,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from compactor.errors import BadExpression
+from compactor.base.errors import BadExpression
 from compactor.tables.filters.binding import bind
 from compactor.tables.filters.conditions import Compared, Constant, OneOf, Settled
 from tests.unit.tables.filters.test_evaluation import SCHEMA

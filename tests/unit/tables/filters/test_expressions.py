@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from compactor.errors import BadExpression
+from compactor.base.errors import BadExpression
 from compactor.tables.filters.expressions import (
     And,
     Comparison,

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from compactor.errors import BadName
+from compactor.base.errors import BadName
 from compactor.metastore.catalog.values import Column, Partition, Table
 from compactor.tables.filters.binding import bind
 from compactor.tables.filters.conditions import columns_of

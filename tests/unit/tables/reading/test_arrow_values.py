@@ -5,7 +5,7 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.orc.codecs.arrow_types import ArrowType
 from compactor.orc.codecs.pyorc_codec import TIMESTAMP
 from compactor.orc.format.hive_types import parse_hive_type

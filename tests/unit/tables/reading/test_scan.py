@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import delete as sql_delete
 
+from compactor.base.errors import LockLost, NotFound, NotSupported, Refused, SnapshotExpired
+from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
-from compactor.errors import LockLost, NotFound, NotSupported, Refused, SnapshotExpired
-from compactor.ids import TxnId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import HIVE_LOCKS

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid.names import Base
+from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused, StorageError
 from compactor.compaction.entry import Entity
-from compactor.errors import NotConforming, NotFound, NotSupported, Refused, StorageError
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema import tables as t

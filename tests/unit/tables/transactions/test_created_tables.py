@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import select
 
-from compactor.errors import Refused
+from compactor.base.errors import Refused
 from compactor.metastore.schema.tables import TXN_COMPONENTS
 from compactor.service.site import Site
 from compactor.tables.definitions import Definition, create_with_commit

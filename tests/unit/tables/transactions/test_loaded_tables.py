@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotFound, Refused
+from compactor.base.errors import NotFound, Refused
+from compactor.base.steps import TransactionStep
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site
 from compactor.sql.run import checked, run
-from compactor.steps import TransactionStep
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from tests.support.interleaving import interleaving

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import delete, select
 
-from compactor.errors import LockLost, NotSupported, WriteConflict
+from compactor.base.errors import LockLost, NotSupported, WriteConflict
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import HIVE_LOCKS, TXN_COMPONENTS

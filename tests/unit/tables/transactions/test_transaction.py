@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from compactor.base.errors import Disagreement, FileGone, LockNotGranted, Refused, SnapshotExpired, TransactionAborted
 from compactor.compaction.entry import Entity
 from compactor.deployment import configure, open_site
-from compactor.errors import Disagreement, FileGone, LockNotGranted, Refused, SnapshotExpired, TransactionAborted
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable

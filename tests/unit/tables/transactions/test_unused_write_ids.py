@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.names import DirectoryClaim
-from compactor.errors import BadFile, Disagreement, StorageError
-from compactor.ids import WriteId
+from compactor.base.errors import BadFile, Disagreement, StorageError
+from compactor.base.ids import WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site
 from compactor.storage.local import LocalStorage

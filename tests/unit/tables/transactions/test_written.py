@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from compactor.acid.names import Base, Delta, DeltaKind
+from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
-from compactor.ids import WriteId
 from compactor.metastore.notifications.writes import Write
 from compactor.rewrite.publish.stage import StagedDirectory, StagedFile
 from compactor.tables.transactions.pending import PendingDirectory

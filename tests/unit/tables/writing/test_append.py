@@ -10,8 +10,15 @@ import pytest
 from pyarrow import orc
 
 from compactor.acid.names import Base
-from compactor.errors import Disagreement, NotConforming, NotLossless, NotSupported, TransactionAborted, WriteConflict
-from compactor.ids import TxnId, WriteId
+from compactor.base.errors import (
+    Disagreement,
+    NotConforming,
+    NotLossless,
+    NotSupported,
+    TransactionAborted,
+    WriteConflict,
+)
+from compactor.base.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site

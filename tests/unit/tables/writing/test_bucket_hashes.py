@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.tables.writing.bucket_hashes import bucket_hashes, bucket_numbers
 from tests.support.bucket_hashes import HASHES, Hashed, arrow_array
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import Refused, VerificationFailed
+from compactor.base.errors import Refused, VerificationFailed
 from compactor.rewrite.full_acid.delete_events import SortedEvents
 from compactor.tables.schema import PARTS, ROW_ID, ROW_ID_TYPE
 from compactor.tables.writing.changed_rows import ChangedRows

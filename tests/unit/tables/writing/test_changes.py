@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compactor.base.errors import BadExpression, NotConforming, NotFound, NotSupported, Refused, WriteConflict
 from compactor.deployment import configure, open_site
-from compactor.errors import BadExpression, NotConforming, NotFound, NotSupported, Refused, WriteConflict
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.errors import NotConforming, NotSupported
+from compactor.base.errors import NotConforming, NotSupported
 from compactor.tables.schema import PARTS
 from compactor.tables.writing.conform import Door
 

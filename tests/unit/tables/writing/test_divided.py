@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.metastore.catalog.values import Column, Table
 from compactor.tables.writing.divided import PLAIN_ROWS, divided, together
 

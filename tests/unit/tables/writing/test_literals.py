@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotConforming
+from compactor.base.errors import NotConforming
 from compactor.tables.writing.literals import literal_array, literal_arrays
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from compactor.errors import NotConforming, StorageError
+from compactor.base.errors import NotConforming, StorageError
 from compactor.service.site import Site
 from compactor.tables.store import Store
 from compactor.tables.writing.loading import local_files, must_have_its_columns, rows_of

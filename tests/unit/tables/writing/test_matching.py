@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.metastore.catalog.values import Column, Table
 from compactor.tables.writing.matching import PLACE, comparable, has_null, key_columns, matches, numbered
 

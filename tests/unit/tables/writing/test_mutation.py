@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused, WriteConflict
 from compactor.deployment import configure, open_site
-from compactor.errors import NotConforming, NotFound, NotSupported, Refused, WriteConflict
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site

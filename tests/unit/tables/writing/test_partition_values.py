@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid.partition_names import DEFAULT_PARTITION
-from compactor.errors import NotSupported
+from compactor.base.errors import NotSupported
 from compactor.metastore.catalog.values import Column, Table
 from compactor.tables.writing.partition_values import partition_of_rows
 

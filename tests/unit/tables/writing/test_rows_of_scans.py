@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotConforming, Refused, WriteConflict
+from compactor.base.errors import NotConforming, Refused, WriteConflict
+from compactor.base.steps import TransactionStep, WriteStep
 from compactor.service.site import Site
 from compactor.sql.run import checked, run
-from compactor.steps import TransactionStep, WriteStep
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from tests.support.interleaving import Interleaving, interleaving

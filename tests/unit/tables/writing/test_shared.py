@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid import bucket
-from compactor.errors import Refused, VerificationFailed
+from compactor.base.errors import Refused, VerificationFailed
 from compactor.service.site import Site
 from compactor.tables import Store
 from compactor.tables.store import named_table

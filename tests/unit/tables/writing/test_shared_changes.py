@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor.errors import NotFound, NotSupported, Refused, VerificationFailed
+from compactor.base.errors import NotFound, NotSupported, Refused, VerificationFailed
 from compactor.locking.lock_types import LockType
 from compactor.service.site import Site
 from compactor.tables import Store

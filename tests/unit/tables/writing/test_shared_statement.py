@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pickle
 
-from compactor.ids import WriteId
+from compactor.base.ids import WriteId
 from compactor.tables.writing.shape import TravellingColumn, TravellingShape
 from compactor.tables.writing.shared_statement import SharedChange, SharedStatement
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.errors import BadFile, CommitUnknown, NotConforming, Refused, TransactionAborted
+from compactor.base.errors import BadFile, CommitUnknown, NotConforming, Refused, TransactionAborted
 from compactor.service.site import Site
 from compactor.tables.store import Store
 from compactor.tables.transactions import batch as batches

@@ -7,8 +7,8 @@ import pyarrow.orc as po
 import pytest
 
 from compactor.acid import bucket
-from compactor.errors import StorageError
-from compactor.ids import WriteId
+from compactor.base.errors import StorageError
+from compactor.base.ids import WriteId
 from compactor.orc.format.compression import Compression
 from compactor.tables.writing.writer import write_deletes, write_rows
 

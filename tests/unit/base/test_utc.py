@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.utc import utc_text
+from compactor.base.utc import utc_text
 
 
 @pytest.mark.parametrize(

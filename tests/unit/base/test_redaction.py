@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from compactor import redaction
-from compactor.errors import CompactorError
-from compactor.printable import PrintableFormatter
-from compactor.redaction import (
+from compactor.base import redaction
+from compactor.base.errors import CompactorError
+from compactor.base.printable import PrintableFormatter
+from compactor.base.redaction import (
     is_secret,
     is_secret_key,
     redact,

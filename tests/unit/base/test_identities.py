@@ -5,7 +5,7 @@ import pwd
 
 import pytest
 
-from compactor.identities import HolderProcess, holder_id, initiator_id, is_compactor, process_user
+from compactor.base.identities import HolderProcess, holder_id, initiator_id, is_compactor, process_user
 
 
 @pytest.mark.parametrize("host", ["node-1", "a", "h" * 100])

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from compactor import errors
+from compactor.base import errors
 from compactor.compaction.states import IllegalTransition
 
 ALL = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, Exception)]

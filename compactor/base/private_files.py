@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
-from compactor.errors import BadSetting
-from compactor.printable import first_few
+from compactor.base.errors import BadSetting
+from compactor.base.printable import first_few
 
 CLIENT_KEYTAB = "KRB5_CLIENT_KTNAME"  #: names the keytab by which the Kerberos library logs a process in
 _NAME_SERVICES = Path("/etc/nsswitch.conf")

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from compactor.printable import PrintableFormatter, few, log_lines, printable, printable_json
+from compactor.base.printable import PrintableFormatter, few, log_lines, printable, printable_json
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compactor.ids import NOTHING_OPEN, ORIGINALS_ONLY
+from compactor.base.ids import NOTHING_OPEN, ORIGINALS_ONLY
 
 
 def test_limits_are_those_of_a_java_long() -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from compactor.cli.stop_signals import stopping
+from compactor.base.stop_signals import stopping
 from tests.support.patience import PATIENCE
 
 

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from compactor.printable import printable
-from compactor.redaction import redact
+from compactor.base.printable import printable
+from compactor.base.redaction import redact
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from compactor import private_files
-from compactor.errors import BadSetting
-from compactor.private_files import is_here, must_be_secret, read_found, read_secret, why_not_secret, why_not_trusted
+from compactor.base import private_files
+from compactor.base.errors import BadSetting
+from compactor.base.private_files import (
+    is_here,
+    must_be_secret,
+    read_found,
+    read_secret,
+    why_not_secret,
+    why_not_trusted,
+)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sys
 import unicodedata
 from collections.abc import Collection, Sequence
 
-from compactor.redaction import redact
+from compactor.base.redaction import redact
 
 _LINE = "\n"
 _FEW = 20  #: names in a message

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from compactor.steps import Step, reach
+from compactor.base.steps import Step, reach
 
 SCRIPT = """
-from compactor.steps import Step, reach
+from compactor.base.steps import Step, reach
 for _ in range(3):
     reach(Step.CLAIMED)
     print("claimed", flush=True)
