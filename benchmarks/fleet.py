@@ -27,10 +27,10 @@ from compactor.rewrite.run.runner import InProcessRunner, Runner
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome
 from compactor.service.worker.work import work_together
+from compactor.site.site import Site
 from tests.support.many import make_partitions, site_of
 
 

@@ -35,7 +35,7 @@ from compactor.database.engine import Database, open_database
 from compactor.metastore.schema import create
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state import store
 from tests.support import servers
 from tests.support.many import make_partitions, site_of

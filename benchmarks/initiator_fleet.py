@@ -38,7 +38,7 @@ from compactor.service.roles import unrecorded
 from compactor.service.roles.candidate_page import CandidatePage
 from compactor.service.roles.initiator import initiate
 from compactor.service.roles.scan import Scan
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state import store
 from compactor.state.conditions import entity_key
 from tests.support import servers

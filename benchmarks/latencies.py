@@ -28,7 +28,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import groups_at_once, run_entries
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state import store
 from tests.support import servers
 from tests.support.many import make_partitions, site_of

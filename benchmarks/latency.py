@@ -27,7 +27,7 @@ from compactor.compaction.entry import Entry
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.servers import AirflowServers
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from compactor.state.batches import Batch, BatchState
 from tests.support.tables import insert, make_table
 

@@ -32,7 +32,7 @@ from compactor.metastore.store import open_metastore
 from compactor.service.answers import overview
 from compactor.service.answers.fleet import Fleet, counted, fleet, with_queue
 from compactor.service.doctor.readings import take_readings
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from compactor.state import store
 from compactor.state.conditions import Seen
 from compactor.state.runs import DAY_MS, Run

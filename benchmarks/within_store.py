@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.report import Row, conclude, progress
 from compactor.database.engine import open_database
-from compactor.deployment import configure, open_site
 from compactor.metastore.schema import create
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from compactor.state import store
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores

@@ -19,7 +19,7 @@ from tests.support.sizes import WHOLE, WHOLE_FOLDERS, WHOLE_IDS
 
 if TYPE_CHECKING:
     from compactor.metastore.store import Metastore
-    from compactor.service.site import Site
+    from compactor.site.site import Site
 
 # The same examples in every run, so that red is red for everybody; HYPOTHESIS_PROFILE=search looks for new ones.
 _SAME = {"derandomize": True, "deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -184,7 +184,7 @@ def metastore(empty_metastore: Path, metastore_url: str, tmp_path: Path) -> Iter
 @pytest.fixture
 def deployment(metastore: Metastore, metastore_url: str, warehouse: Path) -> Iterator[Site]:
     """The embedded default over ``metastore`` and ``warehouse``: everything that a pass needs, mode ``clean``."""
-    from compactor.deployment import configure, open_site
+    from compactor.site.deployment import configure, open_site
 
     environment = {"COMPACTOR_METASTORE_URL": metastore_url, "COMPACTOR_WAREHOUSE": str(warehouse)}
     with open_site(configure(metastore.name, environment=environment)) as site:

@@ -16,8 +16,8 @@ from compactor.metastore.store import open_metastore
 from compactor.rewrite.run.runner import Runner
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.site.site import Site
 from compactor.state import store
 from tests.support.many import Write, make_table, site_of
 

@@ -13,8 +13,8 @@ from airflow.sdk.log import mask_secret
 from compactor.airflow.configuration import metastore_names, text
 from compactor.airflow.options import CONNECTION_TYPE
 from compactor.base.redaction import remembered
-from compactor.deployment import OTHERS, Configuration, configure, open_site
-from compactor.service.site import Site
+from compactor.site.deployment import OTHERS, Configuration, configure, open_site
+from compactor.site.site import Site
 
 #: The keys of a connection, and the environment variables that pass them to the driver of an application.
 ENVIRONMENT = {

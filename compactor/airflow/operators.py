@@ -192,7 +192,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
     @contextmanager
     def _secrets_in_file(self, hook: SparkSubmitHook) -> Iterator[tuple[int, ...]]:
         """Takes secrets out of the command line until the block ends, and yields the open file that has them instead."""
-        from compactor.service.batches.properties_file import (
+        from compactor.site.spark_secrets import (
             check_keytabs,
             defaults_file,
             inherited_path,

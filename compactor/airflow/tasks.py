@@ -20,7 +20,6 @@ from compactor.metastore.marker import change_marker
 from compactor.service.answers.commits import Seen, commits_since
 from compactor.service.answers.preview import Preview, preview
 from compactor.service.batches.assembly import plan_batches
-from compactor.service.mode import Mode, may_somewhere
 from compactor.service.requests.no_op import must_do_something
 from compactor.service.requests.request import RebalanceOptions, RequestWords, request_as
 from compactor.service.requests.request_once import request_once as request_once_of
@@ -29,8 +28,9 @@ from compactor.service.roles.due import due_in_database, due_in_table
 from compactor.service.roles.fresh_look import look_at_changed
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
-from compactor.service.where import find_table
+from compactor.site.mode import Mode, may_somewhere
+from compactor.site.site import Site
+from compactor.site.where import find_table
 from compactor.state.runs import Run
 
 log = logging.getLogger(__name__)

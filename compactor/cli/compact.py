@@ -16,7 +16,7 @@ from compactor.cli.output import print_json, say
 if TYPE_CHECKING:
     from compactor.compaction.entry import Entry
     from compactor.service.requests.request import Enqueued
-    from compactor.service.site import Site
+    from compactor.site.site import Site
 
 _TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import click
 
 if TYPE_CHECKING:
-    from compactor.deployment import Configuration
-    from compactor.service.site import Site
+    from compactor.site.deployment import Configuration
+    from compactor.site.site import Site
 
 DONE, FAILED, USAGE, REFUSED, TIMED_OUT = range(5)  #: exit codes
 P = ParamSpec("P")
@@ -33,7 +33,7 @@ class CliContext:
         Raises:
             BadSetting: the configuration is wrong.
         """
-        from compactor.deployment import configure
+        from compactor.site.deployment import configure
 
         return configure(self.metastore, flags=self.flags, config_path=self.config)
 
@@ -44,7 +44,7 @@ class CliContext:
         Raises:
             CompactorError: it cannot be opened; the message says why.
         """
-        from compactor.deployment import open_site
+        from compactor.site.deployment import open_site
 
         with open_site(self.configuration(), read_only=read_only) as site:
             yield site

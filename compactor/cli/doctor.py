@@ -13,7 +13,7 @@ from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json, say
 
 if TYPE_CHECKING:
-    from compactor.service.doctor.finding import Finding
+    from compactor.site.finding import Finding
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 
@@ -34,7 +34,7 @@ _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 def doctor(context: CliContext, before_hive_3: bool, compact: bool, verify: str | None) -> None:
     """Check a deployment and report what to fix. Nothing is written unless --compact is given."""
     from compactor.service.doctor import checks as service
-    from compactor.service.doctor.finding import Level
+    from compactor.site.finding import Level
 
     if (compact or verify) and not before_hive_3:
         raise click.UsageError("--compact and --verify belong to --before-hive-3")
@@ -64,8 +64,8 @@ def doctor(context: CliContext, before_hive_3: bool, compact: bool, verify: str 
 
 
 def _of_files(context: CliContext) -> list[Finding]:
-    from compactor.deployment import used_files
     from compactor.service.doctor.files import check_files
+    from compactor.site.deployment import used_files
 
     files = used_files(context.metastore, flags=context.flags, config_path=context.config)
     return list(
@@ -77,11 +77,11 @@ def _of_files(context: CliContext) -> list[Finding]:
 
 
 def _before_hive_3(context: CliContext, compact: bool, *, full_verify: bool) -> list[Finding]:
-    from compactor.deployment import open_before_hive_3
     from compactor.rewrite.run.runner import InProcessRunner
     from compactor.service.hive2.before_hive_3 import before_hive_3
     from compactor.service.hive2.major import compact_before_hive_3
-    from compactor.service.old_site import OldSite
+    from compactor.site.deployment import open_before_hive_3
+    from compactor.site.old_site import OldSite
 
     with open_before_hive_3(context.configuration(), read_only=not compact) as site:
         if not compact:

@@ -98,8 +98,8 @@ def _wanted(timezone: bool, rowindex: str | None, column_type: bool) -> Structur
 
 
 def _storage(context: CliContext) -> Storage:
-    from compactor.deployment import open_stores
     from compactor.settings.catalogue import find
+    from compactor.site.deployment import open_stores
 
     given = {key: value for key, value in context.flags.items() if find(key) is not None}
     return open_stores(context.metastore, flags=given, config_path=context.config)

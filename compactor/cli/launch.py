@@ -24,7 +24,7 @@ from compactor.yarn.refusal import reason_in
 if TYPE_CHECKING:
     from compactor.base.stop_signals import Stop
     from compactor.service.batches.assembly import PlannedBatch
-    from compactor.service.site import Site
+    from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
 _KEPT_LINES = 2000  #: of what spark-submit said, to find the reason of a failure in

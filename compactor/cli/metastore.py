@@ -60,7 +60,7 @@ def init(context: CliContext) -> None:
 @with_context
 def info(context: CliContext) -> None:
     """Show which metastore this is and how much it contains."""
-    from compactor.service.mode import Mode, modes_of_databases
+    from compactor.site.mode import Mode, modes_of_databases
 
     with context.site(read_only=True) as site:
         tables = site.metastore.catalog.tables()

@@ -41,7 +41,7 @@ def resolve(
     """
     from compactor.service.requests import resolve as service
     from compactor.service.requests.in_doubt import in_doubt
-    from compactor.service.where import find_table
+    from compactor.site.where import find_table
 
     with context.site(read_only=not yes) as site:
         found_table = find_table(site.metastore.catalog, table)

@@ -15,8 +15,8 @@ from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json_line, say, size
 
 if TYPE_CHECKING:
-    from compactor.service.site import Site
     from compactor.settings.precedence import Settings
+    from compactor.site.site import Site
 
 _once = click.option("--once", is_flag=True, help="Run one pass. Default: pass after pass until SIGTERM or SIGINT.")
 

@@ -14,8 +14,8 @@ import compactor
 from compactor.base.errors import NotSupported
 from compactor.cli.context import CliContext
 from compactor.cli.spark_target import SparkTarget
-from compactor.service.batches.properties_file import inherited_path
 from compactor.settings.driver_config import driver_config, for_yarn
+from compactor.site.spark_secrets import inherited_path
 from compactor.yarn.application import tag_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from compactor.service.batches.properties_file import defaults_file
+from compactor.site.spark_secrets import defaults_file
 
 _MASTER, _MODE = "spark.master", "spark.submit.deployMode"
 _ENTRY = re.compile(r"\s*(?P<key>[^\s=:#!]+)(?:\s*[=:]\s*|\s+)(?P<value>.*?)\s*$")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compactor.base.stop_signals import Stop
     from compactor.cli.launch import Launched
     from compactor.service.batches.assembly import PlannedBatch
-    from compactor.service.site import Site
+    from compactor.site.site import Site
 
 _STDERR = 2  #: file descriptor
 
@@ -69,7 +69,7 @@ def _launch(
     context: CliContext, site: Site, batch: PlannedBatch, program: str, target: SparkTarget, stop: Stop
 ) -> Launched:
     from compactor.cli.launch import Launch
-    from compactor.service.batches.properties_file import check_keytabs, defaults_file, properties_file
+    from compactor.site.spark_secrets import check_keytabs, defaults_file, properties_file
     from compactor.yarn.manager import resource_manager
 
     if not target.is_local and not executors_python(target, batch):

@@ -14,11 +14,11 @@ from compactor.base.stop_signals import Stop
 from compactor.cli.output import say
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, groups_at_once, run_batch, run_without_repair
-from compactor.service.lost_workers import repair
-from compactor.service.run_as import left_to_others, must_be_ours, must_run_as
-from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.site.lost_workers import repair
+from compactor.site.run_as import left_to_others, must_be_ours, must_run_as
+from compactor.site.site import Site
 from compactor.storage.executor_tokens import ExecutorTokens
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class CliWorker:
         return self._processes
 
     def _spark(self, master: str) -> Runner:
-        from compactor.service.batches.properties_file import check_keytabs
+        from compactor.site.spark_secrets import check_keytabs
         from compactor.spark.runner import SparkRunner
         from compactor.spark.session import session
 

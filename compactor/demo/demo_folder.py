@@ -12,9 +12,9 @@ from pathlib import Path
 
 from compactor.base.errors import Refused
 from compactor.database.engine import open_database
-from compactor.deployment import configure, open_site
 from compactor.metastore.schema import create
-from compactor.service.site import Site
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from compactor.state.store import upgrade
 
 _MARK = ".compactor-demo"

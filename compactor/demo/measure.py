@@ -15,7 +15,7 @@ from compactor.demo.report import TableFigures
 from compactor.metastore.catalog.values import Table
 from compactor.rows.reader import ROW_ID_COLUMNS, read_snapshot
 from compactor.service.answers.survey import Content
-from compactor.service.site import Site, Target
+from compactor.site.site import Site, Target
 
 _AT_ONCE = 1 << 16  #: rows converted to text at a time
 

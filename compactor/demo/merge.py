@@ -17,7 +17,7 @@ from compactor.base.errors import CompactorError
 from compactor.compaction.entry import Entity
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.tables import DATABASE
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables import Store
 
 ORDERS, CHANGES = (Entity(database=DATABASE, table=name) for name in ("orders", "order_changes"))

@@ -21,7 +21,7 @@ from compactor.demo.report import TableFigures
 from compactor.demo.scheduler_watch import SchedulerWatch
 from compactor.demo.servers import AirflowServers
 from compactor.service.roles.blockers import blocking_transactions
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 #: Airflow's section [compactor] for the demo: short intervals, one Spark application at a time.
 _AIRFLOW = {

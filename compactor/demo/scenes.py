@@ -18,7 +18,7 @@ import pyarrow as pa
 from compactor.compaction.entry import Entity
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.tables import DATABASE
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables import Table as StoreTable
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.demo.servers import AirflowServers, ServersFailed
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 #: In the order of unpausing: consumers of events first, so that no event arrives at a paused DAG.
 DAGS = ("compaction_cleaner", "compaction_worker", "acid_housekeeper", "compact_table", "compaction_initiator")

@@ -17,7 +17,7 @@ from compactor.demo.flights import Change, ChangeKind
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import ROW_ID_COLUMNS
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.writer import write_deletes, write_rows

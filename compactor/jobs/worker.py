@@ -20,13 +20,13 @@ from dataclasses import replace
 from compactor.base.errors import CompactorError
 from compactor.base.printable import log_lines
 from compactor.base.redaction import redacted
-from compactor.deployment import open_deployment
 from compactor.service.batches.control import must_not_have_failed
 from compactor.service.batches.driver import Application, WorkerPass, run_batch
 from compactor.service.batches.resident import linger
-from compactor.service.run_as import must_run_as
-from compactor.service.site import Site, own_state
 from compactor.service.worker.options import Options
+from compactor.site.deployment import open_deployment
+from compactor.site.run_as import must_run_as
+from compactor.site.site import Site, own_state
 from compactor.spark.runner import SparkRunner
 from compactor.spark.session import attempt, is_alive, session, tracking_url
 from compactor.storage.executor_tokens import ExecutorTokens

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from compactor.base.errors import NotConforming, NotFound, Refused
 from compactor.metastore.catalog import values
-from compactor.service.mode import must_write
+from compactor.site.mode import must_write
 from compactor.sql.answer import Answer, counted, done
 from compactor.sql.session import Session
 from compactor.statements import actions

@@ -8,8 +8,8 @@ from compactor.acid.partition_names import part_values
 from compactor.base.errors import CompactorError, NotConforming, NotFound, NotSupported, Refused
 from compactor.locking.accesses import Name, Spec
 from compactor.metastore.catalog.values import Partition, Table
-from compactor.service.mode import must_write
-from compactor.service.site import claims_of, new_ground, path_of
+from compactor.site.mode import must_write
+from compactor.site.site import claims_of, new_ground, path_of
 from compactor.sql.answer import Answer, done
 from compactor.sql.partitions import key_values, matching, name_of
 from compactor.sql.session import Session

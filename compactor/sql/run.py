@@ -7,7 +7,7 @@ from typing import Any
 
 from compactor.base.errors import BadExpression, NotSupported
 from compactor.compaction.states import parse_type
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.sql import catalog_answers, changes, creations, definitions, loads, queries, utilities
 from compactor.sql.answer import Answer
 from compactor.sql.session import Session

@@ -10,8 +10,8 @@ from compactor.locking.accesses import Name
 from compactor.locking.requests import LockRequest, sorted_requests
 from compactor.metastore.catalog import values
 from compactor.service.answers.explain_locks import planned_locks
-from compactor.service.mode import must_write
-from compactor.service.site import Site
+from compactor.site.mode import must_write
+from compactor.site.site import Site
 from compactor.statements.statement import Statement
 from compactor.tables.table import Table
 from compactor.tables.transactions.held_locks import wait_for_locks

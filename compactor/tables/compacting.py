@@ -12,8 +12,8 @@ from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction, wait_for
-from compactor.service.run_as import left_to_others, must_be_ours
-from compactor.service.site import Site
+from compactor.site.run_as import left_to_others, must_be_ours
+from compactor.site.site import Site
 
 _DONE = (State.SUCCEEDED, State.READY_FOR_CLEANING)
 

@@ -33,8 +33,8 @@ from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind, Types
 from compactor.service.answers.explain_locks import planned_locks
-from compactor.service.memory import doubt_of_programs
-from compactor.service.site import Site, claims_of, new_ground, path_of
+from compactor.site.memory import doubt_of_programs
+from compactor.site.site import Site, claims_of, new_ground, path_of
 from compactor.tables.hive_columns import hive_columns
 from compactor.tables.schema import ROW_ID
 from compactor.tables.transactions.running import transaction

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from compactor.base.errors import Refused
-from compactor.deployment import open_deployment
 from compactor.metastore.catalog import values
-from compactor.service.site import Site
+from compactor.site.deployment import open_deployment
+from compactor.site.site import Site
 from compactor.tables.definitions import Definition, create_database, create_table, drop_table
 from compactor.tables.table import Table
 from compactor.tables.transactions.running import transaction

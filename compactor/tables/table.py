@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from compactor.base.errors import Refused
 from compactor.metastore.catalog import values
-from compactor.service.mode import must_write
-from compactor.service.site import Site
+from compactor.site.mode import must_write
+from compactor.site.site import Site
 from compactor.tables.compacting import Compaction, compact
 from compactor.tables.reading.scan import Scan
 from compactor.tables.reading.wanted import Wanted

@@ -24,11 +24,11 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.doctor import checks
 from compactor.service.doctor import metastore as doctor_metastore
-from compactor.service.doctor.finding import Finding, Level
-from compactor.service.doctor.hive_roles import LEADERS
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.settings.precedence import Settings
+from compactor.site.finding import Finding, Level
+from compactor.site.hive_roles import LEADERS
+from compactor.site.site import Site
 from compactor.state.store import OwnState, init, open_state
 from compactor.state.tables import metadata
 from compactor.storage.local import LocalStorage

@@ -25,20 +25,20 @@ from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.rows import TxnType
 from compactor.rows.reader import read_snapshot
-from compactor.service import lost_workers
 from compactor.service.answers.explain import explain
 from compactor.service.answers.explain_locks import explain_locks
 from compactor.service.answers.preview import preview
 from compactor.service.answers.show_compactions import show_compactions
 from compactor.service.doctor.checks import doctor
-from compactor.service.doctor.finding import Level
 from compactor.service.requests.restore import restore
 from compactor.service.roles.blockers import blocked_entries, blockers_of
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.settings.precedence import Settings
+from compactor.site import lost_workers
+from compactor.site.finding import Level
+from compactor.site.site import Site
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
 from tests.support.aborted import aborted_of

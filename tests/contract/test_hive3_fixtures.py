@@ -25,9 +25,9 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.settings.precedence import Settings
+from compactor.site.site import Site
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
 from tests.support.expected import by_turns, difference, plain_rows, read_expected, render_line, step, steps

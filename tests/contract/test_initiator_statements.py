@@ -16,7 +16,7 @@ from compactor.metastore.store import Metastore
 from compactor.service.batches.assembly import claimable
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.initiator import InitiatorPass, initiate
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.many import make_partitions, site_of
 
 pytestmark = pytest.mark.usefixtures("hive4")

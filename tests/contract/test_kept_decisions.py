@@ -14,7 +14,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.initiator import initiate, look_again
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.store import OwnState
 from tests.support.many import make_partitions, site_of
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of

@@ -10,7 +10,6 @@ from sqlalchemy import select, update
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion
-from compactor.deployment import configure, open_site
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
@@ -24,8 +23,9 @@ from compactor.service.roles.candidate_page import CandidatePage
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
 from compactor.service.roles.scan import Scan
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of, values_in
 from tests.support.passes import clean_all
 from tests.support.tables import with_settings

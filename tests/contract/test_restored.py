@@ -25,16 +25,16 @@ from compactor.metastore.store import Metastore
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.lost_workers import repair
-from compactor.service.mark_files import MarkFiles
 from compactor.service.requests.advance import advance, measure_gap
 from compactor.service.requests.agree import agree
 from compactor.service.requests.request import request_compaction
 from compactor.service.requests.resolve import Ruling
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
 from compactor.settings.precedence import Settings
+from compactor.site.lost_workers import repair
+from compactor.site.mark_files import MarkFiles
+from compactor.site.site import Site
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
 from tests.support import roles

@@ -14,7 +14,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.requests.advance import advance, measure_gap
 from compactor.service.requests.resolve import Ruling
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.contract.test_restored import CASES as FULL_ACID
 from tests.contract.test_restored import WRITTEN, backup, copied_during, hours_pass, sampled, site
 from tests.support.backups import Backup, ServerBackup

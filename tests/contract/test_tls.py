@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import Connection
 
 from compactor.base.errors import DatabaseUnavailable
-from compactor.connection import metastore_url
 from compactor.database.engine import open_database
+from compactor.site.connection import metastore_url
 from tests.support.certificates import self_signed
 from tests.support.ports import free_port
 from tests.support.servers import postgres

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, update
 
-from compactor.deployment import configure, open_site
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import DBS, SDS
-from compactor.service.site import Site
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from compactor.state.store import init
 from tests.support import servers
 

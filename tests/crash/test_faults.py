@@ -17,7 +17,7 @@ import pytest
 
 from compactor.metastore.catalog.values import Table
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.passes import age, clean_all, compact, every_role
 from tests.support.tables import delete, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in

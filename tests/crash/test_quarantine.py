@@ -16,7 +16,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.housekeeper import keep_house
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.tables import QUARANTINES
 from tests.crash.conftest import Kept
 from tests.crash.test_steps import assert_settled, watched, with_story

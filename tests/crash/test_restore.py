@@ -16,7 +16,7 @@ from compactor.base.errors import CompactorError
 from compactor.base.steps import CommandStep, Step
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.crash.conftest import Kept
 from tests.crash.test_steps import with_story
 from tests.support.oracle import read_lines

@@ -11,7 +11,7 @@ from compactor.base.steps import Step
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.crash.test_steps import finish
 from tests.support import roles
 from tests.support.forked import die

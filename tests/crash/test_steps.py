@@ -30,10 +30,10 @@ from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
-from compactor.service.site import Site
+from compactor.site.lost_workers import repair
+from compactor.site.site import Site
 from tests.crash.conftest import Kept
 from tests.support import insert_only, roles
 from tests.support.forked import die

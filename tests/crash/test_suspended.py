@@ -21,7 +21,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.service.requests.request import request_compaction
 from compactor.service.requests.restore import restore
 from compactor.service.roles.cleaner import clean
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.backups import Backup
 from tests.support.passes import clean_all, compact, lose_cleaners, time_out_all
 from tests.support.patience import PATIENCE, until

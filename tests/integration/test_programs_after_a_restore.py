@@ -15,11 +15,11 @@ import pytest
 
 from compactor.base.errors import Disagreement, StorageError
 from compactor.metastore.catalog.values import Table
-from compactor.service.mark_files import MarkFiles
 from compactor.service.requests.agree import agree
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
-from compactor.service.site import Site
+from compactor.site.mark_files import MarkFiles
+from compactor.site.site import Site
 from compactor.sql.run import checked, run
 from compactor.tables import Store
 from compactor.tables.transactions import numbers_on_disk

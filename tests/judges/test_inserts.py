@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from compactor.deployment import configure, open_site
+from compactor.site.deployment import configure, open_site
 from compactor.tables import Store
 from tests.judges import PYORC, JavaJudge, Judge, Row, judges, orc_1_5, to_arrow, trino_476
 from tests.judges.examples import WRITERS, Example, inserts, writers_of

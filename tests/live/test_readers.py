@@ -17,7 +17,7 @@ import pytest
 from compactor.base.steps import Step
 from compactor.compaction.states import State
 from compactor.metastore.transactions.rows import TxnType
-from compactor.service.lost_workers import repair
+from compactor.site.lost_workers import repair
 from tests.support.beside import TRANSACTIONAL, Beside
 from tests.support.live_hive import HiveError
 from tests.support.tables import with_settings

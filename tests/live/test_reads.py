@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from compactor.deployment import open_deployment
 from compactor.service.answers.reads import reads_of
+from compactor.site.deployment import open_deployment
 from tests.support.beside import TRANSACTIONAL, Beside
 from tests.support.passes import compact
 from tests.support.patience import until

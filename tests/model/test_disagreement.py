@@ -18,13 +18,13 @@ from sqlalchemy import update
 
 from compactor.acid.names import parse_directory
 from compactor.base.steps import Step
-from compactor.deployment import configure, open_site
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from tests.support import roles
 from tests.support.backups import without_memory
 from tests.support.forked import die

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 
-from compactor.deployment import configure, open_site
+from compactor.site.deployment import configure, open_site
 from tests.model.files import Event, Layout, write_acid, write_raw
 from tests.model.reader import Snapshot, compacted, rows
 from tests.model.stories import (

@@ -11,9 +11,9 @@ from pathlib import Path
 from hypothesis import given, settings
 
 from compactor.base.errors import LockNotGranted, Refused
-from compactor.deployment import configure, open_site
 from compactor.service.requests.restore import restore
-from compactor.service.site import own_state
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import own_state
 from tests.model import stories
 from tests.model.stories import COMMIT, Clean, Compact, Delete, Insert, Story
 from tests.model.test_model import EXAMPLES

@@ -26,9 +26,9 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
-from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.model import reader, stories
 from tests.model.files import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.hostile import due_table, everything_in
 from tests.support.tables import with_settings
 

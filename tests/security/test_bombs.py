@@ -13,7 +13,7 @@ from compactor.cli.program import program
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support import bombs, insert_only
 from tests.support.bombed import Report, passed_over
 from tests.support.hostile import is_compacted_and_cleaned

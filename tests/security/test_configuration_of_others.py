@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from compactor.base.errors import BadSetting
 from compactor.cli.program import program
-from compactor.deployment import configure, open_stores
+from compactor.site.deployment import configure, open_stores
 from tests.support import second_user
 
 pytestmark = pytest.mark.skipif(not second_user.may_act(), reason="needs root, or sudo without a password")

@@ -16,9 +16,9 @@ from compactor.cli.spark_target import target_of
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TBLS
 from compactor.service.batches.assembly import plan_batches
-from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.lost_workers import repair
+from compactor.site.site import Site
 from tests.support.hostile import due_table
 from tests.support.lost_workers import begun
 from tests.support.tables import entity_of, with_settings

@@ -23,12 +23,12 @@ from compactor.service.answers.survey import survey_tables
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.doctor.checks import doctor
-from compactor.service.doctor.finding import Level
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.finding import Level
+from compactor.site.site import Site
 from tests.support.accidents import every_role
 from tests.support.passes import compact, settle
 from tests.support.tables import entity_of, insert, make_table

@@ -16,7 +16,7 @@ from compactor.database.engine import open_database
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TABLE_PARAMS
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 SECRET = "geheim"
 JDBC = (

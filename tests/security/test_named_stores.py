@@ -17,7 +17,7 @@ from compactor.metastore.schema.tables import SDS
 from compactor.service.answers.explain import explain
 from compactor.service.doctor.storage import check_storage
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores, opened
 from tests.support.hostile import every_role, is_compacted_and_cleaned

@@ -16,7 +16,6 @@ from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, HIVE_LOCKS, SDS, TABLE_PARAMS
-from compactor.service.absence import Absence
 from compactor.service.answers.explain import explain
 from compactor.service.answers.survey import survey_tables
 from compactor.service.doctor.checks import doctor
@@ -25,8 +24,9 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.absence import Absence
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.hostile import every_role, is_compacted_and_cleaned, nest, remove_tree
 from tests.support.passes import compact, settle, with_storage

@@ -16,14 +16,11 @@ from sqlalchemy import update
 
 from compactor.acid.names import CLAIM_PREFIX
 from compactor.base.errors import AccessDenied, DatabaseUnavailable, Disagreement, Refused, StorageError
-from compactor.deployment import open_deployment
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import SDS, TBLS
 from compactor.service.answers.preview import preview
 from compactor.service.doctor.checks import doctor
-from compactor.service.doctor.finding import Level
-from compactor.service.other_metastores import OtherMetastores
 from compactor.service.requests.advance import advance, measure_gap
 from compactor.service.requests.agree import agree
 from compactor.service.requests.claims import foreign_claims, give_up
@@ -32,8 +29,11 @@ from compactor.service.requests.resolve import Ruling
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
 from compactor.service.roles.scan import DISAGREEMENT
-from compactor.service.site import Site, claims_of
 from compactor.service.worker.outcome import Result
+from compactor.site.deployment import open_deployment
+from compactor.site.finding import Level
+from compactor.site.other_metastores import OtherMetastores
+from compactor.site.site import Site, claims_of
 from compactor.sql.run import checked, run
 from compactor.tables import Store
 from tests.support.accidents import every_role

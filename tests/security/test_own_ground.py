@@ -26,15 +26,15 @@ from compactor.service.answers.preview import preview
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.doctor.checks import doctor
-from compactor.service.doctor.finding import Finding, Level
 from compactor.service.requests.in_doubt import in_doubt
 from compactor.service.requests.request import request_compaction
 from compactor.service.requests.resolve import Ruling, resolve
 from compactor.service.requests.restore import restore
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.finding import Finding, Level
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.tables import Store
 from compactor.tables import Table as Writable

@@ -23,10 +23,10 @@ from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import DATABASE_PARAMS, TABLE_PARAMS
 from compactor.service.batches.assembly import plan_batches
-from compactor.service.batches.properties_file import inherited_path, properties_file
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
+from compactor.site.site import Site
+from compactor.site.spark_secrets import inherited_path, properties_file
 from tests.support.patience import PATIENCE
 from tests.support.planted_secrets import (
     DATABASE_PROPERTIES,

@@ -19,8 +19,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.hostile import NOBODY, is_compacted_and_cleaned, nest, remove_tree
 from tests.support.passes import clean_all, compact, with_storage

@@ -13,9 +13,9 @@ import pytest
 from compactor.base.errors import StorageError
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.service import lost_workers
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site import lost_workers
+from compactor.site.site import Site
 from compactor.storage import abfs
 from compactor.storage.stores import Stores
 from tests.storage.conftest import AZURE, Place, azure_options

@@ -11,7 +11,7 @@ from compactor.acid.names import CLAIM_PREFIX, DirectoryClaim
 from compactor.base.errors import BadFile, StorageError
 from compactor.base.ids import TxnId
 from compactor.compaction.marks import Marks, MarkToken, Remembered
-from compactor.service.mark_files import MarkFiles
+from compactor.site.mark_files import MarkFiles
 from compactor.storage.capabilities import EVERY
 from compactor.storage.stores import Stores
 from tests.storage.conftest import BY_HTTPFS, KINDS, Place

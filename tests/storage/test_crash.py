@@ -12,10 +12,10 @@ from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
-from compactor.service.site import Site
+from compactor.site.lost_workers import repair
+from compactor.site.site import Site
 from compactor.storage.stores import Stores
 from tests.storage.conftest import AZURE, BUCKET, Place, azure_options, s3_options
 from tests.storage.test_tables import left, moved, rows

@@ -15,7 +15,7 @@ import pytest
 from compactor.base.errors import StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.service.roles.cleaner import clean
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.storage import abfs, gcs, s3
 from compactor.storage.stores import Stores
 from tests.storage.conftest import AZURE, BUCKET, Place, azure_options, gcs_options, s3_options

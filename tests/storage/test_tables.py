@@ -19,14 +19,14 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.publish import quarantine
-from compactor.service import lost_workers
 from compactor.service.answers.explain import explain
-from compactor.service.quarantine import erase_due
 from compactor.service.requests.restore import restore
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site, own_state
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.site import lost_workers
+from compactor.site.quarantine import erase_due
+from compactor.site.site import Site, own_state
 from compactor.state.tables import QUARANTINES
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores

@@ -16,10 +16,10 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.explain import explain
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.lost_workers import repair
+from compactor.site.site import Site
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
 from compactor.storage.taking_over import TakenRange

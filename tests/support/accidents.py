@@ -17,7 +17,7 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.passes import settle
 
 _HALF_AN_HOUR = 1_800_000

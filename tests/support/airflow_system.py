@@ -21,11 +21,11 @@ from compactor.airflow import driver_processes
 from compactor.compaction.entry import Entry
 from compactor.database.engine import open_database
 from compactor.demo.servers import AirflowServers, ServersFailed
-from compactor.deployment import open_deployment
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema import create
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site, own_state
+from compactor.site.deployment import open_deployment
+from compactor.site.site import Site, own_state
 from compactor.state.batches import Batch
 from compactor.state.store import upgrade
 from tests.support.downloads import ROOT

@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import update
 
 from compactor.metastore.schema.tables import TXNS
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.servers import Rows, Server
 
 HOUR_MS = 3_600_000

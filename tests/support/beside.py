@@ -25,13 +25,13 @@ from compactor.cli.program import program
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.database.engine import open_database
-from compactor.deployment import configure, open_site
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema import tables
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.rows.reader import read_snapshot
-from compactor.service.site import Site
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from compactor.state import store
 from compactor.tables.store import Store
 from tests.support.expected import difference, plain_rows, render

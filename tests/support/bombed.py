@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compactor.deployment import configure, open_site
+from compactor.site.deployment import configure, open_site
 from tests.support.forked import forked
 from tests.support.hostile import every_role
 from tests.support.patience import PATIENCE

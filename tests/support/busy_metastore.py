@@ -13,8 +13,8 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
 from compactor.service.worker.options import Options
+from compactor.site.site import Site
 from compactor.state.conditions import Seen
 from tests.support.passes import clean_all
 from tests.support.tables import delete, insert, make_table, with_settings

@@ -15,11 +15,11 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from compactor.base.errors import CompactorError
-from compactor.deployment import open_deployment
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.service.batches.driver import Application, run_batch
-from compactor.service.site import own_state
+from compactor.site.deployment import open_deployment
+from compactor.site.site import own_state
 
 ROOT = Path(__file__).parents[2]
 FOLDER = "TEST_DRIVER_FOLDER"

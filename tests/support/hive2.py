@@ -22,10 +22,10 @@ from compactor.metastore.queue.hive2_queue import Hive2
 from compactor.metastore.schema import tables
 from compactor.metastore.schema.hive2 import Hive2Schema
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.doctor.finding import Finding
 from compactor.service.hive2.major import compact_before_hive_3
-from compactor.service.old_site import OldSite
 from compactor.settings.precedence import Layer, Settings
+from compactor.site.finding import Finding
+from compactor.site.old_site import OldSite
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
 from tests.support.expected import read_expected, render_line

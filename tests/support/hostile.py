@@ -19,8 +19,8 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.roles.cleaner import CleanerPass, clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import InitiatorPass, initiate
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Outcome
+from compactor.site.site import Site
 from tests.support.passes import settle
 from tests.support.tables import insert, make_table, rows_of
 

@@ -17,7 +17,7 @@ from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rewrite.plan.file_format import FileFormat
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
 from tests.support.tables import entity_of

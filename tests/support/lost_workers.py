@@ -10,7 +10,7 @@ from compactor.compaction.entry import Entry
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 WORKER = "compactor-worker-gone"
 

@@ -24,8 +24,8 @@ from compactor.metastore.schema.tables import (
     TBLS,
 )
 from compactor.metastore.store import Metastore
-from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
+from compactor.site.site import Site
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
 from compactor.tables.writing.writer import write_rows

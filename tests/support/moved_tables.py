@@ -15,7 +15,7 @@ from compactor.base.ids import NOTHING_OPEN, TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import SDS
 from compactor.rows.reader import read_snapshot
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.storage.stores import Stores
 from tests.support.tables import entity_of
 

@@ -27,9 +27,9 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.roles.fresh_look import look_at_changed
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.patience import until
 from tests.support.tables import entity_of

@@ -7,8 +7,8 @@ from pathlib import Path
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
-from compactor.service.site import Site
 from compactor.settings.precedence import Settings
+from compactor.site.site import Site
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
 from compactor.tables.store import Store

@@ -15,7 +15,7 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID
 from compactor.metastore.transactions.rows import TxnType
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 _VISIBILITY = re.compile(r"_v\d{7}$")
 

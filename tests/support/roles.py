@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compactor.database.engine import open_database
-from compactor.deployment import configure, open_site
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service import lost_workers as repairing
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests import abort as aborting
 from compactor.service.roles import cleaner as cleaning
 from compactor.service.roles import housekeeper as housekeeping
 from compactor.service.roles import initiator as initiating
-from compactor.service.site import Site
+from compactor.site import lost_workers as repairing
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from tests.support import hive2
 from tests.support.watching import Interrupted
 

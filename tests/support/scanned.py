@@ -16,7 +16,7 @@ from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
 

@@ -18,8 +18,8 @@ from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import read_snapshot
-from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
+from compactor.site.site import Site
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.writing.writer import write_deletes, write_rows

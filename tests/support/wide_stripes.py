@@ -13,7 +13,7 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSource
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.writing.writer import write_rows

@@ -18,10 +18,10 @@ from typing import Any
 import pyspark
 
 from compactor.compaction.entry import Entry
-from compactor.deployment import open_deployment
 from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import PlannedBatch
-from compactor.service.site import Site, own_state
+from compactor.site.deployment import open_deployment
+from compactor.site.site import Site, own_state
 from compactor.state.batches import Batch
 from compactor.yarn.application import application_in
 from tests.support.patience import PATIENCE, until

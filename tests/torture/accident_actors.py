@@ -30,18 +30,18 @@ from compactor.base.errors import (
     StorageError,
 )
 from compactor.base.ids import TxnId
-from compactor.deployment import configure, open_site
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.exclusive import exclusively
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.deployment import configure, open_site
+from compactor.site.exclusive import exclusively
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.partitioned import add_partition, insert_into, make_partitioned
 from tests.support.passes import with_storage

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.deployment import configure, open_site
-from compactor.service.site import Site
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from compactor.state.store import init
 from tests.model.reader import Snapshot, rows
 from tests.support import servers

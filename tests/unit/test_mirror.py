@@ -12,7 +12,7 @@ PACKAGE, UNIT = ROOT / "compactor", ROOT / "tests" / "unit"
 #: Module -> where it is tested instead: what is the same over every database is tested over every database at once.
 ELSEWHERE: dict[str, str] = {
     "airflow/page/bounds.py": "security/page/test_fuzz.py",
-    "service/batches/properties_file.py": "security/test_secrets.py",
+    "site/spark_secrets.py": "security/test_secrets.py",
     "rewrite/full_acid/file_zones.py": "integration/rewrite/test_time_zones.py",
     "orc/format/filter_streams.py": "integration/rewrite/test_mixed_bloom_filters.py",
     "orc/codecs/wall_clock.py": "integration/rewrite/test_time_zones.py",
@@ -142,10 +142,10 @@ ELSEWHERE: dict[str, str] = {
     "tables/reading/wanted.py": "unit/tables/reading/test_scan.py",
     "state/store.py": "unit/state/test_state.py",
     "service/doctor/files.py": "security/test_configuration_of_others.py",
-    "service/directory_claims.py": "security/test_other_metastores.py",
-    "service/other_metastores.py": "security/test_other_metastores.py",
+    "site/directory_claims.py": "security/test_other_metastores.py",
+    "site/other_metastores.py": "security/test_other_metastores.py",
     "service/requests/claims.py": "unit/cli/test_claims.py",
-    "service/old_site.py": "unit/service/hive2/test_major.py",
+    "site/old_site.py": "unit/service/hive2/test_major.py",
 }
 
 

@@ -16,8 +16,8 @@ from fastapi import Depends, HTTPException, Request, status
 
 from compactor.airflow.configuration import dag_id, metastore_names
 from compactor.airflow.hooks import CompactorHook
-from compactor.deployment import Configuration, open_site
-from compactor.service.site import Site
+from compactor.site.deployment import Configuration, open_site
+from compactor.site.site import Site
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from compactor.service.answers.fleet import Fleet, counted
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 _T = TypeVar("_T")
 _TIMES = 10  #: the time that an answer took

@@ -23,13 +23,13 @@ from compactor.service.answers.fleet import with_queue
 from compactor.service.answers.preview import preview
 from compactor.service.answers.reads import table_reads
 from compactor.service.answers.show import show_settings
-from compactor.service.memory import sentences_about
-from compactor.service.mode import modes_of_databases
 from compactor.service.roles.blockers import blocking_transactions
 from compactor.service.roles.fresh_look import look_at
-from compactor.service.where import find_table, parse_table
 from compactor.settings.catalogue import CATALOGUE
 from compactor.settings.setting import LARGEST, Scope
+from compactor.site.memory import sentences_about
+from compactor.site.mode import modes_of_databases
+from compactor.site.where import find_table, parse_table
 from compactor.state.decisions import PASS
 
 _DAGS = ("compaction_initiator", "compaction_worker", "compaction_cleaner", "acid_housekeeper", "compact_table")

@@ -20,8 +20,8 @@ from compactor.airflow.page.readers import Limits, Overloaded, PageWork, readers
 from compactor.base.errors import BadFile, BadSetting, CompactorError
 from compactor.base.private_files import read_secret
 from compactor.base.redaction import remember
-from compactor.deployment import Configuration, open_site
 from compactor.service.requests.import_reads import TooManyEvents, import_reads
+from compactor.site.deployment import Configuration, open_site
 
 PATH = "/reads"
 MOST_BODY = 8_000_000  #: bytes of a request

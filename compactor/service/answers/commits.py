@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import NotFound, Refused
 from compactor.base.ids import WriteId
-from compactor.service.site import Site
-from compactor.service.where import parse_table
+from compactor.site.site import Site
+from compactor.site.where import parse_table
 
 MOST_PARTITIONS = 1000  #: that are named; an event of more would not fit where events are kept
 

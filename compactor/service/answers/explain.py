@@ -18,15 +18,15 @@ from compactor.rewrite.plan.unit import SHAPES
 from compactor.service.answers.show_compactions import compaction_row
 from compactor.service.answers.show_quarantine import QuarantineRow, of_table
 from compactor.service.answers.survey import Survey, Surveyed
-from compactor.service.doctor.hive_roles import HiveRoles, hive_roles
-from compactor.service.memory import sentences_about
-from compactor.service.mode import Mode, mode_of
 from compactor.service.roles.blockers import Blocker, blockers_of
 from compactor.service.roles.scan import Considered
-from compactor.service.site import Site
-from compactor.service.where import find_table
 from compactor.service.worker.planning import PlanSummary, preview_plan
 from compactor.settings.precedence import Settings
+from compactor.site.hive_roles import HiveRoles, hive_roles
+from compactor.site.memory import sentences_about
+from compactor.site.mode import Mode, mode_of
+from compactor.site.site import Site
+from compactor.site.where import find_table
 
 _LAST = 3  #: entries of the history, and runs, that are shown for each partition
 _RUNS = 10_000  #: newest runs of the whole metastore that are searched for those of the table

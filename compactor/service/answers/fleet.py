@@ -14,7 +14,7 @@ from compactor.service.answers.survey import DUE
 from compactor.service.doctor.alarms import Alarm, raised_alarms
 from compactor.service.doctor.readings import Readings, readings_of
 from compactor.service.insight.past_runs import ERRORS_OF, error_of
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.conditions import Share, WorstTable
 from compactor.state.decisions import PASS
 from compactor.state.runs import DAY_MS, DayOfRuns, Run

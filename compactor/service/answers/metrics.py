@@ -21,7 +21,7 @@ from compactor.base.errors import CompactorError
 from compactor.service.answers.fleet import STEPS, Fleet, Returns, fleet
 from compactor.service.doctor.alarms import Alarm
 from compactor.service.doctor.readings import Readings
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
 _MS = "_ms"

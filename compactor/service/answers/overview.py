@@ -14,7 +14,7 @@ from compactor.service.answers.running import Running, reserved_batches, running
 from compactor.service.answers.show_compactions import compaction_row
 from compactor.service.answers.survey import DUE
 from compactor.service.roles.scan import DISAGREEMENT
-from compactor.service.site import Site, paused_tables
+from compactor.site.site import Site, paused_tables
 from compactor.state.batches import Batch
 from compactor.state.conditions import Seen, Wanted
 from compactor.state.runs import Run

@@ -21,13 +21,13 @@ from compactor.rows.acid_file import open_files
 from compactor.service.answers.survey import Survey
 from compactor.service.insight.estimates import Estimate, Work
 from compactor.service.insight.past_runs import estimator_of, reencoded_of, store_of
-from compactor.service.site import Site, Target, claims_of, must_be_compactable, must_have_its_own_ground
-from compactor.service.where import find_table
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.output_class import must_suit
 from compactor.service.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan, preview_plan_of
 from compactor.service.worker.rebalance_view import must_be_possible
 from compactor.settings.precedence import with_request
+from compactor.site.site import Site, Target, claims_of, must_be_compactable, must_have_its_own_ground
+from compactor.site.where import find_table
 from compactor.storage.stores import opened
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from compactor.service.insight.read_returns import Compared, ReadOnce, RunOnce, compare
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.reads import ReadsOfTable
 from compactor.state.runs import DAY_MS, Run
 from compactor.state.store import OwnState

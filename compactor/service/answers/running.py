@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.service.insight.time_left import time_left
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.batches import Batch, BatchState
 from compactor.state.progress import Progress
 

@@ -13,8 +13,8 @@ from compactor.acid import txn_states
 from compactor.base.errors import Refused
 from compactor.service.answers.row import Row
 from compactor.service.roles.blockers import blocked_entries
-from compactor.service.site import Site
 from compactor.settings.precedence import Settings
+from compactor.site.site import Site
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.states import CompactionType, State
 from compactor.service.answers.row import Row
 from compactor.service.answers.running import Running, running
-from compactor.service.site import Site
-from compactor.service.where import Where, find_where, nearest
+from compactor.site.site import Site
+from compactor.site.where import Where, find_where, nearest
 
 _T = TypeVar("_T")
 

@@ -12,8 +12,8 @@ from compactor.base.errors import BadSetting
 from compactor.metastore.locks.lock_rows import LockRow, LockState
 from compactor.metastore.locks.manager import LockManager
 from compactor.service.answers.row import Row
-from compactor.service.site import Site
-from compactor.service.where import Where, find_where, readings
+from compactor.site.site import Site
+from compactor.site.where import Where, find_where, readings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

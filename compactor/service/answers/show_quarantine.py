@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine import Quarantined
 from compactor.service.answers.row import Row
-from compactor.service.site import Site
-from compactor.service.where import Where, find_where
+from compactor.site.site import Site
+from compactor.site.where import Where, find_where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from compactor.compaction.states import CompactionType
 from compactor.metastore.catalog.values import PartitionPlace, Table
 from compactor.service.answers.show_compactions import CompactionFilter, CompactionWords, find_filter
 from compactor.service.roles.scan import DISAGREEMENT, Considered, Scan
-from compactor.service.site import Site, path_of
-from compactor.service.where import find_where
+from compactor.site.site import Site, path_of
+from compactor.site.where import find_where
 from compactor.storage.protocol import Storage
 
 #: Outcomes that require work, the most work first; all others require none.

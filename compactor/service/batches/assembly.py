@@ -13,12 +13,12 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.routing import Route, route
 from compactor.compaction.states import State
-from compactor.service import lost_workers
 from compactor.service.batches.pool_limits import StartableBatch, policy_of, startable_batches
-from compactor.service.mode import Mode, may_somewhere
-from compactor.service.run_as import run_as
-from compactor.service.site import Site, Target, own_state
 from compactor.service.worker.work import end_waiting, is_ours
+from compactor.site import lost_workers
+from compactor.site.mode import Mode, may_somewhere
+from compactor.site.run_as import run_as
+from compactor.site.site import Site, Target, own_state
 from compactor.state.store import OwnState
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from compactor.base.errors import CompactorError, NotFound
 from compactor.base.identities import HolderProcess
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.service import lost_workers
-from compactor.service.memory import must_be_newest
-from compactor.service.site import Site, own_state
+from compactor.site import lost_workers
+from compactor.site.memory import must_be_newest
+from compactor.site.site import Site, own_state
 from compactor.state.batches import Batch, BatchState
 
 log = logging.getLogger(__name__)

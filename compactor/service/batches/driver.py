@@ -14,21 +14,21 @@ from typing import TypedDict, Unpack
 
 from compactor.rewrite.run.rare_collections import collecting_rarely
 from compactor.rewrite.run.runner import Runner
-from compactor.service import lost_workers
 from compactor.service.batches.control import free_for_next_attempt
 from compactor.service.batches.progress_writer import ProgressWriter
 from compactor.service.batches.read_cost import ReadCost, Sampler
 from compactor.service.batches.reservation import Reservation
 from compactor.service.insight.past_runs import estimator_of, past_of, store_of
-from compactor.service.memory import must_be_newest
 from compactor.service.roles.fresh_look import look_at_changed
-from compactor.service.side_by_side import SideBySide
-from compactor.service.site import Site, own_state
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.under_way import UnderWay
 from compactor.service.worker.work import work_together
 from compactor.settings.precedence import Settings
+from compactor.site import lost_workers
+from compactor.site.memory import must_be_newest
+from compactor.site.side_by_side import SideBySide
+from compactor.site.site import Site, own_state
 from compactor.state.runs import Run
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from compactor.compaction.batching import RouteBatch
 from compactor.compaction.pool_policy import DEFAULT, Allowance, PoolPolicy, allowance
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
 

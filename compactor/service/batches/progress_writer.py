@@ -6,9 +6,9 @@ import logging
 from types import TracebackType
 
 from compactor.base.errors import CompactorError
-from compactor.service.periodic import Periodic
-from compactor.service.site import Site
 from compactor.service.worker.under_way import UnderWay
+from compactor.site.periodic import Periodic
+from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
 EVERY_S = 2.0

@@ -20,9 +20,9 @@ from compactor.acid.names import ACID_VERSION_FILE, FLUSH_LENGTH_SUFFIX, METADAT
 from compactor.base.errors import CompactorError
 from compactor.orc.format.tail import read_tail
 from compactor.rows.remote_source import open_source
-from compactor.service.bystander import beside
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.site.bystander import beside
+from compactor.site.site import Site
 from compactor.storage.protocol import Storage
 
 log = logging.getLogger(__name__)

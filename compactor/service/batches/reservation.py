@@ -6,7 +6,7 @@ import logging
 import threading
 
 from compactor.base.errors import CompactorError
-from compactor.service.periodic import Periodic
+from compactor.site.periodic import Periodic
 from compactor.state.batches import Batches
 
 log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from compactor.base.errors import CompactorError, LostClaim
 from compactor.compaction.pool_policy import DEFAULT
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.batches.driver import WorkerPass
-from compactor.service.periodic import Periodic
-from compactor.service.site import Site, own_state
+from compactor.site.periodic import Periodic
+from compactor.site.site import Site, own_state
 from compactor.state.residents import Residents
 
 log = logging.getLogger(__name__)

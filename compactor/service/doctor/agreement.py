@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.roles.scan import DISAGREEMENT
-from compactor.service.site import Site
+from compactor.site.finding import Finding, Level, first_few, ok
+from compactor.site.site import Site
 from compactor.state.conditions import Wanted
 
 _MOST = 100  #: disagreements that are read

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compactor.service.doctor.finding import Level
 from compactor.service.doctor.readings import Readings
 from compactor.settings.precedence import Settings
+from compactor.site.finding import Level
 
 _MANY_ABORTS = 1_500  #: aborted transactions of one table (Hive's tables-with-x-aborted-transactions)
 _HOUR_MS = 3_600_000

@@ -14,14 +14,14 @@ from compactor.base.errors import CompactorError
 from compactor.database import privileges
 from compactor.service.doctor import metastore
 from compactor.service.doctor.agreement import check_agreement
-from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.doctor.ground import check_ground
 from compactor.service.doctor.log_in import check_log_in
 from compactor.service.doctor.memory import check_memory
 from compactor.service.doctor.storage import check_storage
-from compactor.service.mode import Mode, loosest_mode
-from compactor.service.site import Site
 from compactor.settings.precedence import with_table
+from compactor.site.finding import Finding, Level, first_few, ok
+from compactor.site.mode import Mode, loosest_mode
+from compactor.site.site import Site
 from compactor.state.store import OwnState
 from compactor.state.tables import metadata
 

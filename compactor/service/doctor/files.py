@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from compactor.base.private_files import why_not_secret, why_not_trusted
-from compactor.service.doctor.finding import Finding, Level, ok
+from compactor.site.finding import Finding, Level, ok
 
 _SUBJECT = "files of the configuration"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compactor.service.doctor.finding import Finding, Level, first_few, ok
-from compactor.service.site import Site, ground_of
+from compactor.site.finding import Finding, Level, first_few, ok
+from compactor.site.site import Site, ground_of
 
 
 def check_ground(site: Site) -> Iterator[Finding]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compactor.base.errors import CompactorError
-from compactor.service.doctor.finding import Finding, Level, ok
-from compactor.service.run_as import AS_OWNER, USER
-from compactor.service.site import Site
+from compactor.site.finding import Finding, Level, ok
+from compactor.site.run_as import AS_OWNER, USER
+from compactor.site.site import Site
 from compactor.storage.log_in import LogIn, log_in
 from compactor.storage.options import SCHEMES, StoreOptions
 from compactor.storage.places import canonical

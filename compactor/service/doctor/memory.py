@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from compactor.base.errors import StorageError
 from compactor.base.utc import utc_text
-from compactor.service.doctor.finding import Finding, Level, first_few, ok
-from compactor.service.memory import behind, doubt_of
-from compactor.service.mode import Mode, may_somewhere
-from compactor.service.site import Site
+from compactor.site.finding import Finding, Level, first_few, ok
+from compactor.site.memory import behind, doubt_of
+from compactor.site.mode import Mode, may_somewhere
+from compactor.site.site import Site
 
 
 def check_memory(site: Site) -> Iterator[Finding]:

@@ -15,13 +15,13 @@ from compactor.database import privileges
 from compactor.database.engine import Database
 from compactor.metastore.notifications import tables as notifications
 from compactor.metastore.statistics import tables as statistics
-from compactor.service import lost_workers
-from compactor.service.doctor.finding import Finding, Level, first_few, ok
-from compactor.service.doctor.hive_roles import HiveRoles, hive_roles
-from compactor.service.mode import Mode, loosest_mode, modes_of_databases
-from compactor.service.site import Site
-from compactor.service.where import nearest
 from compactor.settings.database_modes import without_match
+from compactor.site import lost_workers
+from compactor.site.finding import Finding, Level, first_few, ok
+from compactor.site.hive_roles import HiveRoles, hive_roles
+from compactor.site.mode import Mode, loosest_mode, modes_of_databases
+from compactor.site.site import Site
+from compactor.site.where import nearest
 
 _SKEW_MS = 5_000  #: how far this machine's clock may be off the database's before time-outs go wrong
 _KEPT_TRANSACTIONS = 100_000  #: more ended ones than this mean that housekeeping does not run

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from compactor.acid.names import Quarantine
-from compactor.service.doctor.finding import Finding, Level, first_few, ok
-from compactor.service.quarantine import SETTING
-from compactor.service.site import Site
+from compactor.site.finding import Finding, Level, first_few, ok
+from compactor.site.quarantine import SETTING
+from compactor.site.site import Site
 
 _LATE_MS = 3_600_000  #: a housekeeper that runs looks far more often
 _MB = 1_000_000

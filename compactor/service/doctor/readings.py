@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from compactor.base.errors import StorageError
 from compactor.compaction.states import State
-from compactor.service.lost_workers import WORKER_TIMEOUT
-from compactor.service.memory import doubt_of
 from compactor.service.roles.scan import DISAGREEMENT
-from compactor.service.site import Site
+from compactor.site.lost_workers import WORKER_TIMEOUT
+from compactor.site.memory import doubt_of
+from compactor.site.site import Site
 from compactor.state.runs import DAY_MS
 
 LATELY_DAYS = 7  #: of which the failures are counted

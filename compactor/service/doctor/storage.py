@@ -10,12 +10,12 @@ from compactor.acid import txn_states
 from compactor.acid.names import parse_directory, parse_hidden, parse_quarantine, parse_staging
 from compactor.base.errors import BadName, CompactorError, failing_alone
 from compactor.metastore.catalog.values import Partition, Table
-from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.doctor.quarantine import quarantine_findings
-from compactor.service.mode import Mode, may
-from compactor.service.quarantine import SETTING
-from compactor.service.site import Site, path_of
 from compactor.settings.precedence import Settings
+from compactor.site.finding import Finding, Level, first_few, ok
+from compactor.site.mode import Mode, may
+from compactor.site.quarantine import SETTING
+from compactor.site.site import Site, path_of
 from compactor.storage.capabilities import Capabilities
 
 

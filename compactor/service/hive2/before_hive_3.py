@@ -25,8 +25,8 @@ from compactor.orc.format.tail import KeyStatistics, Tail, key_statistics, read_
 from compactor.orc.io.source import Source
 from compactor.rows.keys import INSERT, to_numbers
 from compactor.rows.remote_source import open_source
-from compactor.service.doctor.finding import Finding, Level, ok
-from compactor.service.site import path_of
+from compactor.site.finding import Finding, Level, ok
+from compactor.site.site import path_of
 from compactor.storage.protocol import Storage
 
 _BESIDE_HIVE_2 = (

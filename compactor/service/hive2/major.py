@@ -34,15 +34,15 @@ from compactor.rewrite.publish.stage import Staged
 from compactor.rewrite.publish.unchanged_inputs import unchanged_inputs
 from compactor.rewrite.run.runner import Runner
 from compactor.rewrite.run.task_queue import Job
-from compactor.service.directory_claims import DirectoryClaims
-from compactor.service.doctor.finding import Finding, Level, ok
-from compactor.service.ground import Ground
 from compactor.service.hive2.before_hive_3 import PartitionPlace, check_partition, none_of, partition_places
-from compactor.service.mode import Mode, may
-from compactor.service.old_site import OldSite
-from compactor.service.run_as import wanted_user
-from compactor.service.site import must_be_compactable, path_of
 from compactor.settings.precedence import Settings, with_table
+from compactor.site.directory_claims import DirectoryClaims
+from compactor.site.finding import Finding, Level, ok
+from compactor.site.ground import Ground
+from compactor.site.mode import Mode, may
+from compactor.site.old_site import OldSite
+from compactor.site.run_as import wanted_user
+from compactor.site.site import must_be_compactable, path_of
 
 log = logging.getLogger(__name__)
 _ROLE = "hive2"

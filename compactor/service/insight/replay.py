@@ -16,10 +16,10 @@ from compactor.service.insight.arrivals import Content, Looked, Ran, Recorded
 from compactor.service.insight.curve import Curve
 from compactor.service.insight.reads_a_day import ReadsADay
 from compactor.service.insight.simulator import Decide, Frame, Tally, count, replay
-from compactor.service.site import Site, own_state
 from compactor.settings.catalogue import CATALOGUE
 from compactor.settings.precedence import Settings, with_override
 from compactor.settings.setting import parse
+from compactor.site.site import Site, own_state
 from compactor.state.decisions import Decided
 from compactor.state.runs import DAY_MS, Run
 

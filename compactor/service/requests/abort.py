@@ -11,10 +11,10 @@ from compactor.base.identities import is_compactor
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.service import leftovers, lost_workers
-from compactor.service.memory import must_be_newest, must_not_be_older
-from compactor.service.mode import Mode, may, must_write
-from compactor.service.site import Site
+from compactor.site import leftovers, lost_workers
+from compactor.site.memory import must_be_newest, must_not_be_older
+from compactor.site.mode import Mode, may, must_write
+from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
 _Id = TypeVar("_Id", bound=int)

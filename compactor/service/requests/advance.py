@@ -14,11 +14,11 @@ from compactor.compaction.disagreement import DoubtKind
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.values import NewTransaction
-from compactor.service.memory import restore_claim_token
-from compactor.service.mode import must_write
 from compactor.service.requests.in_doubt import InDoubt, in_doubt
 from compactor.service.requests.resolve import Resolution, Resolved, Ruling, must_be_ruled, quarantine, resolve
-from compactor.service.site import Site
+from compactor.site.memory import restore_claim_token
+from compactor.site.mode import must_write
+from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ from typing import Any
 from compactor.base.errors import Refused, StorageError
 from compactor.base.printable import first_few
 from compactor.compaction.marks import Doubt, Present, Remembered, to_remember
-from compactor.service.mark_files import MarkFiles
-from compactor.service.memory import judged, restore_claim_token
-from compactor.service.mode import must_write
 from compactor.service.requests.advance import measure_gap
 from compactor.service.requests.open_writes import OpenWrite, open_writes
 from compactor.service.roles.initiator import look_again
-from compactor.service.site import Site
+from compactor.site.mark_files import MarkFiles
+from compactor.site.memory import judged, restore_claim_token
+from compactor.site.mode import must_write
+from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
 _FEW = 5  #: directories that a message lists

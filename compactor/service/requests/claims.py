@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compactor.service.directory_claims import ForeignClaim
-from compactor.service.mode import must_write
 from compactor.service.roles.initiator import look_again
-from compactor.service.site import Site, claims_of, path_of
-from compactor.service.where import find_table
+from compactor.site.directory_claims import ForeignClaim
+from compactor.site.mode import must_write
+from compactor.site.site import Site, claims_of, path_of
+from compactor.site.where import find_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from itertools import islice
 
 from compactor.base.errors import BadFile
 from compactor.service.insight.read_events import Query, queries_of
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from compactor.state.reads import Read
 
 _AT_ONCE = 1000  #: events that are stored in one transaction

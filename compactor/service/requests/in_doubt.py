@@ -19,9 +19,9 @@ from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import inputs_of_directory
 from compactor.rows.remote_source import open_source
-from compactor.service.agreement import Given, must_lose_nothing, visibility_transactions
-from compactor.service.site import Site, Target
 from compactor.service.worker.file_formats import file_format_of
+from compactor.site.agreement import Given, must_lose_nothing, visibility_transactions
+from compactor.site.site import Site, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

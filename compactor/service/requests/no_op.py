@@ -5,10 +5,10 @@ from __future__ import annotations
 from compactor.base.errors import Refused
 from compactor.compaction.states import parse_type
 from compactor.service.requests.request import RequestWords, entities_of
-from compactor.service.site import Site, must_be_compactable
-from compactor.service.where import find_table
 from compactor.service.worker.planning import NoPlan, preview_plan
 from compactor.settings.precedence import with_request
+from compactor.site.site import Site, must_be_compactable
+from compactor.site.where import find_table
 
 
 def must_do_something(site: Site, words: RequestWords) -> None:

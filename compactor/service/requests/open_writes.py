@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from compactor.acid import txn_states
 from compactor.base.errors import NotFound
 from compactor.base.ids import TxnId, WriteId
-from compactor.service.absence import Absence
-from compactor.service.site import Site
+from compactor.site.absence import Absence
+from compactor.site.site import Site
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

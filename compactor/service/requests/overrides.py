@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from compactor.base.errors import NotFound, Refused
 from compactor.metastore.catalog.values import Table
-from compactor.service.mode import must_write
-from compactor.service.site import Site
-from compactor.service.where import find_table
 from compactor.settings.precedence import with_override, with_table
 from compactor.settings.properties import canonical
+from compactor.site.mode import must_write
+from compactor.site.site import Site
+from compactor.site.where import find_table
 from compactor.state.overrides import Override
 from compactor.state.store import OwnState
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.service.requests.overrides import changeable, override, remove_override
-from compactor.service.site import PAUSED, Site, paused_tables
+from compactor.site.site import PAUSED, Site, paused_tables
 from compactor.state.overrides import Override
 
 

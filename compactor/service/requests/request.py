@@ -12,14 +12,14 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.order_by import OrderBy, stored
 from compactor.compaction.states import TERMINAL, CompactionType, State, parse_type
 from compactor.metastore.catalog.values import Table
-from compactor.service.memory import must_not_be_older
-from compactor.service.mode import must_write
-from compactor.service.site import Site, ground_of, must_be_compactable
-from compactor.service.where import find_table
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.output_class import must_suit
 from compactor.service.worker.rebalance_view import must_be_possible
 from compactor.settings.precedence import with_request
+from compactor.site.memory import must_not_be_older
+from compactor.site.mode import must_write
+from compactor.site.site import Site, ground_of, must_be_compactable
+from compactor.site.where import find_table
 
 _AT_ONCE = 1000  #: requests that are made in one transaction
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.2, 5.0

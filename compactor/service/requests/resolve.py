@@ -20,12 +20,12 @@ from compactor.compaction.disagreement import DoubtKind
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
-from compactor.service.exclusive import exclusively
-from compactor.service.memory import restore_claim_token
-from compactor.service.mode import must_write
 from compactor.service.requests.in_doubt import InDoubt, by_entity, in_doubt, in_doubt_at
 from compactor.service.roles.initiator import look_again
-from compactor.service.site import Site, claims_of, must_have_its_own_ground
+from compactor.site.exclusive import exclusively
+from compactor.site.memory import restore_claim_token
+from compactor.site.mode import must_write
+from compactor.site.site import Site, claims_of, must_have_its_own_ground
 
 log = logging.getLogger(__name__)
 #: The doubts that end when the name gets the number of a compaction that committed in this metastore.

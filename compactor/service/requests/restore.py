@@ -22,16 +22,16 @@ from compactor.compaction.quarantine import Quarantined, Record
 from compactor.compaction.restoring import Situation, Undo, undo
 from compactor.rewrite.publish import quarantine
 from compactor.rewrite.publish.same_directory import identities
-from compactor.service.agreement import must_be_the_same_table
-from compactor.service.exclusive import exclusively
-from compactor.service.memory import must_be_newest
-from compactor.service.mode import Mode, may
-from compactor.service.quarantine import SETTING
 from compactor.service.requests.overrides import remove_override
 from compactor.service.requests.pause import pause
 from compactor.service.roles.initiator import look_again
-from compactor.service.site import PAUSED, Site, Target, claims_of, must_have_its_own_ground, own_state, paused_tables
-from compactor.service.where import find_table
+from compactor.site.agreement import must_be_the_same_table
+from compactor.site.exclusive import exclusively
+from compactor.site.memory import must_be_newest
+from compactor.site.mode import Mode, may
+from compactor.site.quarantine import SETTING
+from compactor.site.site import PAUSED, Site, Target, claims_of, must_have_its_own_ground, own_state, paused_tables
+from compactor.site.where import find_table
 
 log = logging.getLogger(__name__)
 _POLL_S = 0.1

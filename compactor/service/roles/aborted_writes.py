@@ -16,16 +16,16 @@ from compactor.compaction.cleaning import is_output, must_be_understood
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
 from compactor.metastore.catalog.values import Table
-from compactor.service import leftovers
-from compactor.service.abort_grace import AbortGrace
-from compactor.service.absence import Absence
-from compactor.service.agreement import Given
-from compactor.service.memory import must_be_newest
-from compactor.service.mode import Mode, may
 from compactor.service.roles.removing import remove_directories
-from compactor.service.roles.surveyed_tables import SurveyedTables
-from compactor.service.side_by_side import SideBySide
-from compactor.service.site import Site, Target, claims_of, must_have_its_own_ground, path_of
+from compactor.site import leftovers
+from compactor.site.abort_grace import AbortGrace
+from compactor.site.absence import Absence
+from compactor.site.agreement import Given
+from compactor.site.memory import must_be_newest
+from compactor.site.mode import Mode, may
+from compactor.site.side_by_side import SideBySide
+from compactor.site.site import Site, Target, claims_of, must_have_its_own_ground, path_of
+from compactor.site.surveyed_tables import SurveyedTables
 
 GRACE = "compactor.forget.grace"
 

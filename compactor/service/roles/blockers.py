@@ -9,7 +9,7 @@ from compactor.base.errors import CompactorError
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

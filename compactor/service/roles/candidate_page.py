@@ -10,12 +10,12 @@ from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_a
 from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion
 from compactor.compaction.standing import Basis, Lasts, StoredDecision, Writes, decision_of
-from compactor.service.bystander import beside
 from compactor.service.roles.past import Past
 from compactor.service.roles.scan import Considered, Scan
-from compactor.service.roles.surveyed_tables import TableName
 from compactor.service.roles.table_digests import TableDigests
-from compactor.service.side_by_side import SideBySide
+from compactor.site.bystander import beside
+from compactor.site.side_by_side import SideBySide
+from compactor.site.surveyed_tables import TableName
 
 log = logging.getLogger(__name__)
 _NOTHING = Writes()

@@ -14,9 +14,6 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.cleaning import next_cleaning
-from compactor.service import leftovers, lost_workers
-from compactor.service.memory import must_be_newest, must_still_be_newest
-from compactor.service.mode import Mode, may
 from compactor.service.roles.aborted_writes import AbortedWrites, abort_candidates, within_grace
 from compactor.service.roles.blockers import blockers_of
 from compactor.service.roles.cleaner_pass import Cleaned, CleanerPass, EndedUncleaned, Waiting
@@ -25,8 +22,11 @@ from compactor.service.roles.cleaning_phases import Chosen
 from compactor.service.roles.gate import GROUP_SIZE, Gate
 from compactor.service.roles.pass_log import PassLog
 from compactor.service.roles.verdict import verdict
-from compactor.service.side_by_side import SideBySide
-from compactor.service.site import Site, Target, claims_of, must_have_its_own_ground
+from compactor.site import leftovers, lost_workers
+from compactor.site.memory import must_be_newest, must_still_be_newest
+from compactor.site.mode import Mode, may
+from compactor.site.side_by_side import SideBySide
+from compactor.site.site import Site, Target, claims_of, must_have_its_own_ground
 
 log = logging.getLogger(__name__)
 _THREADS = "hive.compactor.cleaner.threads.num"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
-from compactor.service import lost_workers
 from compactor.service.roles.blockers import Blocker
+from compactor.site import lost_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

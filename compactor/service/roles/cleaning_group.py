@@ -22,18 +22,18 @@ from compactor.metastore.queue.cleaning import CleanedEntry, no_longer_ready
 from compactor.rewrite.publish.removal import Hiding
 from compactor.rewrite.publish.same_directory import identities
 from compactor.rewrite.publish.still_needed import must_still_be_needed
-from compactor.service import leftovers, quarantine
-from compactor.service.agreement import Given, no_longer_there
-from compactor.service.exclusive import renames
-from compactor.service.memory import must_be_newest
 from compactor.service.roles.aborted_writes import GRACE, AbortedWrites, within_grace
 from compactor.service.roles.cleaner_pass import Cleaned
 from compactor.service.roles.cleaning_phases import Checked, Chosen, Doomed, Listed, Removed, Swept, Viewed
 from compactor.service.roles.gate import Gate
 from compactor.service.roles.pass_log import PassLog
 from compactor.service.roles.removing import bytes_of, remove_all, remove_directories
-from compactor.service.side_by_side import SideBySide
-from compactor.service.site import View, claims_of
+from compactor.site import leftovers, quarantine
+from compactor.site.agreement import Given, no_longer_there
+from compactor.site.exclusive import renames
+from compactor.site.memory import must_be_newest
+from compactor.site.side_by_side import SideBySide
+from compactor.site.site import View, claims_of
 
 log = logging.getLogger(__name__)
 _HIDDEN_TOGETHER = 32  #: entries between two looks whether they are still to be cleaned, with few threads

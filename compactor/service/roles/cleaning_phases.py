@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import Listing
 from compactor.compaction.entry import Entry
-from compactor.service.quarantine import Kept
-from compactor.service.site import Target, View
+from compactor.site.quarantine import Kept
+from compactor.site.site import Target, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,8 +10,8 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.metastore.catalog.values import Table
 from compactor.service.roles.scan import DISAGREEMENT, Considered, Scan
-from compactor.service.roles.surveyed_tables import TableName
-from compactor.service.site import Site, must_be_compactable
+from compactor.site.site import Site, must_be_compactable
+from compactor.site.surveyed_tables import TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from compactor.compaction.entry import Entity
-from compactor.service.bystander import beside
 from compactor.service.roles.outdated import record_conditions
 from compactor.service.roles.past import Past
 from compactor.service.roles.scan import Considered, Scan
-from compactor.service.side_by_side import SideBySide
-from compactor.service.site import Site
+from compactor.site.bystander import beside
+from compactor.site.side_by_side import SideBySide
+from compactor.site.site import Site
 from compactor.state.conditions import Seen
 from compactor.state.decisions import LOOK
 

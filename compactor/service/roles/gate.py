@@ -14,7 +14,7 @@ from compactor.base.errors import NotFound
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site, Target, Targets
+from compactor.site.site import Site, Target, Targets
 
 GROUP_SIZE = 128  #: entries that share a gate
 _FRESH_S = 10.0  #: for how long it is used: somebody may forbid cleaning meanwhile

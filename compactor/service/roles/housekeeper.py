@@ -15,15 +15,15 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.history_retention import SETTINGS, Policy, to_purge
 from compactor.metastore.housekeeping import Forgettable
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
-from compactor.service import lost_workers, quarantine
-from compactor.service.abort_grace import AbortGrace
-from compactor.service.absence import Absence
-from compactor.service.heartbeat import heartbeat_period_ms
-from compactor.service.memory import must_be_newest
-from compactor.service.mode import Mode, may, may_somewhere
-from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 from compactor.settings.properties import parameters_naming
+from compactor.site import lost_workers, quarantine
+from compactor.site.abort_grace import AbortGrace
+from compactor.site.absence import Absence
+from compactor.site.heartbeat import heartbeat_period_ms
+from compactor.site.memory import must_be_newest
+from compactor.site.mode import Mode, may, may_somewhere
+from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000

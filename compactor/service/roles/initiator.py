@@ -11,9 +11,7 @@ from compactor.compaction.decision import AbortCleanup
 from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion, portions
 from compactor.metastore.catalog.values import Table
-from compactor.service import collector, lost_workers
-from compactor.service.bystander import beside
-from compactor.service.memory import must_not_be_older
+from compactor.service import collector
 from compactor.service.one_ahead import one_ahead
 from compactor.service.roles import outdated, unrecorded
 from compactor.service.roles.candidate_page import CandidatePage
@@ -21,8 +19,11 @@ from compactor.service.roles.outdated import record_conditions
 from compactor.service.roles.past import Past
 from compactor.service.roles.saving import Saving, without_cost
 from compactor.service.roles.scan import Considered, Scan
-from compactor.service.side_by_side import SideBySide
-from compactor.service.site import Site
+from compactor.site import lost_workers
+from compactor.site.bystander import beside
+from compactor.site.memory import must_not_be_older
+from compactor.site.side_by_side import SideBySide
+from compactor.site.site import Site
 from compactor.state.decisions import PASS, Decided
 
 log = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from compactor.base.errors import CompactorError, LockNotGranted, LostClaim, StorageError
 from compactor.compaction.cleaning import retry_retention
 from compactor.compaction.entry import Entry
-from compactor.service import lost_workers
-from compactor.service.memory import must_still_be_newest
 from compactor.service.roles.cleaner_pass import Cleaned, CleanerPass, EndedUncleaned, Waiting
-from compactor.service.site import Site
+from compactor.site import lost_workers
+from compactor.site.memory import must_still_be_newest
+from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
 

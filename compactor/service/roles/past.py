@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.metastore.queue.ended import Ended
-from compactor.service.roles.surveyed_tables import TableName
-from compactor.service.site import Site
+from compactor.site.site import Site
+from compactor.site.surveyed_tables import TableName
 
 _NOTHING = Ended()
 

@@ -10,11 +10,11 @@ from compactor.base.ids import TxnId
 from compactor.base.steps import Step, reach
 from compactor.rewrite.publish import removal
 from compactor.rewrite.publish.same_directory import identities
-from compactor.service.agreement import must_be_the_same_table
-from compactor.service.exclusive import while_removing
-from compactor.service.memory import must_be_newest
-from compactor.service.side_by_side import SideBySide
-from compactor.service.site import Site, Target
+from compactor.site.agreement import must_be_the_same_table
+from compactor.site.exclusive import while_removing
+from compactor.site.memory import must_be_newest
+from compactor.site.side_by_side import SideBySide
+from compactor.site.site import Site, Target
 from compactor.storage.protocol import Storage
 
 

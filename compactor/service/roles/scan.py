@@ -21,15 +21,15 @@ from compactor.compaction.health import Condition
 from compactor.compaction.standing import Basis, Lasts
 from compactor.compaction.states import State
 from compactor.metastore.queue.candidates import Aborted
-from compactor.service.abort_grace import AbortGrace
-from compactor.service.agreement import Given
-from compactor.service.directory_claims import DirectoryClaims
-from compactor.service.ground import Ground
-from compactor.service.mode import Mode, may
 from compactor.service.roles.past import Past
-from compactor.service.roles.surveyed_tables import SurveyedTable, SurveyedTables, TableName
-from compactor.service.site import Moment, Site, claims_of, ground_of, path_of
 from compactor.settings.precedence import Settings
+from compactor.site.abort_grace import AbortGrace
+from compactor.site.agreement import Given
+from compactor.site.directory_claims import DirectoryClaims
+from compactor.site.ground import Ground
+from compactor.site.mode import Mode, may
+from compactor.site.site import Moment, Site, claims_of, ground_of, path_of
+from compactor.site.surveyed_tables import SurveyedTable, SurveyedTables, TableName
 from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
 

@@ -20,8 +20,8 @@ from compactor.metastore.catalog.values import PartitionPlace
 from compactor.metastore.queue.candidates import Aborted
 from compactor.metastore.queue.ended import Ended
 from compactor.service.roles.scan import Scan
-from compactor.service.roles.surveyed_tables import SurveyedTable, TableName
-from compactor.service.site import VERSION
+from compactor.site.site import VERSION
+from compactor.site.surveyed_tables import SurveyedTable, TableName
 
 _NOTHING = Ended()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.service.roles.scan import sweep_ms
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.decisions import Decided
 from compactor.state.store import OwnState
 

@@ -12,8 +12,8 @@ from compactor.locking.lock_types import LockType, conflicts
 from compactor.locking.requests import LockRequest
 from compactor.rewrite.publish import naming
 from compactor.service.roles.gate import Gate
-from compactor.service.site import Site, Target
 from compactor.settings.precedence import Settings
+from compactor.site.site import Site, Target
 from compactor.state.sightings import Sighting
 
 

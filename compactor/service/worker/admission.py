@@ -6,11 +6,11 @@ from compactor.base.errors import NotSupported, Refused
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType
 from compactor.rewrite.plan.unit import SHAPES
-from compactor.service.exclusive import renames
-from compactor.service.site import Site, Target, claims_of, must_be_compactable, must_have_its_own_ground
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.phases import Admitted, Located
 from compactor.service.worker.rebalance_view import must_be_possible
+from compactor.site.exclusive import renames
+from compactor.site.site import Site, Target, claims_of, must_be_compactable, must_have_its_own_ground
 
 
 def admit(one: Located) -> Admitted:

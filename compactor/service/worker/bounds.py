@@ -14,8 +14,8 @@ from compactor.rewrite.plan.chunks import Bound
 from compactor.rewrite.plan.plan import Left, Plan
 from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rewrite.run.task_queue import skip_none
-from compactor.service.site import Site
 from compactor.settings.precedence import Settings
+from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
 

@@ -13,14 +13,14 @@ from compactor.base.errors import CommitUnknown, CompactorError, LostClaim, Stor
 from compactor.base.steps import Step, reach
 from compactor.metastore.queue.commits import Commit
 from compactor.rewrite.publish import naming, stage
-from compactor.service import quarantine
-from compactor.service.heartbeat import Heartbeat
-from compactor.service.side_by_side import SideBySide
 from compactor.service.worker.bounds import request_rest
 from compactor.service.worker.group import Group
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.phases import Committed, Opened, StagedEntry
 from compactor.service.worker.statistics import known_statistics
+from compactor.site import quarantine
+from compactor.site.heartbeat import Heartbeat
+from compactor.site.side_by_side import SideBySide
 
 log = logging.getLogger(__name__)
 TOGETHER = 16  #: the most entries that one transaction of the database commits

@@ -17,10 +17,10 @@ from compactor.base.errors import (
     failing_alone,
 )
 from compactor.compaction.states import State
-from compactor.service import leftovers
-from compactor.service.memory import must_not_be_older
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.phases import Claimed, Located, Opened, Planned, StagedEntry
+from compactor.site import leftovers
+from compactor.site.memory import must_not_be_older
 
 
 def abandon(entry: Claimed, *, is_lost: bool = False) -> None:

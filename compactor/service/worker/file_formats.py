@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compactor.base.errors import NotSupported, Refused
 from compactor.rewrite.plan.file_format import FileFormat, file_format
-from compactor.service.site import Site, Target
+from compactor.site.site import Site, Target
 
 _SWITCH = "hive.compactor.compact.insert.only"
 

@@ -17,15 +17,15 @@ from compactor.compaction.entry import Entity
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.publish import stage
 from compactor.rewrite.run.task_queue import Job
-from compactor.service.heartbeat import Heartbeat
-from compactor.service.lost_workers import WORKER_TIMEOUT
-from compactor.service.side_by_side import SideBySide
-from compactor.service.site import Site
 from compactor.service.worker.bounds import Budget
 from compactor.service.worker.ending import end, put_back
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.phases import Claimed, Opened, Planned
 from compactor.service.worker.under_way import UnderWay
+from compactor.site.heartbeat import Heartbeat
+from compactor.site.lost_workers import WORKER_TIMEOUT
+from compactor.site.side_by_side import SideBySide
+from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
 _Before = TypeVar("_Before", bound=Claimed)

@@ -24,11 +24,6 @@ from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import stage
 from compactor.rewrite.run.runner import Runner
-from compactor.service import leftovers
-from compactor.service.exclusive import renames
-from compactor.service.heartbeat import Heartbeat, heartbeat_period_ms
-from compactor.service.memory import must_not_be_older
-from compactor.service.site import Look, Site, Targets, claims_of
 from compactor.service.worker.admission import admit
 from compactor.service.worker.commit import committing
 from compactor.service.worker.ending import put_back
@@ -49,6 +44,11 @@ from compactor.service.worker.planning import PlanRequest, plan_scope, scope_of
 from compactor.service.worker.publication import publish
 from compactor.service.worker.recording import record_alone, work_of
 from compactor.service.worker.staging import Stager
+from compactor.site import leftovers
+from compactor.site.exclusive import renames
+from compactor.site.heartbeat import Heartbeat, heartbeat_period_ms
+from compactor.site.memory import must_not_be_older
+from compactor.site.site import Look, Site, Targets, claims_of
 
 TOGETHER_BYTES = 4 * 1024 * 1024  #: the most input of an entry that goes with others: none waits long for another
 

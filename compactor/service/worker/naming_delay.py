@@ -12,7 +12,7 @@ from compactor.base.errors import LockNotGranted
 from compactor.base.ids import TxnId
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.states import CompactionType
-from compactor.service.site import Look, Target, View
+from compactor.site.site import Look, Target, View
 
 
 def delayed_view(look: Look, target: Target, txn: TxnId | None, type: CompactionType) -> View:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from compactor.service.side_by_side import SideBySide
 from compactor.service.worker.under_way import UnderWay
+from compactor.site.side_by_side import SideBySide
 
 
 def _goes_on() -> bool:

@@ -7,8 +7,8 @@ from compactor.base.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.orc.codecs.bloom_filters import asked_filters
 from compactor.orc.format.hive_types import parse_hive_type
-from compactor.service.where import nearest
 from compactor.settings.output_class import OutputClass, refused_by_orc_1_5
+from compactor.site.where import nearest
 
 
 def must_suit(table: Table, asked: OutputClass | None, layout: Layout) -> None:

@@ -13,9 +13,9 @@ from compactor.compaction.states import CompactionType
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.publish.stage import Staged
-from compactor.service.run_as import run_as
-from compactor.service.site import Site, Target
 from compactor.service.worker.planning import ReadScope
+from compactor.site.run_as import run_as
+from compactor.site.site import Site, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,7 +35,7 @@ class Claimed:
         """Returns the entry at its table or partition, with the user for whom it is compacted.
 
         Raises:
-            CompactorError: he cannot be found out; see ``service.run_as``.
+            CompactorError: he cannot be found out; see ``site.run_as``.
         """
         user = run_as(self.site, target) or target.table.owner or self.site.user
         return _next(Located, self, target=target, run_as=user)

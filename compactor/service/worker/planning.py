@@ -20,12 +20,12 @@ from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.slices import sliced
 from compactor.rewrite.plan.unit import SHAPES
-from compactor.service.site import Look, Site, Target, View, compactor_view
 from compactor.service.worker.bounds import bound_of
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.naming_delay import delayed_view
 from compactor.service.worker.rebalance_view import allocate_write_id, must_be_possible
 from compactor.settings.output_class import OutputClass
+from compactor.site.site import Look, Site, Target, View, compactor_view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

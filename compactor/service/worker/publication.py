@@ -10,11 +10,11 @@ from compactor.base.errors import LockNotGranted
 from compactor.locking.lock_types import LockType
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish.stage import Staged
-from compactor.service.heartbeat import Heartbeat
-from compactor.service.side_by_side import SideBySide
 from compactor.service.worker.commit import commit_all, commit_one
 from compactor.service.worker.group import Group
 from compactor.service.worker.phases import MustBeMajor, StagedEntry
+from compactor.site.heartbeat import Heartbeat
+from compactor.site.side_by_side import SideBySide
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0  #: between two tries for the exclusive lock
 

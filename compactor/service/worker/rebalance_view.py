@@ -7,7 +7,7 @@ from compactor.base.errors import LockNotGranted, Refused
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.order_by import OrderBy, check_columns, parse_order_by
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site, Target, View, compactor_view
+from compactor.site.site import Site, Target, View, compactor_view
 
 
 def must_be_possible(table: Table, *, buckets: int | None, order_by: str | None) -> tuple[OrderBy, ...]:

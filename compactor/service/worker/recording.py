@@ -5,8 +5,8 @@ from __future__ import annotations
 from compactor.base.ids import WriteId
 from compactor.base.steps import Step, reach
 from compactor.metastore.queue.claims import Work
-from compactor.service.site import Site
 from compactor.service.worker.phases import Opened
+from compactor.site.site import Site
 
 
 def work_of(one: Opened, highest: WriteId, *, component: bool, job: str | None = None) -> Work:

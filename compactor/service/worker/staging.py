@@ -14,13 +14,13 @@ from compactor.rewrite.plan.unit import UnitResult
 from compactor.rewrite.publish import stage
 from compactor.rewrite.publish.unchanged_inputs import unchanged_inputs
 from compactor.rewrite.run.runner import Runner
-from compactor.service.heartbeat import Heartbeat
-from compactor.service.site import Site, claims_of
 from compactor.service.worker.bounds import Budget, bound_of
 from compactor.service.worker.group import Group, Watch
 from compactor.service.worker.options import Options
 from compactor.service.worker.phases import Planned, StagedEntry
 from compactor.service.worker.recording import record_alone, work_of
+from compactor.site.heartbeat import Heartbeat
+from compactor.site.site import Site, claims_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

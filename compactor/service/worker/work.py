@@ -11,15 +11,15 @@ from compactor.base.steps import Step, reach
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.rewrite.run.runner import Runner
-from compactor.service.memory import must_be_newest
-from compactor.service.mode import Mode, may
-from compactor.service.site import VERSION, Site
 from compactor.service.worker.ending import end
 from compactor.service.worker.group import Group
 from compactor.service.worker.group_run import GroupRun
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome
 from compactor.service.worker.phases import Claimed
+from compactor.site.memory import must_be_newest
+from compactor.site.mode import Mode, may
+from compactor.site.site import VERSION, Site
 
 log = logging.getLogger(__name__)
 

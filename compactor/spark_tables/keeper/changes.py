@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from compactor.base.errors import TransactionAborted
-from compactor.service.mode import must_write
-from compactor.service.site import Site
+from compactor.site.mode import must_write
+from compactor.site.site import Site
 from compactor.spark_tables.keeper.commits import must_have_been_seen
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.statements import SILENT_S, parts_to_read

@@ -8,7 +8,7 @@ from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.messages import BeginChange, BeginWrite, Commits
 from compactor.tables.reading.later_rows import NOTHING
 from compactor.tables.store import named_table

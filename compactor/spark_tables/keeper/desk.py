@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from compactor.base.errors import CompactorError, SnapshotExpired
-from compactor.deployment import open_deployment
-from compactor.service.site import Site
+from compactor.site.deployment import open_deployment
+from compactor.site.site import Site
 from compactor.spark_tables.application import Process
 from compactor.spark_tables.keeper.changes import Changes
 from compactor.spark_tables.keeper.commits import latest

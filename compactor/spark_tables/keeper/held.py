@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from compactor.base.errors import CompactorError, NotFound, SnapshotExpired, TransactionAborted
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.application import Process
 from compactor.spark_tables.messages import Hold
 from compactor.storage.executor_tokens import ExecutorTokens

@@ -12,7 +12,7 @@ from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest, sorted_requests
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.under_way import UnderWay
 from compactor.spark_tables.keeper.writers import existing

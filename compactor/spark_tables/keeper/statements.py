@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from compactor.base.errors import TransactionAborted
 from compactor.compaction.entry import Entity
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.inserts import existing_once, lock_for_inserts
 from compactor.spark_tables.keeper.under_way import UnderWay

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.stream_batches import StreamBatch
-from compactor.service.mode import must_write
-from compactor.service.site import Site
+from compactor.site.mode import must_write
+from compactor.site.site import Site
 from compactor.spark_tables.keeper.commits import must_have_been_seen
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.under_way import UnderWay

@@ -12,7 +12,7 @@ from typing import TypeVar
 from compactor.base.errors import CompactorError, failing_alone
 from compactor.metastore.catalog.values import Table
 from compactor.service.insight.query_text import likeness
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.reads import Read
 from compactor.tables.reading.tasks import ScanPlan
 from compactor.tables.reading.wanted import Wanted

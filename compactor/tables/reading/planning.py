@@ -25,8 +25,8 @@ from compactor.metastore.catalog.values import Partition, Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.java_zones import default_zone
 from compactor.rows.inputs import inputs_by_number
-from compactor.service.agreement import visibility_transactions
-from compactor.service.site import Site, path_of
+from compactor.site.agreement import visibility_transactions
+from compactor.site.site import Site, path_of
 from compactor.tables.filters.conditions import Condition, columns_of
 from compactor.tables.filters.partition_constants import constants, may_have
 from compactor.tables.reading.tasks import ScanPlan, ScanTask

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from compactor.base.errors import Refused
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.reading.own_reads import Stopwatch, tell
 from compactor.tables.reading.planning import plan_scan
 from compactor.tables.reading.task_reader import read_task

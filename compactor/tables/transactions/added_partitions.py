@@ -20,7 +20,7 @@ from compactor.metastore.catalog.new_partitions import NewPartition
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.transactions.commits import InTransaction
 from compactor.metastore.transactions.write_ids import recording
-from compactor.service.site import Site, path_of
+from compactor.site.site import Site, path_of
 
 if TYPE_CHECKING:
     from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList

@@ -27,10 +27,10 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.commits import InTransaction, not_overwritten
 from compactor.metastore.transactions.rows import must_be_open
 from compactor.metastore.transactions.values import NewTransaction
-from compactor.service.heartbeat import Heartbeat, heartbeat_period_ms
-from compactor.service.memory import doubt_of_programs
-from compactor.service.mode import must_write
-from compactor.service.site import Site, must_have_its_own_ground, path_of
+from compactor.site.heartbeat import Heartbeat, heartbeat_period_ms
+from compactor.site.memory import doubt_of_programs
+from compactor.site.mode import must_write
+from compactor.site.site import Site, must_have_its_own_ground, path_of
 from compactor.tables.transactions.held_locks import wait_for_locks
 from compactor.tables.transactions.loaded_tables import LoadedTable, load_again
 from compactor.tables.transactions.lock_kinds import lock_of

@@ -17,7 +17,7 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.commits import InTransaction
 from compactor.metastore.transactions.write_ids import insert_component
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 
 class CreatedTables:

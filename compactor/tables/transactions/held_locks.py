@@ -12,7 +12,7 @@ from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.locking.retry import waiting_times_within
 from compactor.metastore.locks.manager import wait_for
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 
 class HeldLocks:

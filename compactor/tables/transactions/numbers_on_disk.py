@@ -19,9 +19,9 @@ from compactor.base.errors import Disagreement, StorageError
 from compactor.base.ids import WriteId
 from compactor.compaction.disagreement import Numbers, doubts, must_agree
 from compactor.metastore.catalog.values import Partition, Table
-from compactor.service.agreement import visibility_transactions
-from compactor.service.side_by_side import SideBySide
-from compactor.service.site import Site, path_of
+from compactor.site.agreement import visibility_transactions
+from compactor.site.side_by_side import SideBySide
+from compactor.site.site import Site, path_of
 from compactor.tables.transactions.loaded_tables import LoadedTable, find_again
 
 if TYPE_CHECKING:

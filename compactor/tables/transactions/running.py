@@ -19,9 +19,9 @@ from compactor.base.errors import (
 from compactor.base.steps import WriteStep, reach
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.values import NewTransaction
-from compactor.service.heartbeat import Heartbeat, heartbeat_period_ms
-from compactor.service.memory import doubt_of_programs
-from compactor.service.site import Site
+from compactor.site.heartbeat import Heartbeat, heartbeat_period_ms
+from compactor.site.memory import doubt_of_programs
+from compactor.site.site import Site
 from compactor.tables.transactions.numbers_on_disk import must_have_given_all_numbers
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.transactions.watch import Watch

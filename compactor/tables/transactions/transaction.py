@@ -35,9 +35,9 @@ from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.transactions.commits import InTransaction
 from compactor.metastore.transactions.values import NewTransaction
-from compactor.service.heartbeat import Heartbeat
-from compactor.service.mode import must_write
-from compactor.service.site import Site, must_have_its_own_ground, path_of
+from compactor.site.heartbeat import Heartbeat
+from compactor.site.mode import must_write
+from compactor.site.site import Site, must_have_its_own_ground, path_of
 from compactor.tables.transactions.added_partitions import AddedPartitions
 from compactor.tables.transactions.created_tables import CreatedTables
 from compactor.tables.transactions.held_locks import HeldLocks

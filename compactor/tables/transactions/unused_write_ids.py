@@ -8,7 +8,7 @@ from compactor.base.errors import StorageError
 from compactor.base.ids import WriteId
 from compactor.compaction.forgetting_aborts import reaching
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site, claims_of
+from compactor.site.site import Site, claims_of
 
 
 class UnusedWriteIds:

@@ -16,8 +16,8 @@ from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.tail import JULIAN
 from compactor.rewrite.run.attempt_files import attempt_folder
-from compactor.service.site import Site, path_of
 from compactor.settings.output_class import OutputClass, refused_by_orc_1_5
+from compactor.site.site import Site, path_of
 from compactor.tables.reading.planning import must_be_readable
 from compactor.tables.reading.scan import Scan
 from compactor.tables.transactions.lock_kinds import is_hive_4

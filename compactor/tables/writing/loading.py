@@ -19,7 +19,7 @@ from compactor.orc.format.tail import read_tail
 from compactor.orc.format.types import Types
 from compactor.rows.inputs import Input
 from compactor.rows.remote_source import open_source
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.reading.planning import default_zone_of
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.reading.tasks import ScanPlan, ScanTask

@@ -15,9 +15,9 @@ from pathlib import Path
 from compactor.base.errors import CommitUnknown, CompactorError, Refused, WriteConflict
 from compactor.base.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
-from compactor.service.mode import must_write
-from compactor.service.periodic import Periodic
-from compactor.service.site import Site
+from compactor.site.mode import must_write
+from compactor.site.periodic import Periodic
+from compactor.site.site import Site
 from compactor.tables.transactions.batch import AGE_S, Batch, following
 from compactor.tables.writing.append import How, Rows, conformed, must_be_writable, stage_rows, static_partition
 from compactor.tables.writing.divided import divided

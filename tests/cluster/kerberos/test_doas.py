@@ -16,7 +16,7 @@ from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.storage.stores import Stores
 from tests.support.kerberos import REALM, kerberos_libraries
 from tests.support.kerberos_hdfs import SecureHdfs, options_of

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compactor.service.doctor.finding import Finding, Level
 from compactor.service.doctor.log_in import check_log_in
-from compactor.service.site import Site
+from compactor.site.finding import Finding, Level
+from compactor.site.site import Site
 from compactor.storage.stores import Stores
 from tests.support.kerberos import REALM
 from tests.support.kerberos_hdfs import SecureHdfs, options_of

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import DatabaseUnavailable
-from compactor.connection import metastore_url
 from compactor.database.engine import open_database
+from compactor.site.connection import metastore_url
 from tests.support.kerberos import REALM, Kdc
 from tests.support.kerberos_hdfs import SecureHdfs
 from tests.support.ports import free_port

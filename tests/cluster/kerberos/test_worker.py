@@ -16,7 +16,7 @@ import pytest
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.storage.stores import Stores
 from tests.support.kerberos import REALM, kerberos_libraries

@@ -16,7 +16,7 @@ from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.storage.stores import Stores
 from compactor.yarn.manager import ResourceManager
 from tests.support.airflow_home import migrate, prepare

@@ -16,7 +16,7 @@ import pytest
 import compactor
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from tests.support.airflow_home import prepare
 from tests.support.downloads import ROOT
 from tests.support.kubernetes_api import KubernetesApi, kubernetes_api

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.spark_cluster import Packed, pack
 from tests.support.yarn import Yarn, yarn
 from tests.support.yarn_site import YarnSite

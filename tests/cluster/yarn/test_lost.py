@@ -13,9 +13,9 @@ from compactor.cli.launch import Fate
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import claimable
-from compactor.service.lost_workers import repair
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import request_compaction
+from compactor.site.lost_workers import repair
 from compactor.state.batches import Batch, BatchState
 from tests.support.patience import PATIENCE, until
 from tests.support.watching import files_below

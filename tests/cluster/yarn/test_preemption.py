@@ -14,7 +14,7 @@ from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.rows.reader import read_snapshot
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.many import make_partitions
 from tests.support.patience import PATIENCE, until
 from tests.support.watching import files_below

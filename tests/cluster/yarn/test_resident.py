@@ -10,7 +10,7 @@ from compactor.cli.launch import Fate
 from compactor.compaction.states import State
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import own_state
+from compactor.site.site import own_state
 from tests.support.patience import PATIENCE, until
 from tests.support.yarn_site import YarnSite
 

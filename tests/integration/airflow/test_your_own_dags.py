@@ -18,7 +18,7 @@ import pytest
 from compactor.compaction.states import State
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.servers import AirflowServers, ServersFailed
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.mail_sink import MailSink
 from tests.support.patience import until
 from tests.support.tables import insert, make_table

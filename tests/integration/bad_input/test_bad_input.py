@@ -17,7 +17,6 @@ from compactor.acid.listing import Listing
 from compactor.base.errors import BadSetting, Refused, StorageError
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.deployment import configure
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import SDS
@@ -29,8 +28,9 @@ from compactor.service.doctor.checks import doctor
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.deployment import configure
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.tables import insert, make_table
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.servers import AirflowServers
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.busy_metastore import Busy, make_busy
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
-from compactor.service.site import Site, paused_tables
+from compactor.site.site import Site, paused_tables
 from compactor.state.progress import Progress
 from tests.integration.page.conftest import ROOT, SLOW, Shown, opened
 

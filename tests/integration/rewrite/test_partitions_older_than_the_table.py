@@ -20,7 +20,7 @@ from compactor.rows.reader import read_snapshot
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.writing.writer import write_rows

@@ -15,9 +15,9 @@ from compactor.rewrite.run.execute import perform_task
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.lost_workers import repair
+from compactor.site.site import Site
 from compactor.storage.options import StoreOptions
 from tests.support import roles
 from tests.support.forked import die

@@ -16,8 +16,8 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import CleanerPass, clean
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.passes import settle
 from tests.support.tables import insert, make_table, rows_of, with_settings

@@ -10,7 +10,6 @@ from sqlalchemy import update
 
 from compactor.base.errors import Refused
 from compactor.compaction.states import State
-from compactor.deployment import configure, open_site
 from compactor.metastore.schema.tables import TXNS
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable, plan_batches
@@ -22,7 +21,8 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from tests.support.lost_workers import begun
 from tests.support.tables import delete, insert, make_table, with_settings
 from tests.support.watching import files_below, rows_about

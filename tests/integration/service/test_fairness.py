@@ -10,8 +10,8 @@ from compactor.compaction import portions
 from compactor.compaction.entry import Entity
 from compactor.service.roles import initiator, scan
 from compactor.service.roles.initiator import initiate
-from compactor.service.side_by_side import SideBySide
-from compactor.service.site import Site
+from compactor.site.side_by_side import SideBySide
+from compactor.site.site import Site
 from tests.support.tables import insert, make_table
 
 TABLES = 7

@@ -12,7 +12,7 @@ import pytest
 from compactor.base.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.service.roles.housekeeper import keep_house
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.accidents import can_mount, covered, every_role, forget_components, missing, renamed_away
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, values_in
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings

@@ -13,8 +13,8 @@ from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.answers.preview import preview
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site
 from tests.support.insert_only import INPUTS, insert, make_insert_only, rows, rows_of, story, write_file
 from tests.support.passes import clean_all, compact
 from tests.support.tables import with_settings

@@ -15,7 +15,6 @@ from compactor.acid.names import staging_name
 from compactor.base.errors import Refused
 from compactor.base.ids import WriteId
 from compactor.compaction.states import State
-from compactor.deployment import configure, open_site
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
 from compactor.metastore.transactions.rows import TxnType
@@ -33,8 +32,9 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from tests.support.tables import delete, insert, make_table, with_settings
 from tests.support.watching import files_below, names_in, rows_of_database
 

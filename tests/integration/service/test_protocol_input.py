@@ -21,8 +21,8 @@ from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import encode_acid
 from compactor.rows.output_metadata import OutputMetadata
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation

@@ -31,13 +31,13 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
-from compactor.service.site import Site
 from compactor.service.worker import publication
 from compactor.service.worker.outcome import Result
+from compactor.site.lost_workers import repair
+from compactor.site.site import Site
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.local import LocalStorage
 from compactor.tables.transactions.running import transaction

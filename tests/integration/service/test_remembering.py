@@ -18,7 +18,6 @@ from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion
 from compactor.compaction.states import CompactionType
-from compactor.deployment import configure, open_site
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
@@ -28,7 +27,8 @@ from compactor.service.roles.candidate_page import CandidatePage
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
 from compactor.service.roles.scan import Considered, Scan
-from compactor.service.site import Site
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from compactor.tables.writing.writer import write_rows
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of
 from tests.support.passes import settle

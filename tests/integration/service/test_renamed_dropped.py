@@ -12,13 +12,13 @@ from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TBLS
 from compactor.service.batches.assembly import claimable
-from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
-from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.work import work
+from compactor.site.lost_workers import repair
+from compactor.site.site import Site
 from tests.support.passes import clean_all
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in

@@ -11,8 +11,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.batches.driver import run_batch
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site
 from tests.support.tables import insert, make_table
 from tests.support.watching import Interrupted, files_below, rows_of_database
 

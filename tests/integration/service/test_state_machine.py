@@ -29,7 +29,6 @@ from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import Refused
 from compactor.base.ids import TxnId
-from compactor.deployment import configure, open_site
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
@@ -41,9 +40,10 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
-from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Result
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from compactor.tables.writing.writer import write_rows
 from tests.support.oracle import read_directory
 from tests.support.passes import clean_all, rows_without_visibility

@@ -26,11 +26,11 @@ from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.rows.reader import read_snapshot
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.lost_workers import repair
 from compactor.service.requests.abort import abort_compaction, abort_transaction
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site, compactor_view
 from compactor.service.worker.outcome import Result
+from compactor.site.lost_workers import repair
+from compactor.site.site import Site, compactor_view
 from compactor.tables.writing.writer import write_rows
 from tests.support.many import make_partitions, make_table, row_type
 from tests.support.patience import PATIENCE, until

@@ -14,10 +14,10 @@ from compactor.metastore.catalog.values import Column, Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.task_queue import PARCEL_UNITS
 from compactor.service.batches.assembly import plan_batches
-from compactor.service.lost_workers import repair
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site, own_state
+from compactor.site.lost_workers import repair
+from compactor.site.site import Site, own_state
 from compactor.tables.writing.writer import write_rows
 from tests.support import insert_only
 from tests.support.many import make_partitions, make_table, row_type

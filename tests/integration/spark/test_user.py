@@ -14,7 +14,7 @@ from compactor.cli.spark_target import target_of
 from compactor.compaction.states import State
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.patience import PATIENCE
 from tests.support.tables import insert, make_table, with_settings
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compactor.demo.fixtures import register_fixture
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.store import Store
 from tests.support.expected import HIVE_NULL_PARTITION, difference, read_expected, step, step_id, steps
 from tests.support.scan_lines import lines_of_scan

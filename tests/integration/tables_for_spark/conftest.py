@@ -13,7 +13,7 @@ import pytest
 
 from compactor.acid import txn_states
 from compactor.base.errors import NotSupported
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.application import process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder

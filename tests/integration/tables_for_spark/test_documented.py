@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables import Store
 from tests.support.spark_sessions import ROOT, local_session
 

@@ -18,7 +18,7 @@ import pytest
 
 from compactor.base.errors import NotFound, SnapshotExpired, StorageError
 from compactor.rewrite.run.failure import Failure
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.message_format import decode, encode

@@ -14,7 +14,7 @@ import pytest
 
 from compactor.base.errors import CommitUnknown, NotFound, NotSupported, Refused, TransactionAborted, WriteConflict
 from compactor.base.steps import WriteStep
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables import client
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder

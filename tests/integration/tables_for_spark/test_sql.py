@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.errors import BadExpression, BadStatement, NotConforming, NotFound, NotSupported, Refused
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables import Store
 from tests.support.spark_sessions import local_session
 

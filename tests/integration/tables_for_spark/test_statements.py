@@ -15,7 +15,7 @@ import pytest
 from compactor.base.errors import LockNotGranted, NotConforming, WriteConflict
 from compactor.base.steps import TransactionStep
 from compactor.metastore.locks.lock_rows import LockState
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables import AcidTable, snapshot, sql
 from compactor.spark_tables.acid_table import Merge
 from compactor.spark_tables.application import process

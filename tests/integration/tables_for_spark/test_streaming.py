@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.errors import CommitUnknown, Refused, TransactionAborted
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables import forget_stream
 from compactor.spark_tables.application import process
 from compactor.spark_tables.client import Keeper

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables.store import named_table
 from compactor.tables.transactions.running import transaction

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.sql.run import checked, run
 from compactor.tables.store import Store
 from compactor.tables.table import Table

@@ -6,7 +6,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.model import reader
 from tests.model.programs.plain_tables import PARTITION, PlainTable, in_order, shown
 

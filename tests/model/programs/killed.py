@@ -11,7 +11,7 @@ from typing import Any
 from compactor.base import steps
 from compactor.base.errors import CompactorError
 from compactor.base.steps import AnyStep
-from compactor.deployment import configure, open_site
+from compactor.site.deployment import configure, open_site
 from tests.model.programs.doors import Change, PythonDoor
 from tests.model.programs.plain_tables import Condition, PlainTable
 from tests.support.forked import forked

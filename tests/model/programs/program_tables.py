@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.table import Table
 from tests.model import reader
 from tests.model.programs.versions import Row

@@ -25,10 +25,10 @@ from sqlalchemy import Column as SqlColumn
 from sqlalchemy import delete, update
 
 from compactor.base.errors import CompactorError, LockNotGranted, NotSupported, WriteConflict
-from compactor.deployment import configure, open_site
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
-from compactor.service.heartbeat import Heartbeat
+from compactor.site.deployment import configure, open_site
+from compactor.site.heartbeat import Heartbeat
 from compactor.tables.store import Store, StoreTransaction
 from compactor.tables.table import Table
 from tests.model.programs.program_tables import DAYS, OTHERS, PARTITIONED, TABLES, arrow, make_tables

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from compactor.acid import txn_states
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables import AcidTable, snapshot, sql
 from compactor.spark_tables.errors_of_spark import typed
 from compactor.spark_tables.living_frames import watch_of

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.model.programs.doors import Door, PythonDoor, SqlDoor
 from tests.model.programs.histories import Histories
 from tests.support.sizes import WHOLE, sized

@@ -10,7 +10,7 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.demo.demo_folder import DemoPaths
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.security.page.conftest import JSON, OURS, PAGE, Audit, Server
 from tests.security.page.routes import ACTIONS, TABLE, changing, filled
 from tests.support.tables import insert, make_table

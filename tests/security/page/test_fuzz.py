@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from compactor.airflow.page.bounds import MOST_BODY
 from compactor.demo.demo_folder import DemoPaths
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.security.page.conftest import JSON, OURS, PAGE, Audit, Server
 from tests.security.page.routes import ACTIONS, filled, routes
 from tests.support.read_events import hive, plain, trino

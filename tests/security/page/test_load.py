@@ -10,7 +10,7 @@ import pytest
 from compactor.demo.demo_folder import DemoPaths
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.security.page.conftest import PAGE, Audit, Server
 from tests.support.patience import until
 from tests.support.silent import SilentServer, silent_server

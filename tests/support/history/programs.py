@@ -28,7 +28,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.store import Store, StoreTransaction, open_metastore
 from tests.support.history.recorder import Recorder
 from tests.support.passes import time_out_all

@@ -9,13 +9,13 @@ import pytest
 from compactor.airflow import applications, batch_progress, driver_processes
 from compactor.airflow.batch_progress import BatchProgress, NextStep, next_step
 from compactor.compaction.states import State
-from compactor.deployment import open_deployment
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.batches.control import BatchStatus
 from compactor.service.batches.driver import run_batch
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site, own_state
+from compactor.site.deployment import open_deployment
+from compactor.site.site import Site, own_state
 from compactor.yarn.application import YarnApplication
 from tests.support.tables import insert, make_table
 

@@ -11,7 +11,7 @@ from compactor.acid.names import DirectoryClaim
 from compactor.base.errors import Disagreement
 from compactor.metastore.catalog.values import Table
 from compactor.service.answers.preview import preview
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.tables import insert, make_table
 
 Compactor = Callable[..., Result]

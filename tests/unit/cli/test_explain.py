@@ -9,9 +9,9 @@ from click.testing import Result
 from compactor.cli.explain import lines
 from compactor.compaction.quarantine import Quarantined
 from compactor.service.answers.explain import explain
-from compactor.service.memory import must_be_newest
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site, own_state
+from compactor.site.memory import must_be_newest
+from compactor.site.site import Site, own_state
 from tests.support.backups import Backup
 from tests.support.tables import entity_of, insert, make_table
 

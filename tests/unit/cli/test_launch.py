@@ -21,7 +21,7 @@ from compactor.service.batches.control import end_batch
 from compactor.service.batches.driver import run_batch
 from compactor.service.requests.abort import abort_compactions
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from compactor.state.batches import BatchState
 from compactor.yarn.application import YarnApplication
 from tests.support.tables import insert, make_table

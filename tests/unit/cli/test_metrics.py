@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.tables import insert, make_table
 
 Compactor = Callable[..., Result]

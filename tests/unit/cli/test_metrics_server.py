@@ -18,9 +18,9 @@ from prometheus_client import CollectorRegistry, Gauge
 from compactor import __version__
 from compactor.cli import metrics_server
 from compactor.cli.metrics_server import MOST_CONNECTIONS, serving
-from compactor.deployment import configure, open_site
 from compactor.service.answers.metrics import MetastoreCollector, registry_of
-from compactor.service.site import Site
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from tests.support.patience import PATIENCE, until
 from tests.support.sizes import sized
 

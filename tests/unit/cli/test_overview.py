@@ -12,7 +12,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.tables import insert, make_table
 
 Compactor = Callable[..., Result]

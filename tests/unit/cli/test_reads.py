@@ -6,7 +6,7 @@ from pathlib import Path
 
 from click.testing import Result
 
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.read_events import plain
 from tests.support.tables import make_table
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.backups import Backup
 from tests.support.tables import insert, make_table, rows_of
 

@@ -14,7 +14,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.oracle import read_lines
 from tests.support.partitioned import add_partition, insert_into, make_partitioned
 from tests.support.passes import clean_all, compact

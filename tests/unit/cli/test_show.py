@@ -15,7 +15,7 @@ from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from compactor.metastore.store import Metastore
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.batches.driver import WorkerPass
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, rows_of, with_settings

@@ -7,7 +7,7 @@ import pytest
 
 from compactor.demo.measure import checksum, measure
 from compactor.rows.reader import ROW_ID_COLUMNS
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.tables import delete, insert, make_table
 
 

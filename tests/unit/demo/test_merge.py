@@ -11,7 +11,7 @@ from compactor.demo import merge
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.tables import DATABASE
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.statements.actions import Merge
 from compactor.statements.parser import parse
 

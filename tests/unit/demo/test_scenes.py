@@ -18,7 +18,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.blockers import blocking_transactions
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.patience import until
 
 

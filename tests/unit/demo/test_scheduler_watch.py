@@ -16,7 +16,7 @@ from compactor.demo import scheduler_watch as module
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.scheduler_watch import DAGS, SchedulerWatch
 from compactor.demo.servers import AirflowServers, ServersFailed
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 
 class Answers:

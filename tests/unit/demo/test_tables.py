@@ -13,7 +13,7 @@ from compactor.demo import flights, tables
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.measure import checksum, measure
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 ROOT = Path(__file__).parents[3]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import datasource as ds
 
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import Hold, PlannedScan
 from compactor.spark_tables.reader import Portion, Reader, schema_of

@@ -11,7 +11,7 @@ import pytest
 
 from compactor.acid import txn_states
 from compactor.base.errors import BadSetting, Refused
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.keeper.desk import Desk
 from compactor.spark_tables.messages import Commits, LatestCommits

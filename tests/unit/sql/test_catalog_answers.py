@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.sql.run import checked, run
 
 Sql = Callable[[str], list[Mapping[str, object]]]

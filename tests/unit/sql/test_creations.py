@@ -20,7 +20,7 @@ from compactor.base.errors import (
     Refused,
 )
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, TXN_COMPONENTS
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.sql import creations
 from compactor.sql.run import checked, run
 from compactor.tables.store import Store

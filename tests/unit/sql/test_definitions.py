@@ -22,7 +22,7 @@ from compactor.base.steps import TransactionStep, WriteStep
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog import embedded
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.sql.run import checked, run
 from tests.support.interleaving import interleaving
 from tests.support.sizes import sized

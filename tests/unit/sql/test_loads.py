@@ -19,7 +19,7 @@ from compactor.base.errors import (
     Refused,
     StorageError,
 )
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.sql.run import checked, run
 from tests.support.passes import compact
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import BadExpression, NotFound
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.sql.answer import Answer
 from compactor.sql.run import checked, run
 

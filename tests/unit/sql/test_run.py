@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compactor.base.errors import BadExpression, BadStatement, CompactorError, NotConforming, NotSupported, Refused
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.sql.run import HANDLERS, checked, run
 from compactor.statements import actions
 from tests.support.sizes import sized

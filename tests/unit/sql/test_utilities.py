@@ -11,7 +11,7 @@ from compactor.base.errors import CompactorError, NotFound, Refused
 from compactor.compaction.states import State
 from compactor.service.answers import show, show_compactions, show_locks
 from compactor.service.requests.request import WaitTimedOut
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.sql.run import checked, run
 from tests.support.tables import with_settings
 

@@ -9,7 +9,7 @@ import pytest
 from compactor.base.errors import CompactionFailed, NotFound, Refused
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import WaitTimedOut
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from tests.support.patience import until

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.errors import LockNotGranted, NotConforming, NotFound, NotSupported, Refused
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.definitions import must_be_free
 from compactor.tables.store import Store
 from tests.support.tables import with_settings

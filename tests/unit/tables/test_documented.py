@@ -13,7 +13,7 @@ import pytest
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables import open_metastore
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation

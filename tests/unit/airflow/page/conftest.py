@@ -12,7 +12,7 @@ import pytest
 
 import compactor
 from compactor.demo.demo_folder import DemoPaths
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support import airflow_home
 
 VIEWS = ("overview", "tables", "queue", "blocked", "history", "settings")

@@ -7,7 +7,7 @@ import pytest
 from compactor.compaction.states import State
 from compactor.demo.demo_folder import DemoPaths
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site, paused_tables
+from compactor.site.site import Site, paused_tables
 from tests.support.tables import insert, make_table
 from tests.unit.airflow.page.conftest import Audit, Caller
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from compactor.demo.demo_folder import DemoPaths
-from compactor.service.memory import must_be_newest
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.memory import must_be_newest
+from compactor.site.site import Site
 from tests.support.backups import Backup
 from tests.support.passes import clean_all, compact
 from tests.support.patience import until

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.demo.demo_folder import DemoPaths
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.tables import insert, make_table
 from tests.unit.airflow.page.conftest import Audit, Caller
 from tests.unit.airflow.page.test_access import ACTIONS

@@ -20,8 +20,8 @@ from compactor.rewrite.plan.slices import condensed, sliced
 from compactor.rewrite.plan.unit import Figures, Output, Shape, UnitResult
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support import insert_only
 from tests.support.passes import clean_all, compact, rows_without_visibility, with_storage

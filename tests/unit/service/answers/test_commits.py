@@ -12,7 +12,7 @@ from compactor.service.answers.commits import Commits, Seen, commits_since
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.tables import insert, make_table
 
 T = "default.t"

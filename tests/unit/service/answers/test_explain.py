@@ -13,8 +13,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.explain import explain
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
+from compactor.site.site import Site
 from tests.support.expected import step
 
 DUE, CALM = "hive-4.1/f1_basic/s10_dml_over_base", "hive-4.1/f1_basic/s9_major_cleaned"

@@ -10,7 +10,7 @@ from compactor.cli.program import program
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.service.answers.explain_locks import explain_locks
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 
 @pytest.fixture

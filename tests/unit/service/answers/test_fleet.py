@@ -14,7 +14,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from compactor.state.tables import RUNS
 from tests.support.tables import insert, make_table, with_settings
 

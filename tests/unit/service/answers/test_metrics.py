@@ -22,7 +22,7 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.doctor.readings import take_readings
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.tables import insert, make_table, with_settings
 
 DEPLOYED = Path(__file__).parents[4] / "docker" / "prometheus"

@@ -9,7 +9,7 @@ from compactor.base.errors import BadSetting
 from compactor.compaction.states import State
 from compactor.service.answers import overview
 from compactor.service.requests.pause import pause
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.busy_metastore import MANY, Busy, make_busy
 from tests.support.tables import with_settings
 

@@ -12,7 +12,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.preview import preview
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.expected import step
 from tests.support.passes import compact
 from tests.support.tables import delete, insert, make_table, story

@@ -10,7 +10,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.service.answers.reads import reads_of, table_reads
 from compactor.service.requests.import_reads import import_reads
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from compactor.state.runs import Run
 from tests.support.read_events import plain
 from tests.support.tables import make_table

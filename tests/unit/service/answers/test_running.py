@@ -9,7 +9,7 @@ from compactor.service.answers.fleet import fleet
 from compactor.service.answers.overview import queue_page
 from compactor.service.answers.running import Running, running
 from compactor.service.answers.show_compactions import show_compactions
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from compactor.state.progress import Progress
 from tests.support.busy_metastore import Busy, make_busy
 

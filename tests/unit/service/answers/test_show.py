@@ -6,7 +6,7 @@ from compactor.base.errors import Refused
 from compactor.demo.fixtures import register_fixture
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.answers.show import TransactionRow, show_decisions, show_settings, show_transactions
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.expected import step
 
 

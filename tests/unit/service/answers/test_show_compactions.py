@@ -14,8 +14,8 @@ from compactor.service.answers.show_compactions import (
     show_compactions,
     show_history,
 )
-from compactor.service.site import VERSION, Site
-from compactor.service.where import Where
+from compactor.site.site import VERSION, Site
+from compactor.site.where import Where
 from tests.support.expected import step
 
 COMPACTIONS = (

@@ -3,8 +3,8 @@ from __future__ import annotations
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.service.answers.show_locks import LockExtended, LockShown, show_locks, show_locks_extended
-from compactor.service.site import Site
-from compactor.service.where import Where
+from compactor.site.site import Site
+from compactor.site.where import Where
 
 
 def test_keys_are_hives_columns_in_lower_case() -> None:

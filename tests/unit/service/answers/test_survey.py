@@ -15,7 +15,7 @@ from compactor.demo.fixtures import register_fixture
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.service.answers.show_compactions import CompactionWords
 from compactor.service.answers.survey import Survey, find_tables, survey_tables
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.storage.protocol import Storage
 from tests.support.expected import step
 from tests.support.passes import clean_all, compact

@@ -12,7 +12,7 @@ from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from compactor.storage.local import LocalStorage
 from tests.support.many import make_partitions
 from tests.support.passes import with_storage

@@ -18,8 +18,8 @@ from compactor.service.batches.control import BatchStatus, read_batch
 from compactor.service.batches.driver import Application, run_batch
 from compactor.service.requests.abort import abort_compactions
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site, own_state
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site, own_state
 from tests.support.passes import Hides, with_storage
 from tests.support.tables import insert, make_table, rows_of, with_settings
 

@@ -10,9 +10,9 @@ from compactor.rewrite.run.task_queue import JobAnswer
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.batches.driver import Application, groups_at_once, run_batch, run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site, own_state
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.settings.precedence import Layer, Settings
+from compactor.site.site import Site, own_state
 from compactor.state.batches import BatchState
 from tests.support.tables import insert, make_table
 

@@ -15,7 +15,7 @@ from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.batches.driver import Application, run_batch
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.fresh_look import look_at
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from tests.support.tables import insert, make_table, with_settings
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from compactor.base.errors import DatabaseUnavailable
 from compactor.service.batches.progress_writer import ProgressWriter
-from compactor.service.site import Site, own_state
 from compactor.service.worker.under_way import UnderWay
+from compactor.site.site import Site, own_state
 from compactor.state.progress import ProgressRows
 from tests.support.patience import until
 

@@ -13,8 +13,8 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.batches.read_cost import AGAIN, LONGEST, ROUNDS, Sampler, seconds_to_open
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all
 from tests.support.tables import insert, make_table, with_settings

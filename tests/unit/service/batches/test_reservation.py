@@ -4,7 +4,7 @@ import pytest
 
 from compactor.base.errors import DatabaseUnavailable
 from compactor.service.batches.reservation import Reservation
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from tests.support.patience import until
 
 MINE = "compactor-driver-h-1-x"

@@ -12,8 +12,8 @@ from compactor.service.batches.assembly import PlannedBatch, plan_batches
 from compactor.service.batches.driver import WorkerPass, run_batch
 from compactor.service.batches.resident import Presence, linger
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site, own_state
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site, own_state
 from compactor.state.batches import BatchState
 from tests.support.patience import until
 from tests.support.tables import insert, make_table

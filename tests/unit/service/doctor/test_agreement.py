@@ -4,10 +4,10 @@ from pathlib import Path
 
 from compactor.service.doctor.agreement import check_agreement
 from compactor.service.doctor.alarms import raised_alarms
-from compactor.service.doctor.finding import Level
 from compactor.service.doctor.readings import take_readings
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.finding import Level
+from compactor.site.site import Site
 from tests.support.tables import insert, make_table
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from compactor.service.doctor.alarms import raised_alarms
-from compactor.service.doctor.finding import Level
 from compactor.service.doctor.readings import Readings
 from compactor.settings.precedence import Layer, Settings
+from compactor.site.finding import Level
 
 HOUR = 3_600_000
 

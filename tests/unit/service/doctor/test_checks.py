@@ -13,9 +13,9 @@ from compactor.compaction.states import CompactionType
 from compactor.demo.fixtures import register_fixture
 from compactor.metastore.schema.tables import TXNS
 from compactor.service.doctor import checks as doctor
-from compactor.service.doctor.finding import Finding, Level
-from compactor.service.site import VERSION, Site
 from compactor.settings.precedence import Layer, Settings
+from compactor.site.finding import Finding, Level
+from compactor.site.site import VERSION, Site
 from tests.support.expected import step
 
 CALM = "hive-4.1/f1_basic/s9_major_cleaned"

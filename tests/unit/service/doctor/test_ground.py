@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from compactor.metastore.catalog.embedded import NewTable
-from compactor.service.doctor.finding import Level
 from compactor.service.doctor.ground import check_ground
-from compactor.service.site import Site
+from compactor.site.finding import Level
+from compactor.site.site import Site
 from tests.support.tables import make_table
 
 

@@ -11,9 +11,9 @@ from compactor.base.errors import StorageError
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.service.doctor import log_in as module
-from compactor.service.doctor.finding import Finding, Level
 from compactor.service.doctor.log_in import check_log_in
-from compactor.service.site import Site
+from compactor.site.finding import Finding, Level
+from compactor.site.site import Site
 from compactor.storage.log_in import LogIn, Tickets
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores

@@ -3,11 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from compactor.service.doctor.finding import Level
 from compactor.service.doctor.memory import check_memory
-from compactor.service.mark_files import MarkFiles
-from compactor.service.memory import must_be_newest
-from compactor.service.site import Site
+from compactor.site.finding import Level
+from compactor.site.mark_files import MarkFiles
+from compactor.site.memory import must_be_newest
+from compactor.site.site import Site
 from tests.support.backups import Backup
 from tests.support.tables import with_settings
 

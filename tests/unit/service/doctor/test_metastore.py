@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from compactor.service.doctor import metastore as doctor_metastore
-from compactor.service.doctor.finding import Level
-from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
+from compactor.site.finding import Level
+from compactor.site.site import Site
 from tests.support.tables import with_settings
 
 

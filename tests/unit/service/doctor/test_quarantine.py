@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from compactor.service.doctor.finding import Finding, Level
 from compactor.service.doctor.storage import check_storage
-from compactor.service.site import Site, own_state
+from compactor.site.finding import Finding, Level
+from compactor.site.site import Site, own_state
 from compactor.state.tables import QUARANTINES
 from compactor.storage.capabilities import LOCAL, Capabilities
 from compactor.storage.local import LocalStorage

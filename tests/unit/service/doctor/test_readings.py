@@ -7,10 +7,10 @@ from compactor.compaction.states import State
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.driver import run_entries
 from compactor.service.doctor.readings import Readings, take_readings
-from compactor.service.mark_files import MarkFiles
-from compactor.service.memory import must_be_newest
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.site.mark_files import MarkFiles
+from compactor.site.memory import must_be_newest
+from compactor.site.site import Site
 from tests.support.backups import Backup
 from tests.support.tables import insert, make_table
 

@@ -9,8 +9,8 @@ from compactor.acid.names import staging_name
 from compactor.demo.fixtures import register_fixture
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.service.doctor import checks as doctor
-from compactor.service.doctor.finding import Finding, Level
-from compactor.service.site import Site
+from compactor.site.finding import Finding, Level
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.expected import step
 from tests.support.tables import with_settings

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from compactor.demo.fixtures import register_fixture
-from compactor.service.doctor.finding import Finding, Level
 from compactor.service.hive2.before_hive_3 import before_hive_3
-from compactor.service.site import Site
+from compactor.site.finding import Finding, Level
+from compactor.site.site import Site
 from tests.support.expected import step
 from tests.support.tables import delete, insert, make_table
 

@@ -21,11 +21,11 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.database.engine import Database, open_database
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
-from compactor.service.doctor.finding import Finding, Level
 from compactor.service.hive2.before_hive_3 import before_hive_3
 from compactor.service.hive2.major import compact_before_hive_3
-from compactor.service.old_site import OldSite
 from compactor.settings.precedence import Layer, Settings
+from compactor.site.finding import Finding, Level
+from compactor.site.old_site import OldSite
 from compactor.storage.local import LocalStorage
 from tests.support import hive2
 from tests.support.expected import read_expected, step, step_id, steps

@@ -6,7 +6,7 @@ from compactor.compaction.economy import plain_cost
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.service.insight.costs import Costs
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from compactor.state.runs import Run
 
 

@@ -11,7 +11,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.insight.past_runs import error_of, estimator_of, past_of, reencoded_of, store_of
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from compactor.state.runs import Run
 from tests.support.tables import insert, make_table
 

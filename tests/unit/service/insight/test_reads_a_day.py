@@ -5,7 +5,7 @@ from pathlib import Path
 
 from compactor.service.insight.reads_a_day import HARDLY, ReadsADay
 from compactor.service.requests.import_reads import import_reads
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.runs import DAY_MS
 from tests.support.read_events import plain
 from tests.support.tables import make_table

@@ -10,7 +10,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.insight.replay import simulate
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from compactor.state.decisions import LOOK
 from tests.support.passes import clean_all
 from tests.support.tables import insert, make_table, with_settings

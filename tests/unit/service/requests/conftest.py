@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.backups import Backup, without_memory
 from tests.support.tables import insert, make_table, with_settings
 

@@ -13,11 +13,11 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.metastore.transactions.rows import TxnType
-from compactor.service.lost_workers import repair
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.lost_workers import repair
+from compactor.site.site import Site
 from tests.support.passes import Hides, compact, with_storage
 from tests.support.tables import insert, leave_manifest, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in

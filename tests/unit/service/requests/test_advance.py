@@ -10,8 +10,8 @@ from compactor.base.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.service.requests.advance import advance, measure_gap
 from compactor.service.requests.resolve import Ruling
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site
 from tests.support.backups import Backup
 from tests.support.passes import clean_all, compact
 from tests.support.tables import insert, make_table, rows_of

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import Disagreement, Refused
-from compactor.service import memory as remembering
-from compactor.service.mark_files import MarkFiles
-from compactor.service.memory import doubt_of, must_be_newest
 from compactor.service.requests.advance import advance
 from compactor.service.requests.agree import agree, both_sides
 from compactor.service.requests.resolve import Ruling
-from compactor.service.site import Site
+from compactor.site import memory as remembering
+from compactor.site.mark_files import MarkFiles
+from compactor.site.memory import doubt_of, must_be_newest
+from compactor.site.site import Site
 from tests.support.backups import Backup
 from tests.support.passes import every_role
 from tests.support.tables import insert, make_table, rows_of, with_settings

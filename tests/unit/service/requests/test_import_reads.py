@@ -8,7 +8,7 @@ import pytest
 
 from compactor.base.errors import BadFile, DatabaseUnavailable
 from compactor.service.requests.import_reads import Imported, import_reads
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from tests.support.read_events import plain
 from tests.support.tables import make_table
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from compactor.compaction.disagreement import DoubtKind
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.requests.in_doubt import in_doubt
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.tables import insert, leave_manifest, make_table
 
 

@@ -12,7 +12,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.no_op import must_do_something
 from compactor.service.requests.request import RequestWords, request_as
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.passes import clean_all
 from tests.support.tables import insert, make_table
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from compactor.metastore.catalog.values import Table
 from compactor.service.requests.open_writes import open_writes
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 
 def write(site: Site, table: Table, *, on_disk: bool = True) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from compactor.service.answers.explain import explain
 from compactor.service.requests.overrides import override, remove_override
 from compactor.service.requests.pause import pause
 from compactor.service.roles.fresh_look import look_at
-from compactor.service.site import Site, paused_tables
+from compactor.site.site import Site, paused_tables
 from tests.support.tables import insert, make_table, with_settings
 
 NUM = "hive.compactor.delta.num.threshold"

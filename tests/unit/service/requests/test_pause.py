@@ -15,8 +15,8 @@ from compactor.service.requests.pause import pause, resume
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.fresh_look import look_at
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import VERSION, Site, paused_tables
 from compactor.settings.precedence import Layer, Settings
+from compactor.site.site import VERSION, Site, paused_tables
 from tests.support.expected import step
 from tests.support.tables import insert, make_table
 

@@ -15,7 +15,7 @@ from compactor.service.requests.request import (
     request_compaction,
     wait_for,
 )
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.passes import compact
 from tests.support.tables import insert, make_table
 

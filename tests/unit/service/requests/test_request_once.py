@@ -13,7 +13,7 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import RequestWords, request_compaction
 from compactor.service.requests.request_once import request_once
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.partitioned import add_partition, insert_into, make_partitioned
 from tests.support.passes import clean_all
 from tests.support.tables import insert, make_table, with_settings

@@ -15,8 +15,8 @@ from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.requests.in_doubt import InDoubt, in_doubt
 from compactor.service.requests.resolve import Ruling, resolve
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site
 from tests.support.backups import Backup
 from tests.support.partitioned import add_partition, insert_into, make_partitioned
 from tests.support.passes import age, clean_all, compact, every_role

@@ -23,13 +23,13 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.quarantine import erase_due
 from compactor.service.requests.pause import resume
 from compactor.service.requests.request import request_compaction
 from compactor.service.requests.restore import preview_restore, restore
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
-from compactor.service.site import Site, own_state, paused_tables
+from compactor.site.quarantine import erase_due
+from compactor.site.site import Site, own_state, paused_tables
 from compactor.storage.local import LocalStorage
 from tests.support import insert_only
 from tests.support.backups import Backup

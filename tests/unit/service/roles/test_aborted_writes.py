@@ -14,7 +14,7 @@ from compactor.metastore.schema.tables import TBLS, TXNS
 from compactor.service.roles.aborted_writes import abort_candidates
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.scan import Scan
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.tables import ABORTS
 from tests.support.backups import Backup
 from tests.support.passes import clean_all, compact, settle, time_out_all

@@ -9,7 +9,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.roles.blockers import blocked_entries, blockers_of, blocking_transactions
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.sightings import Sighting
 from tests.support.passes import compact
 from tests.support.tables import insert, make_table

@@ -20,8 +20,8 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.initiator import InitiatorPass, initiate, look_again
-from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
+from compactor.site.site import Site
 from compactor.state.conditions import Conditions
 from compactor.state.overrides import Override
 from compactor.storage.local import LocalStorage

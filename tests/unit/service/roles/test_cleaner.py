@@ -23,7 +23,7 @@ from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.roles import cleaner
 from compactor.service.roles.cleaner import CleanerPass, clean
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.backups import Backup, without_memory
 from tests.support.passes import clean_all, compact, lose_cleaners, settle, with_storage

@@ -19,7 +19,7 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.cleaner_pass import CleanerPass
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.many import make_partitions
 from tests.support.passes import lose_cleaners, settle, with_storage

@@ -10,7 +10,7 @@ from compactor.compaction.states import CompactionType
 from compactor.service.requests.pause import pause
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.due import due_in_database, due_in_table
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of
 from tests.support.tables import entity_of, insert, make_table, with_settings
 

@@ -14,7 +14,7 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.roles import fresh_look
 from compactor.service.roles.fresh_look import look_at
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.conditions import Seen
 from compactor.state.decisions import PASS
 from compactor.state.store import OwnState

@@ -17,7 +17,7 @@ from compactor.service.roles import cleaning_group
 from compactor.service.roles import gate as gate_module
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.gate import Gate
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.many import make_partitions
 from tests.support.passes import compact, settle, with_storage

@@ -14,7 +14,7 @@ from compactor.compaction.entry import Entity
 from compactor.metastore.schema.tables import TXNS
 from compactor.service.requests.overrides import override
 from compactor.service.roles.housekeeper import keep_house
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
 from compactor.storage.local import LocalStorage

@@ -15,9 +15,9 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.roles import initiator
 from compactor.service.roles.fresh_look import look_at
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site
 from compactor.state.conditions import Conditions
 from compactor.state.decisions import Decisions
 from compactor.storage.local import LocalStorage

@@ -12,7 +12,7 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.roles import outdated, unrecorded
 from compactor.service.roles.initiator import initiate
 from compactor.service.roles.scan import Scan
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.decisions import PASS
 from compactor.state.store import OwnState
 from tests.support.passes import clean_all

@@ -6,7 +6,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.queue.ended import Ended
 from compactor.service.roles.past import Past
-from compactor.service.site import Site
+from compactor.site.site import Site
 
 FINE = Entity(database="default", table="t", partition="p=1")
 BROKEN = Entity(database="default", table="t", partition="p=2")

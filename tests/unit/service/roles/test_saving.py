@@ -7,7 +7,7 @@ import pytest
 from compactor.compaction.economy import BUDGET
 from compactor.service.roles.initiator import InitiatorPass, initiate
 from compactor.service.roles.saving import CORE_SECONDS
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from tests.support.tables import insert, make_table, with_settings
 
 INSERTS = {"few": 4, "many": 12, "some": 7}

@@ -8,7 +8,7 @@ from compactor.base.errors import NotSupported
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.service.roles.scan import DISAGREEMENT, Scan
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.tables import entity_of, insert, make_table, with_settings
 
 GONE = Entity(database="default", table="gone")

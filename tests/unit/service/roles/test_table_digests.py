@@ -11,7 +11,7 @@ from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.service.roles.scan import Scan
 from compactor.service.roles.table_digests import TableDigests
-from compactor.service.site import Site
+from compactor.site.site import Site
 from tests.support.partitioned import add_partition, insert_into, make_partitioned
 
 NAME = ("default", "t")

@@ -10,7 +10,7 @@ from compactor.metastore.catalog.values import Column
 from compactor.service.answers.overview import tables_page
 from compactor.service.roles import unrecorded
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.state.store import OwnState
 from tests.support.tables import insert, make_table, with_settings
 

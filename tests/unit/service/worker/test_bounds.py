@@ -16,10 +16,10 @@ from compactor.service.answers.show_compactions import show_history
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.service.worker.bounds import bound_of
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.site.site import Site
 from tests.support.passes import clean_all, compact
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in

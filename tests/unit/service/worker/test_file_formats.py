@@ -13,8 +13,8 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import PARTITIONS, SDS, SERDE_PARAMS, TBLS
 from compactor.rewrite.plan.file_format import FileFormat
-from compactor.service.site import Site
 from compactor.service.worker.file_formats import file_format_of
+from compactor.site.site import Site
 from tests.support.insert_only import INPUTS, make_insert_only
 from tests.support.tables import entity_of, make_table, with_settings
 

@@ -21,11 +21,11 @@ from compactor.service.batches import driver
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.service.worker import group_run
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.work import work_together
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.committing import watched_sections
 from tests.support.far_store import OthersMeet, count_as_far

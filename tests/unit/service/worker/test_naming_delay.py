@@ -18,8 +18,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all, compact
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings

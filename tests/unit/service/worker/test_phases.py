@@ -14,15 +14,15 @@ from compactor.metastore.catalog.read import Table
 from compactor.rewrite.plan.plan import Left, Plan
 from compactor.rewrite.publish.stage import Staged
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service import leftovers
 from compactor.service.batches.assembly import claimable
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.service.worker import group_run, work
 from compactor.service.worker.ending import abandon, put_back
 from compactor.service.worker.options import Options
 from compactor.service.worker.phases import Claimed, Committed, MustBeMajor, Opened, Planned, StagedEntry
 from compactor.service.worker.publication import publish
+from compactor.site import leftovers
+from compactor.site.site import Site
 from tests.support.tables import insert, make_table
 from tests.support.watching import names_in
 

@@ -28,9 +28,9 @@ from compactor.service.answers.preview import preview
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.service.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan
+from compactor.site.site import Site
 from tests.support.passes import compact
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 

@@ -27,11 +27,11 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.service.requests.request import RebalanceOptions, request_compaction
 from compactor.service.roles.cleaner import clean
-from compactor.service.site import Site, compactor_view
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.rebalance_view import allocate_write_id, must_be_possible
 from compactor.service.worker.work import work
+from compactor.site.site import Site, compactor_view
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.writing.writer import write_deletes, write_rows

@@ -10,11 +10,11 @@ import pytest
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.statistics.values import CommitStatistics
 from compactor.rewrite.plan.file_format import FileFormat
-from compactor.service.site import Site
 from compactor.service.worker import commit
 from compactor.service.worker.outcome import Result
 from compactor.service.worker.phases import StagedEntry
 from compactor.service.worker.statistics import known_statistics
+from compactor.site.site import Site
 from tests.support import insert_only
 from tests.support.passes import compact
 from tests.support.tables import delete, insert, make_table, with_settings

@@ -19,10 +19,10 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID, TXN_COMPONENTS, TXNS
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.work import work
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all, compact, with_storage
 from tests.support.patience import until

@@ -8,7 +8,7 @@ import pytest
 
 from compactor.acid import txn_states
 from compactor.base.errors import TransactionAborted
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.keeper.changes import Changes
 from compactor.spark_tables.keeper.statements import SILENT_S
 from compactor.spark_tables.messages import BeginChange, Place

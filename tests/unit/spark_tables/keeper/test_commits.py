@@ -15,7 +15,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import RebalanceOptions, request_compaction
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.keeper.commits import latest, write_ids_between
 from compactor.spark_tables.messages import Commits
 from compactor.tables import Store, Table

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.errors import NotFound, Refused, TransactionAborted
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.keeper.inserts import Inserts
 from compactor.spark_tables.messages import BeginInserts, BegunInserts, CommitInserts, Place
 from compactor.tables.store import Store

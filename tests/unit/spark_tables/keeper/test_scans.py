@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.keeper.scans import evaluated_alike
 from compactor.tables.store import Store, named_table
 

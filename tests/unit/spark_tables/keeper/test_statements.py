@@ -14,7 +14,7 @@ import pytest
 from compactor.acid import txn_states
 from compactor.base.errors import Refused, TransactionAborted
 from compactor.metastore.locks.lock_rows import LockState
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.application import process
 from compactor.spark_tables.keeper import desk as desk_module
 from compactor.spark_tables.keeper.desk import Desk

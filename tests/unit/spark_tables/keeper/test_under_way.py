@@ -11,7 +11,7 @@ import pytest
 
 from compactor.acid import txn_states
 from compactor.base.errors import StorageError
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.spark_tables.keeper.held import Held
 from compactor.spark_tables.keeper.under_way import UnderWay
 from compactor.tables import Store

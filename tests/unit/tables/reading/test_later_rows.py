@@ -12,8 +12,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
 from compactor.service.worker.options import Options
+from compactor.site.site import Site
 from compactor.tables import Store, Table
 from compactor.tables.reading import task_reader
 from compactor.tables.reading.later_rows import NOTHING, later_rows

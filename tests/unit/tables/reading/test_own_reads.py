@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.service.site import Site, own_state
+from compactor.site.site import Site, own_state
 from compactor.state.reads import Read, Reads
 from compactor.tables import Store
 from tests.support.tables import make_table, with_settings

@@ -16,8 +16,8 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import HIVE_LOCKS
 from compactor.service.roles.cleaner import clean
-from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site
 from compactor.tables.reading.planning import plan_scan
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.reading.tasks import ScanPlan

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import Input
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables.reading.planning import plan_scan
 from compactor.tables.reading.splits import portions, split

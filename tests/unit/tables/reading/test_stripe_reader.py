@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.reading import task_reader
 from compactor.tables.store import Store
 from tests.support import scanned
@@ -21,7 +21,7 @@ OLDER = [dict(row) for row in scanned.rows(400)]
 def made(empty_metastore: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     import shutil
 
-    from compactor.deployment import configure, open_site
+    from compactor.site.deployment import configure, open_site
 
     folder = tmp_path_factory.mktemp("scanned")
     shutil.copyfile(empty_metastore, folder / "metastore.db")

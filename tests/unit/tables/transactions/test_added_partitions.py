@@ -18,9 +18,9 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
-from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Result
+from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.transactions.pending import Pending
 from tests.support.tables import with_settings

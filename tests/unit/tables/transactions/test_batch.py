@@ -12,7 +12,7 @@ from compactor.compaction.entry import Entity
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import HIVE_LOCKS, TXN_COMPONENTS, TXNS
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.transactions import batch as batches
 from compactor.tables.transactions.batch import AGE_S, MOST, Batch, following
 from compactor.tables.transactions.running import transaction

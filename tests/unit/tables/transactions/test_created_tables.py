@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from compactor.base.errors import Refused
 from compactor.metastore.schema.tables import TXN_COMPONENTS
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.definitions import Definition, create_with_commit
 from compactor.tables.store import Store
 from compactor.tables.transactions.running import transaction

@@ -12,7 +12,7 @@ from compactor.base.errors import NotFound, Refused
 from compactor.base.steps import TransactionStep
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.sql.run import checked, run
 from compactor.tables.store import Store
 from compactor.tables.table import Table

@@ -12,7 +12,7 @@ from compactor.base.errors import LockLost, NotSupported, WriteConflict
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import HIVE_LOCKS, TXN_COMPONENTS
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from tests.support.partitioned import add_partition, make_partitioned

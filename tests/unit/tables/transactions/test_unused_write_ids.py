@@ -10,7 +10,7 @@ from compactor.acid.names import DirectoryClaim
 from compactor.base.errors import BadFile, Disagreement, StorageError
 from compactor.base.ids import WriteId
 from compactor.metastore.catalog.values import Table
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
 

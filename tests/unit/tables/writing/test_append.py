@@ -21,7 +21,7 @@ from compactor.base.errors import (
 from compactor.base.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.transactions.pending import Pending
 from compactor.tables.writing import append as append_module

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.base.errors import BadExpression, NotConforming, NotFound, NotSupported, Refused, WriteConflict
-from compactor.deployment import configure, open_site
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.service.site import Site
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from compactor.tables.transactions.transaction import Transaction

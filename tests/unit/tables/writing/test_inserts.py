@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation

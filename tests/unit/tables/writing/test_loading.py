@@ -11,7 +11,7 @@ import pytest
 from pyarrow import orc
 
 from compactor.base.errors import NotConforming, StorageError
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.writing.loading import local_files, must_have_its_columns, rows_of
 

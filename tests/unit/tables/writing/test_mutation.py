@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused, WriteConflict
-from compactor.deployment import configure, open_site
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.service.site import Site
+from compactor.site.deployment import configure, open_site
+from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.writing import insert_files
 from compactor.tables.writing.row_change import Changed

@@ -10,7 +10,7 @@ import pytest
 
 from compactor.base.errors import NotConforming, Refused, WriteConflict
 from compactor.base.steps import TransactionStep, WriteStep
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.sql.run import checked, run
 from compactor.tables.store import Store
 from compactor.tables.table import Table

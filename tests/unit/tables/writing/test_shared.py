@@ -10,7 +10,7 @@ import pytest
 
 from compactor.acid import bucket
 from compactor.base.errors import Refused, VerificationFailed
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables.store import named_table
 from compactor.tables.table import Table

@@ -12,7 +12,7 @@ import pytest
 
 from compactor.base.errors import NotFound, NotSupported, Refused, VerificationFailed
 from compactor.locking.lock_types import LockType
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables.reading.planning import plan_scan
 from compactor.tables.reading.task_reader import read_task

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.errors import BadFile, CommitUnknown, NotConforming, Refused, TransactionAborted
-from compactor.service.site import Site
+from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.transactions import batch as batches
 from compactor.tables.writing import insert_files

@@ -1,0 +1,215 @@
+"""Finds, hides and removes the leftovers of unfinished compactions: staged, named and half-removed directories.
+
+TXNS alone decides what an unfinished compaction is (PROTOCOL 5, 6): directories of committed, open or forgotten transactions
+are left as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from compactor.acid import txn_states
+from compactor.acid.names import parse_directory, parse_hidden, parse_staging
+from compactor.base.errors import CompactorError, LockNotGranted, Refused, failing_alone
+from compactor.base.ids import TxnId
+from compactor.rewrite.publish import naming, removal
+from compactor.site.agreement import Given, files_prove, must_lose_nothing, visibility_transactions
+from compactor.site.exclusive import renames, while_removing
+from compactor.site.side_by_side import SideBySide
+from compactor.site.site import Site, Target, View, claims_of
+
+log = logging.getLogger(__name__)
+
+
+def hider(site: Site, target: Target | None, *, is_alone: bool = False) -> Callable[[TxnId, TxnId], None]:
+    """Returns a callback that hides the directories a compaction's transaction has named in ``target``, to be called before
+    its abort releases its locks. Its arguments are that transaction and the newest one.
+
+    While the locks are held, no reader without visibility reads half of a pair, and no writer uses the ROW__IDs of a
+    rebalance that is about to be hidden. ``clear_aborted`` hides them afterwards if storage fails, or if the store has no
+    rename and the transaction does not hold the table alone (``is_alone``).
+    """
+
+    def hide(txn: TxnId, newest: TxnId) -> None:
+        if target is None or not can_hide_early(site, target, is_alone=is_alone):
+            return
+        try:
+            with failing_alone(target.entity):
+                _hide_names_of(site, target, txn, newest)
+        except CompactorError as error:
+            log.warning("%s: directories that transaction %d named are not hidden yet: %s", target.entity, txn, error)
+
+    return hide
+
+
+def can_hide_early(site: Site, target: Target, *, is_alone: bool = False) -> bool:
+    """Returns true if names there contain their transaction, and no reader can see half of what is being hidden."""
+    return site.metastore.dialect.layout.has_visibility and (is_alone or renames(site, target))
+
+
+def _hide_names_of(site: Site, target: Target, txn: TxnId, newest: TxnId) -> None:
+    """Hides what an open transaction named, if its files prove that no row is lost; ``clear_aborted`` asks for more."""
+    names = naming.names_of(site.storage, target.location, txn)
+    if names and not files_prove(site, target, names):
+        log.warning("%s: directories that transaction %d named are not hidden yet: inputs are gone", target.entity, txn)
+        return
+    removal.hide(site.storage, target.location, names, until=newest)
+
+
+def clear_aborted(site: Site, target: Target, txn: TxnId, *, may_have_named: bool = True) -> None:
+    """Hides the directories that an aborted compaction named and removes its staging directory.
+
+    TXNS alone says that it aborted: directories of a committed, open or forgotten transaction are left as they are.
+
+    Args:
+        may_have_named: false for a compaction that staged nothing: a directory with its number is not its own
+            (PROTOCOL 11.3).
+
+    Raises:
+        LockNotGranted: there are named directories, the store has no rename, and the table is in use.
+        Disagreement: a named directory may be the only copy of some rows (PROTOCOL 11.5).
+    """
+    location = target.location
+    state = site.metastore.transactions.state(txn)
+    if state == txn_states.OPEN:
+        return
+    names_tell = site.metastore.dialect.layout.has_visibility  # without it, a number in a name is not this metastore's
+    if (
+        may_have_named
+        and names_tell
+        and state == txn_states.ABORTED
+        and (named := naming.names_of(site.storage, location, txn))
+    ):
+        _hide(site, target, named)
+    removal.remove_staging(site.storage, location, txn)
+    if names_tell:
+        removal.abort_uploads(site.storage, location, lambda other: other == txn)
+
+
+def _hide(site: Site, target: Target, names: Sequence[str]) -> None:
+    must_lose_nothing(site, target, names)
+    with while_removing(site, target):
+        removal.hide(site.storage, target.location, names, until=site.metastore.transactions.newest())
+
+
+def clear_leftovers(site: Site, target: Target) -> tuple[str, ...]:
+    """Hides named directories of aborted compactions in ``target``, and removes those that nothing can need any longer.
+
+    Raises:
+        LockNotGranted: there are such directories, the store has no rename, and the table is in use.
+        Disagreement: a name has a number that this metastore cannot have given, or may be the only copy of some rows.
+    """
+    return LeftoverScan(site, [target]).clear(target)
+
+
+class LeftoverScan:
+    """Clears the leftovers of several targets, with one query for all their transactions.
+
+    Storage is read before TXNS, so a transaction without a row in TXNS was not opened in the meantime.
+
+    Args:
+        own: by location, the transaction that was opened just now for the compaction there.
+        threads: list the targets; without, one is listed after the other.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        targets: Iterable[Target],
+        own: Mapping[str, TxnId] | None = None,
+        threads: SideBySide | None = None,
+    ) -> None:
+        self._site = site
+        self._own = own or {}
+        self._children: dict[str, tuple[str, ...]] = {}
+        self._errors: dict[str, CompactorError] = {}
+        scanned = list(targets)
+        (threads or SideBySide(1, "leftovers")).map(self._list, scanned)
+        self._named = {place: visibility_transactions(children) for place, children in self._children.items()}
+        everything = [child for children in self._children.values() for child in children]
+        self._owners = {owner for child in everything if (owner := parse_staging(child))}
+        self._given = Given(site, (target.table for target in scanned), everything, self._owners)
+
+    def _list(self, target: Target) -> None:
+        try:
+            with failing_alone(target.entity):
+                self._children[target.location] = self._site.storage.children(target.location)
+        except CompactorError as error:
+            self._errors[target.location] = error
+
+    def left(self, target: Target, swept: Collection[str]) -> tuple[str, ...]:
+        """Returns the staged and hidden directories that are still there after those in ``swept`` have gone."""
+        children = self._children[target.location]
+        return tuple(one for one in children if one not in swept and (parse_hidden(one) or parse_staging(one)))
+
+    def clear(self, target: Target) -> tuple[str, ...]:
+        """Clears the leftovers of one target; see ``clear_leftovers``."""
+        place = target.location
+        if place in self._errors:
+            raise self._errors[place]
+        claims_of(self._site).must_be_free_by_names(target.table, place, self._children[place])
+        self._given.must_explain(target, self._children[place], self._own.get(place))
+        rows = self._given.rows
+        doomed: list[str] = []
+        if self._site.metastore.dialect.layout.has_visibility:
+            removal.abort_uploads(self._site.storage, place, self._is_gone)
+            named = self._named[place].items()
+            doomed = [
+                name for name, txn in named if (row := rows.get(txn)) is not None and row.state == txn_states.ABORTED
+            ]
+        if doomed:
+            _hide(self._site, target, doomed)
+        if not any(parse_staging(child) or parse_hidden(child) for child in self._children[place]):
+            return ()
+        return removal.remove_leftovers(
+            self._site.storage,
+            place,
+            is_alive=self._may_be_open,
+            lowest_open=self._site.lowest_open(),
+        )
+
+    def _may_be_open(self, txn: TxnId) -> bool:
+        """Returns true for a transaction that is open, or that was not asked about: what it has staged was not there when
+        the directories were listed, so it may have been opened since."""
+        row = self._given.rows.get(txn)
+        return txn not in self._owners or (row is not None and row.is_open)
+
+    def _is_gone(self, txn: TxnId) -> bool:
+        """Returns true if ``txn`` is not open; by the time its upload is seen, it is open if it ever was."""
+        return self._site.metastore.transactions.state(txn) != txn_states.OPEN
+
+
+def not_for_hive_3(site: Site, target: Target) -> str | None:
+    """Returns a directory name that fails in Hive 3.1, whose metastore this is; None without one, or where Hive 4 reads."""
+    if site.metastore.dialect.layout.has_visibility:
+        return None
+    return next(iter(visibility_transactions(site.storage.children(target.location))), None)
+
+
+def refuse_beside_unfinished(site: Site, target: Target, view: View) -> None:
+    """Refuses to plan beside a named directory of an unfinished compaction: two directories of one range return every
+    row twice in Trino, and in Hive as soon as both transactions count as valid.
+
+    Hive 3.1 puts no transaction into names and fails on a directory that has one: it can only be there by mistake.
+
+    Raises:
+        LockNotGranted: its transaction is still open; the next pass tries again.
+        Refused: its transaction was never opened in this metastore, or names there may not contain one.
+    """
+    if (name := not_for_hive_3(site, target)) is not None:
+        raise Refused(
+            f"{target.entity}: {name} contains a transaction, and Hive 3.1 fails on such a name; find out who wrote it and "
+            "move it away"
+        )
+    for name in view.directory.unseen:
+        acid = parse_directory(name)
+        txn = acid.visibility_txn_id if acid is not None else TxnId(0)
+        if site.metastore.transactions.state(txn) == txn_states.OPEN:
+            raise LockNotGranted(
+                f"{target.entity}: {name} is being written by transaction {txn}; the next pass tries again"
+            )
+        raise Refused(
+            f"{target.entity}: {name} belongs to transaction {txn}, which this metastore has not opened (the newest is "
+            f"{site.metastore.transactions.newest()}); find out where it comes from and move it away"
+        )
