@@ -29,10 +29,10 @@ from benchmarks.parts.lab import Lab, cat, cold, files, opened, warm
 from benchmarks.parts.peak import peak_of, plan_of, rewrite_and_discard, seconds_of
 from benchmarks.parts.report import Row, as_text, disk_of, machine_facts, progress, write_results
 from compactor.base.ids import WriteId
+from compactor.batches.driver import run_batch
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.driver import run_batch
-from compactor.service.worker.outcome import Result
 from compactor.spark.runner import SparkRunner
+from compactor.worker.outcome import Result
 from tests.support import live_hive
 from tests.support.hive4 import HIVE_4_1
 from tests.support.many import row_type

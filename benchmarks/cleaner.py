@@ -19,8 +19,8 @@ from fleet import asked, runner_of
 from initiator import counted, facts, say
 
 from benchmarks.parts.report import Row, conclude
-from compactor.service.batches.driver import run_batch
-from compactor.service.roles.cleaner import clean
+from compactor.batches.driver import run_batch
+from compactor.cleaner.cleaner import clean
 from tests.support.tables import with_settings
 
 

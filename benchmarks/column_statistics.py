@@ -19,14 +19,14 @@ from initiator import facts, say
 from sqlalchemy import select, text
 
 from benchmarks.parts.report import Row, conclude
+from compactor.batches.driver import MAX_GROUP_SIZE
 from compactor.metastore.schema.tables import PARTITIONS
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.driver import MAX_GROUP_SIZE
-from compactor.service.worker.options import Options
-from compactor.service.worker.outcome import Outcome, Result
-from compactor.service.worker.work import work_together
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site
+from compactor.worker.options import Options
+from compactor.worker.outcome import Outcome, Result
+from compactor.worker.work import work_together
 
 BAR = 1.04  #: of the time without
 _KEY = "hive.compactor.gather.stats"

@@ -22,15 +22,15 @@ from pathlib import Path
 
 from initiator import counted, facts, opened, say
 
+from compactor.batches.assembly import plan_batches
+from compactor.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.process_runner import ProcessRunner
 from compactor.rewrite.run.runner import InProcessRunner, Runner
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch
-from compactor.service.requests.request import request_compaction
-from compactor.service.worker.options import Options
-from compactor.service.worker.outcome import Outcome
-from compactor.service.worker.work import work_together
 from compactor.site.site import Site
+from compactor.worker.options import Options
+from compactor.worker.outcome import Outcome
+from compactor.worker.work import work_together
 from tests.support.many import make_partitions, site_of
 
 

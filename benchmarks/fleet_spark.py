@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from fleet import asked, runner_of
 
 from benchmarks.parts.report import Row, as_text, machine_facts, progress, write_results
-from compactor.service.batches.driver import run_batch
+from compactor.batches.driver import run_batch
 
 BAR = 0.7
 GROUPS = 2  #: under way at once

@@ -32,9 +32,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.report import Row, conclude, disk_of
 from compactor.database.engine import Database, open_database
+from compactor.initiator.initiator import initiate
 from compactor.metastore.schema import create
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.service.roles.initiator import initiate
 from compactor.site.site import Site
 from compactor.state import store
 from tests.support import servers

@@ -31,13 +31,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.report import Row, conclude, disk_of
 from compactor.compaction.portions import portions
+from compactor.initiator import unrecorded
+from compactor.initiator.candidate_page import CandidatePage
+from compactor.initiator.initiator import initiate
+from compactor.initiator.scan import Scan
 from compactor.metastore.catalog.values import Table as Made
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.service.roles import unrecorded
-from compactor.service.roles.candidate_page import CandidatePage
-from compactor.service.roles.initiator import initiate
-from compactor.service.roles.scan import Scan
 from compactor.site.site import Site
 from compactor.state import store
 from compactor.state.conditions import entity_key

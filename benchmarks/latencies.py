@@ -22,12 +22,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.delays import SlowRunner, slow_socket, slow_storage
 from benchmarks.parts.report import Row, conclude
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import groups_at_once, run_entries
+from compactor.cleaner.cleaner import clean
+from compactor.initiator.initiator import initiate
 from compactor.metastore.store import open_metastore
 from compactor.rewrite.run.process_runner import ProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import groups_at_once, run_entries
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.initiator import initiate
 from compactor.site.site import Site
 from compactor.state import store
 from tests.support import servers

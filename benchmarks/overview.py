@@ -22,6 +22,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.report import Row, conclude, disk_of, progress
 from compactor.airflow.page.last_answers import LastAnswer
+from compactor.answers import overview
+from compactor.answers.fleet import Fleet, counted, fleet, with_queue
+from compactor.answers.readings import take_readings
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
 from compactor.compaction.states import CompactionType
@@ -29,9 +32,6 @@ from compactor.database.engine import Database, open_database
 from compactor.metastore.schema import create
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import open_metastore
-from compactor.service.answers import overview
-from compactor.service.answers.fleet import Fleet, counted, fleet, with_queue
-from compactor.service.doctor.readings import take_readings
 from compactor.site.site import Site, own_state
 from compactor.state import store
 from compactor.state.conditions import Seen

@@ -26,12 +26,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.parts.report import Row, conclude, progress
 from compactor.database.engine import open_database
 from compactor.metastore.schema import create
-from compactor.service.worker.outcome import Result
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
 from compactor.state import store
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
+from compactor.worker.outcome import Result
 from tests.support.far import Far
 from tests.support.garage import Served, can_be_built, garage
 from tests.support.moved_tables import moved

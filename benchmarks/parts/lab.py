@@ -11,14 +11,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import open_metastore
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import Runner
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.worker.outcome import Outcome, Result
 from compactor.site.site import Site
 from compactor.state import store
+from compactor.worker.outcome import Outcome, Result
 from tests.support.many import Write, make_table, site_of
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.database.engine import open_database
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema import create
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
 from compactor.site.deployment import configure, open_site
 from compactor.state import store as state
 from compactor.tables.store import Store

@@ -17,9 +17,9 @@ from airflow.sdk.observability import stats
 
 from compactor.airflow.configuration import text
 from compactor.airflow.hooks import CompactorHook
+from compactor.answers.alarms import Alarm, raised_alarms
+from compactor.answers.readings import Readings, take_readings
 from compactor.base.errors import BadSetting
-from compactor.service.doctor.alarms import Alarm, raised_alarms
-from compactor.service.doctor.readings import Readings, take_readings
 from compactor.site.finding import Level
 
 log = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from compactor.airflow import applications
 from compactor.airflow.hooks import CompactorHook
+from compactor.batches import control
+from compactor.batches.control import BatchStatus
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.service.batches import control
-from compactor.service.batches.control import BatchStatus
-from compactor.service.requests.abort import abort_compactions
+from compactor.requests.abort import abort_compactions
 
 log = logging.getLogger(__name__)
 MAX_LAUNCHES = 3  #: per try; a driver that dies this often will die again

@@ -239,7 +239,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
     def _given_back(self, said: str) -> AirflowException:
         from compactor.airflow import batch_progress
-        from compactor.service.batches.control import BatchStatus
+        from compactor.batches.control import BatchStatus
 
         reason = reason_in(said)
         because = f"its application could not do it: {reason}" if reason else "its application could not do it"

@@ -12,22 +12,22 @@ from typing import Any
 from compactor.airflow.configuration import only_pools, text
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.options import OPTIONS
+from compactor.answers.commits import Seen, commits_since
+from compactor.answers.preview import Preview, preview
 from compactor.base.errors import CompactorError, NotFound, Refused
 from compactor.base.redaction import redacted
+from compactor.batches.assembly import plan_batches
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.states import State
+from compactor.housekeeper.housekeeper import keep_house
+from compactor.initiator.due import due_in_database, due_in_table
+from compactor.initiator.fresh_look import look_at_changed
+from compactor.initiator.initiator import initiate
 from compactor.metastore.marker import change_marker
-from compactor.service.answers.commits import Seen, commits_since
-from compactor.service.answers.preview import Preview, preview
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.requests.no_op import must_do_something
-from compactor.service.requests.request import RebalanceOptions, RequestWords, request_as
-from compactor.service.requests.request_once import request_once as request_once_of
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.due import due_in_database, due_in_table
-from compactor.service.roles.fresh_look import look_at_changed
-from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import initiate
+from compactor.requests.no_op import must_do_something
+from compactor.requests.request import RebalanceOptions, RequestWords, request_as
+from compactor.requests.request_once import request_once as request_once_of
 from compactor.site.mode import Mode, may_somewhere
 from compactor.site.site import Site
 from compactor.site.where import find_table
@@ -216,7 +216,7 @@ def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
 
 
 def request_once(metastore: str, words: Mapping[str, Any], run: str, *, only_if_due: bool) -> list[dict[str, object]]:
-    """Queues what a run of somebody's DAG asks for, once for the run, and returns it; see ``service.requests.request_once``.
+    """Queues what a run of somebody's DAG asks for, once for the run, and returns it; see ``requests.request_once``.
 
     Raises:
         CompactorError: nothing was queued; the message says why.

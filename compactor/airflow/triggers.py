@@ -14,7 +14,7 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 from compactor.airflow import batch_progress, tasks
 from compactor.airflow.end_reason import ENDED, is_waiting_again, task_state
 from compactor.base.errors import CompactorError, DatabaseUnavailable
-from compactor.service.batches.control import BatchStatus
+from compactor.batches.control import BatchStatus
 
 log = logging.getLogger(__name__)
 #: Seconds before a database that could not be read is tried again.

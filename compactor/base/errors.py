@@ -1,6 +1,6 @@
 """Every error that Compactor raises on purpose, as one tree.
 
-They are caught in few places: the passes of ``service`` catch ``CompactorError`` per entry, record it and go on with
+They are caught in few places: the passes of the roles catch ``CompactorError`` per entry, record it and go on with
 the next one; ``cli`` and ``airflow`` print the message and choose the exit code; nothing else catches. Each message
 names the thing, what was found, what was wanted and what to do. An error that is not in this tree is a bug, or a stranger's
 files made a library stumble; ``failing_alone`` keeps either from ending more than the one thing that it belongs to.

@@ -26,7 +26,7 @@ def abort_transaction(context: CliContext, txns: tuple[int, ...]) -> None:
     One that cannot be aborted keeps none of the others from it.
     """
     from compactor.base.ids import TxnId
-    from compactor.service.requests import abort as service
+    from compactor.requests import abort as service
 
     with context.site() as site:
         aborted, failed = service.abort_transactions(site, map(TxnId, txns), _REASON)
@@ -51,7 +51,7 @@ def abort_compaction(context: CliContext, compaction: int) -> None:
 
     A stopped worker removes its staged files; readers never see them. Committed results stay.
     """
-    from compactor.service.requests import abort as service
+    from compactor.requests import abort as service
 
     with context.site() as site:
         entry = service.abort_compaction(site, compaction)

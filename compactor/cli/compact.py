@@ -15,7 +15,7 @@ from compactor.cli.output import print_json, say
 
 if TYPE_CHECKING:
     from compactor.compaction.entry import Entry
-    from compactor.service.requests.request import Enqueued
+    from compactor.requests.request import Enqueued
     from compactor.site.site import Site
 
 _TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
@@ -49,7 +49,7 @@ class CompactOptions:
 @with_context
 def compact(context: CliContext, /, **given: Any) -> None:
     """Request a compaction now; thresholds do not apply."""
-    from compactor.service.requests.request import RebalanceOptions, WaitTimedOut, request_compaction
+    from compactor.requests.request import RebalanceOptions, WaitTimedOut, request_compaction
 
     options = CompactOptions(**given)
     properties = parse_properties(options.pairs)
@@ -100,7 +100,7 @@ def parse_properties(pairs: tuple[str, ...], option: str = "--property") -> dict
 
 
 def _wait(site: Site, asked: Sequence[Enqueued], timeout: float | None) -> Sequence[Entry]:
-    from compactor.service.requests.request import wait_for
+    from compactor.requests.request import wait_for
 
     seconds = site.settings.milliseconds("hive.compactor.wait.timeout") / 1000 if timeout is None else timeout
     return wait_for(site, [a.entry_id for a in asked if a.entry_id is not None], seconds)

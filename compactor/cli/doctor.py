@@ -33,7 +33,7 @@ _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 @with_context
 def doctor(context: CliContext, before_hive_3: bool, compact: bool, verify: str | None) -> None:
     """Check a deployment and report what to fix. Nothing is written unless --compact is given."""
-    from compactor.service.doctor import checks as service
+    from compactor.doctor import checks as service
     from compactor.site.finding import Level
 
     if (compact or verify) and not before_hive_3:
@@ -64,7 +64,7 @@ def doctor(context: CliContext, before_hive_3: bool, compact: bool, verify: str 
 
 
 def _of_files(context: CliContext) -> list[Finding]:
-    from compactor.service.doctor.files import check_files
+    from compactor.doctor.files import check_files
     from compactor.site.deployment import used_files
 
     files = used_files(context.metastore, flags=context.flags, config_path=context.config)
@@ -77,9 +77,9 @@ def _of_files(context: CliContext) -> list[Finding]:
 
 
 def _before_hive_3(context: CliContext, compact: bool, *, full_verify: bool) -> list[Finding]:
+    from compactor.hive2.before_hive_3 import before_hive_3
+    from compactor.hive2.major import compact_before_hive_3
     from compactor.rewrite.run.runner import InProcessRunner
-    from compactor.service.hive2.before_hive_3 import before_hive_3
-    from compactor.service.hive2.major import compact_before_hive_3
     from compactor.site.deployment import open_before_hive_3
     from compactor.site.old_site import OldSite
 

@@ -12,9 +12,9 @@ from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import counted, duration, print_json, say, size
 
 if TYPE_CHECKING:
-    from compactor.service.answers.explain import Explanation, PartitionExplanation, Queued
-    from compactor.service.answers.show_quarantine import QuarantineRow
-    from compactor.service.roles.scan import Considered
+    from compactor.answers.explain import Explanation, PartitionExplanation, Queued
+    from compactor.answers.show_quarantine import QuarantineRow
+    from compactor.initiator.scan import Considered
 
 
 @click.command()
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @with_context
 def explain(context: CliContext, table: str, partition: str | None) -> None:
     """Explain what would happen to a table now, why, what would change that, and what the last runs achieved."""
-    from compactor.service.answers import explain as service
+    from compactor.answers import explain as service
 
     with context.site(read_only=True) as site:
         explanation = service.explain(site, table, partition)

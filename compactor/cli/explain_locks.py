@@ -15,7 +15,7 @@ from compactor.cli.output import print_json, say
 @with_context
 def explain_locks(context: CliContext, statement: str, database: str, old: bool) -> None:
     """List the locks a HiveQL statement would take, like Hive's EXPLAIN LOCKS. Nothing is locked."""
-    from compactor.service.answers import explain_locks as service
+    from compactor.answers import explain_locks as service
 
     with context.site(read_only=True) as site:
         explained = service.explain_locks(site, statement, database=database.lower(), old=old)

@@ -15,15 +15,15 @@ from typing import IO, TYPE_CHECKING
 
 from compactor.base.errors import ClusterUnavailable, LaunchFailed
 from compactor.base.redaction import redact
-from compactor.service.batches import control
-from compactor.service.batches.control import BatchStatus, BatchWithEntries
+from compactor.batches import control
+from compactor.batches.control import BatchStatus, BatchWithEntries
 from compactor.yarn.application import YarnApplication, application_in
 from compactor.yarn.manager import ResourceManager
 from compactor.yarn.refusal import reason_in
 
 if TYPE_CHECKING:
     from compactor.base.stop_signals import Stop
-    from compactor.service.batches.assembly import PlannedBatch
+    from compactor.batches.assembly import PlannedBatch
     from compactor.site.site import Site
 
 log = logging.getLogger(__name__)

@@ -46,7 +46,7 @@ def metrics(context: CliContext, path: Path | None, address: tuple[str, int] | N
     """Print metrics for Prometheus: the queue, ages, alarms, health, and what compactions brought."""
     from prometheus_client import generate_latest, write_to_textfile
 
-    from compactor.service.answers import metrics as service
+    from compactor.answers import metrics as service
 
     if path is not None and address is not None:
         raise click.UsageError("--file and --listen exclude each other")

@@ -18,7 +18,7 @@ def override(context: CliContext, table: str, assignment: str, remove: bool) -> 
 
     The override takes precedence over the table's properties. They do not change, and Hive does not see the override.
     """
-    from compactor.service.requests import overrides
+    from compactor.requests import overrides
 
     key, equals, value = assignment.partition("=")
     if remove is bool(equals):

@@ -13,8 +13,8 @@ from compactor.cli.output import counted, duration, print_json, print_table, say
 from compactor.cli.progress_text import progress_text
 
 if TYPE_CHECKING:
-    from compactor.service.answers.fleet import Fleet, Returns
-    from compactor.service.answers.reads import TableReads
+    from compactor.answers.fleet import Fleet, Returns
+    from compactor.answers.reads import TableReads
 
 
 @click.command()
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 @with_context
 def overview(context: CliContext, worst: int) -> None:
     """The health of all tables, what is due and runs, and what compaction brought in 7 and 30 days. Nothing is listed."""
-    from compactor.service.answers.fleet import fleet
-    from compactor.service.answers.reads import table_reads
+    from compactor.answers.fleet import fleet
+    from compactor.answers.reads import table_reads
 
     with context.site(read_only=True) as site:
         found, told = fleet(site, worst), table_reads(site)
@@ -55,7 +55,7 @@ def _read(one: TableReads) -> str:
 
 
 def _columns() -> tuple[str, ...]:
-    from compactor.service.answers.fleet import STEPS
+    from compactor.answers.fleet import STEPS
 
     return ("database", *STEPS, "unknown")
 

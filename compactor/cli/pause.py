@@ -17,7 +17,7 @@ def pause(context: CliContext, table: str) -> None:
     Queued and manual requests go on, and so does Hive's own initiator, which only knows the table property
     no_auto_compaction. The table's properties do not change.
     """
-    from compactor.service.requests import pause as service
+    from compactor.requests import pause as service
 
     with context.site() as site:
         paused = service.pause(site, table, site.user)
@@ -37,7 +37,7 @@ def resume(context: CliContext, table: str) -> None:
     (hive.compactor.initiator.failed.compacts.threshold). This command ends the pause, and removes the failed and 'did
     not initiate' rows since each partition's last success from the history, and prints them. It changes nothing else.
     """
-    from compactor.service.requests import pause as service
+    from compactor.requests import pause as service
 
     with context.site() as site:
         found = service.resume(site, table)

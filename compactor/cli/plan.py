@@ -13,7 +13,7 @@ from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import counted, duration, print_json, say, size
 
 if TYPE_CHECKING:
-    from compactor.service.answers.preview import Preview
+    from compactor.answers.preview import Preview
 
 _TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
 
@@ -26,7 +26,7 @@ _TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
 @with_context
 def plan(context: CliContext, table: str, partition: str | None, kind: str | None, pairs: tuple[str, ...]) -> None:
     """Dry run: show what a compaction would read, write, copy and re-encode."""
-    from compactor.service.answers.preview import preview
+    from compactor.answers.preview import preview
 
     with context.site(read_only=True) as site:
         previews = preview(site, table, partition=partition, type=kind, properties=parse_properties(pairs))

@@ -37,7 +37,7 @@ def import_(context: CliContext, file: TextIO) -> None:
     """Take in queries: events of Trino's HTTP event listener, rows of HiveServer2's query
     history, or plain records; one JSON object a line. - reads what is piped in. Each is stored
     once, however often it is told; no text of a query is kept."""
-    from compactor.service.requests.import_reads import import_reads
+    from compactor.requests.import_reads import import_reads
 
     with context.site() as site:
         done = import_reads(site, _lines(file), file.name)
@@ -47,7 +47,7 @@ def import_(context: CliContext, file: TextIO) -> None:
 
 def _lines(file: TextIO) -> Iterator[str]:
     """Yields lines, of which none takes more memory than an event may."""
-    from compactor.service.insight.read_events import MOST_BYTES
+    from compactor.insight.read_events import MOST_BYTES
 
     while line := file.readline(MOST_BYTES + 2):
         yield line
@@ -65,7 +65,7 @@ def show(context: CliContext, table: str | None, days: int, limit: int) -> None:
 
     With a table: each of its compactions that can be compared.
     """
-    from compactor.service.answers.reads import reads_of, table_reads
+    from compactor.answers.reads import reads_of, table_reads
     from compactor.site.where import find_table
 
     with context.site(read_only=True) as site:

@@ -13,8 +13,8 @@ from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from compactor.service.requests.in_doubt import InDoubt
-    from compactor.service.requests.resolve import Resolved, Ruling
+    from compactor.requests.in_doubt import InDoubt
+    from compactor.requests.resolve import Resolved, Ruling
 
 _COLUMNS = ("table", "path", "files", "bytes", "because", "unreadable")
 _NOTHING = "nothing is in doubt"
@@ -39,8 +39,8 @@ def resolve(
 
     Stop Hive's own compactor and cleaner, and the table's writers, before.
     """
-    from compactor.service.requests import resolve as service
-    from compactor.service.requests.in_doubt import in_doubt
+    from compactor.requests import resolve as service
+    from compactor.requests.in_doubt import in_doubt
     from compactor.site.where import find_table
 
     with context.site(read_only=not yes) as site:
@@ -70,7 +70,7 @@ def advance(context: CliContext, keep_all: bool, rulings: IO[str] | None, yes: b
     "quarantine" for each "ruling", and pass the file with --rulings FILE --yes. Then what is quarantined is set aside, the
     newest transaction and each table's next write ID are raised, and what is kept counts.
     """
-    from compactor.service.requests import advance as service
+    from compactor.requests import advance as service
 
     with context.site(read_only=not yes) as site:
         gap = service.measure_gap(site)
@@ -98,7 +98,7 @@ def advance(context: CliContext, keep_all: bool, rulings: IO[str] | None, yes: b
 
 
 def _rulings(found: Sequence[InDoubt], kept: Iterable[str], aside: Iterable[str], keep_all: bool) -> dict[str, Ruling]:
-    from compactor.service.requests.resolve import Ruling
+    from compactor.requests.resolve import Ruling
 
     known = {one.path for one in found}
     rulings = dict.fromkeys(known, Ruling.KEEP) if keep_all else {}
@@ -113,7 +113,7 @@ def _rulings(found: Sequence[InDoubt], kept: Iterable[str], aside: Iterable[str]
 
 
 def _keep_every(found: Iterable[InDoubt]) -> dict[tuple[str, str], Ruling]:
-    from compactor.service.requests.resolve import Ruling
+    from compactor.requests.resolve import Ruling
 
     return {(f"{one.entity.database}.{one.entity.table}", one.path): Ruling.KEEP for one in found}
 
@@ -124,7 +124,7 @@ def _parsed(file: IO[str]) -> dict[tuple[str, str], Ruling]:
     Raises:
         BadSetting: the text is something else, or a ruling is neither keep nor quarantine.
     """
-    from compactor.service.requests.resolve import Ruling
+    from compactor.requests.resolve import Ruling
 
     try:
         document = json.load(file)

@@ -13,7 +13,7 @@ from compactor.cli.context import REFUSED, CliContext, with_context
 from compactor.cli.output import print_json, say, size
 
 if TYPE_CHECKING:
-    from compactor.service.requests.restore import Restoration
+    from compactor.requests.restore import Restoration
 
 
 @click.command()
@@ -29,7 +29,7 @@ def restore(context: CliContext, table: str, partition: str | None, entry_id: in
     other columns. The table is locked exclusively meanwhile, and paused from then on. What the compaction made is kept
     in quarantine.
     """
-    from compactor.service.requests import restore as service
+    from compactor.requests import restore as service
 
     with context.site(read_only=not yes) as site:
         try:

@@ -71,8 +71,8 @@ def repeat(stop: Stop, interval_s: float, one_pass: Callable[[], bool]) -> bool:
 @with_context
 def initiator(context: CliContext, once: bool) -> None:
     """Look at every candidate and enqueue the compactions that are due."""
-    from compactor.service.roles.initiator import initiate
-    from compactor.service.roles.scan import DISAGREEMENT
+    from compactor.initiator.initiator import initiate
+    from compactor.initiator.scan import DISAGREEMENT
 
     def one_pass(site: Site) -> bool:
         done = initiate(site)
@@ -96,8 +96,8 @@ def initiator(context: CliContext, once: bool) -> None:
 @with_context
 def cleaner(context: CliContext, once: bool) -> None:
     """Remove directories that no reader can need any longer."""
-    from compactor.service.roles.cleaner import clean
-    from compactor.service.roles.fresh_look import look_at_changed
+    from compactor.cleaner.cleaner import clean
+    from compactor.initiator.fresh_look import look_at_changed
 
     def one_pass(site: Site) -> bool:
         done = clean(site)
@@ -130,7 +130,7 @@ def cleaner(context: CliContext, once: bool) -> None:
 @with_context
 def housekeeper(context: CliContext, once: bool) -> None:
     """Abort dead transactions and purge old records. Without --once each task runs at its own interval."""
-    from compactor.service.roles.housekeeper import keep_house, shortest_interval_ms
+    from compactor.housekeeper.housekeeper import keep_house, shortest_interval_ms
 
     def one_pass(site: Site) -> bool:
         done = keep_house(site, due_only=not once)
@@ -205,7 +205,7 @@ def worker(context: CliContext, /, **given: Any) -> None:
 
 def _name_unknown_pools(site: Site, pools: Iterable[str]) -> None:
     """Warns of each pool that nothing is known of. Its first request may still come, so the worker waits for it."""
-    from compactor.service.answers.show_compactions import must_be_known
+    from compactor.answers.show_compactions import must_be_known
 
     for pool in pools:
         try:

@@ -81,8 +81,8 @@ def tables(context: CliContext, /, worst: int | None, **words: Any) -> None:
 
     --type: where a compaction of this type is due.
     """
-    from compactor.service.answers import survey
-    from compactor.service.answers.show_compactions import CompactionWords
+    from compactor.answers import survey
+    from compactor.answers.show_compactions import CompactionWords
 
     with context.site(read_only=True) as site:
         rows = survey.survey_tables(site, worst, survey.find_tables(site, CompactionWords(**words)))
@@ -102,7 +102,7 @@ def tables(context: CliContext, /, worst: int | None, **words: Any) -> None:
 @with_context
 def compactions(context: CliContext, /, order_by: str, limit: int | None, **words: Any) -> None:
     """The queue and the history, like Hive's SHOW COMPACTIONS, with its filters and its ORDER BY."""
-    from compactor.service.answers import show_compactions as service
+    from compactor.answers import show_compactions as service
 
     with context.site(read_only=True) as site:
         wanted = service.find_filter(site, service.CompactionWords(**words))
@@ -122,7 +122,7 @@ def compactions(context: CliContext, /, order_by: str, limit: int | None, **word
 @with_context
 def history(context: CliContext, /, limit: int | None, **words: Any) -> None:
     """Compactions that have ended, newest first."""
-    from compactor.service.answers import show_compactions as service
+    from compactor.answers import show_compactions as service
 
     with context.site(read_only=True) as site:
         wanted = service.find_filter(site, service.CompactionWords(**words))
@@ -135,7 +135,7 @@ def history(context: CliContext, /, limit: int | None, **words: Any) -> None:
 @with_context
 def transactions(context: CliContext) -> None:
     """Open and aborted transactions, like Hive's SHOW TRANSACTIONS."""
-    from compactor.service.answers import show as service
+    from compactor.answers import show as service
 
     with context.site(read_only=True) as site:
         _print(
@@ -159,7 +159,7 @@ def locks(
     context: CliContext, name: str | None, partition: str | None, extended: bool, zookeeper: str | None, namespace: str
 ) -> None:
     """All locks, or those on a database, table or partition, like Hive's SHOW LOCKS."""
-    from compactor.service.answers import show_locks as service
+    from compactor.answers import show_locks as service
 
     empty = "there are no locks"
     if zookeeper is not None:
@@ -192,7 +192,7 @@ def quarantine(
     context: CliContext, name: str | None, partition: str | None, number: int | None, limit: int | None
 ) -> None:
     """Directories that compactions replaced and that are kept for a while, what is erased next first."""
-    from compactor.service.answers import show_quarantine as service
+    from compactor.answers import show_quarantine as service
 
     with context.site(read_only=True) as site:
         wanted = service.QuarantineFilter(id=number, where=service.find_place(site, name, partition))
@@ -204,7 +204,7 @@ def quarantine(
 @with_context
 def blockers(context: CliContext) -> None:
     """Transactions that block the cleaner, and what they block."""
-    from compactor.service.answers import show as service
+    from compactor.answers import show as service
 
     with context.site(read_only=True) as site:
         _print(context, service.show_blockers(site), service.BlockerRow.columns(), "nothing blocks the cleaner")
@@ -214,8 +214,8 @@ def blockers(context: CliContext) -> None:
 @with_context
 def alarms(context: CliContext) -> None:
     """Conditions that need attention (ages, counts, failures), and what to do about them."""
-    from compactor.service.doctor.alarms import raised_alarms
-    from compactor.service.doctor.readings import take_readings
+    from compactor.answers.alarms import raised_alarms
+    from compactor.answers.readings import take_readings
 
     with context.site(read_only=True) as site:
         found = raised_alarms(take_readings(site), site.settings)
@@ -226,7 +226,7 @@ def alarms(context: CliContext) -> None:
 @with_context
 def settings(context: CliContext) -> None:
     """Every setting with its value and its source."""
-    from compactor.service.answers import show as service
+    from compactor.answers import show as service
 
     configuration = context.configuration()  # showing the configuration needs no database
     _print(
@@ -238,7 +238,7 @@ def settings(context: CliContext) -> None:
 @with_context
 def decisions(context: CliContext) -> None:
     """The initiator's decision about each table and partition that was written to, and its reason."""
-    from compactor.service.answers import show as service
+    from compactor.answers import show as service
 
     with context.site(read_only=True) as site:
         _print(

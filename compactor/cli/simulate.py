@@ -27,7 +27,7 @@ def simulate(context: CliContext, days: int, pairs: tuple[str, ...], plot: Path 
 
     --set takes settings of tables, compactor.order and compactor.budget.
     """
-    from compactor.service.insight.replay import simulate as replayed
+    from compactor.answers.replay import simulate as replayed
 
     with context.site(read_only=True) as site:
         found = replayed(site, days, parse_properties(pairs, "--set"))

@@ -19,7 +19,7 @@ from compactor.site.spark_secrets import inherited_path
 from compactor.yarn.application import tag_of
 
 if TYPE_CHECKING:
-    from compactor.service.batches.assembly import PlannedBatch
+    from compactor.batches.assembly import PlannedBatch
 
 _TAGS = "spark.yarn.tags"
 _UPLOADS = "spark.kubernetes.file.upload.path"

@@ -18,8 +18,8 @@ from compactor.yarn.application import tag_of
 
 if TYPE_CHECKING:
     from compactor.base.stop_signals import Stop
+    from compactor.batches.assembly import PlannedBatch
     from compactor.cli.launch import Launched
-    from compactor.service.batches.assembly import PlannedBatch
     from compactor.site.site import Site
 
 _STDERR = 2  #: file descriptor
@@ -39,8 +39,8 @@ _STDERR = 2  #: file descriptor
 def submit(context: CliContext, pools: tuple[str, ...], master: str | None, deploy_mode: str | None) -> None:
     """Plan batches of the requests in the queue and run each as a Spark application."""
     from compactor.base.stop_signals import stopping
-    from compactor.service.batches.assembly import plan_batches
-    from compactor.service.batches.control import release_batch
+    from compactor.batches.assembly import plan_batches
+    from compactor.batches.control import release_batch
 
     program = spark_submit()
     target = target_of(program, master, deploy_mode, os.environ)

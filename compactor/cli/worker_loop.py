@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from compactor.base.errors import CompactorError
 from compactor.base.stop_signals import Stop
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import MAX_GROUP_SIZE, WorkerPass, groups_at_once, run_batch, run_without_repair
 from compactor.cli.output import say
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, groups_at_once, run_batch, run_without_repair
-from compactor.service.worker.options import Options
-from compactor.service.worker.outcome import Outcome, Result
 from compactor.site.lost_workers import repair
 from compactor.site.run_as import left_to_others, must_be_ours, must_run_as
 from compactor.site.site import Site
 from compactor.storage.executor_tokens import ExecutorTokens
+from compactor.worker.options import Options
+from compactor.worker.outcome import Outcome, Result
 
 if TYPE_CHECKING:
     from compactor.rewrite.run.process_runner import ProcessRunner

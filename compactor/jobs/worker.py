@@ -20,10 +20,9 @@ from dataclasses import replace
 from compactor.base.errors import CompactorError
 from compactor.base.printable import log_lines
 from compactor.base.redaction import redacted
-from compactor.service.batches.control import must_not_have_failed
-from compactor.service.batches.driver import Application, WorkerPass, run_batch
-from compactor.service.batches.resident import linger
-from compactor.service.worker.options import Options
+from compactor.batches.control import must_not_have_failed
+from compactor.batches.driver import Application, WorkerPass, run_batch
+from compactor.batches.resident import linger
 from compactor.site.deployment import open_deployment
 from compactor.site.run_as import must_run_as
 from compactor.site.site import Site, own_state
@@ -31,6 +30,7 @@ from compactor.spark.runner import SparkRunner
 from compactor.spark.session import attempt, is_alive, session, tracking_url
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.storage.stores import Stores
+from compactor.worker.options import Options
 from compactor.yarn.container import log_url
 
 

@@ -11,11 +11,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from compactor.answers.explain_locks import planned_locks
 from compactor.base.errors import CompactorError, LockNotGranted, NotConforming, NotSupported
 from compactor.locking.accesses import Name
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
-from compactor.service.answers.explain_locks import planned_locks
 from compactor.site.deployment import open_deployment
 from compactor.spark_tables.acid_table import AcidTable, SourceQuery
 from compactor.spark_tables.changed_frames import SOURCE_ROW, stored

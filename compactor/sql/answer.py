@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from compactor.service.answers.row import Row
+from compactor.answers.row import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
+from compactor.answers.explain_locks import planned_locks
 from compactor.base.errors import NotFound, Refused
 from compactor.locking.accesses import Name
 from compactor.locking.requests import LockRequest, sorted_requests
 from compactor.metastore.catalog import values
-from compactor.service.answers.explain_locks import planned_locks
 from compactor.site.mode import must_write
 from compactor.site.site import Site
 from compactor.statements.statement import Statement

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compactor.answers import show, show_compactions, show_locks
+from compactor.answers.explain_locks import locks_of_statement
 from compactor.base.errors import CompactionFailed
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.locking.accesses import Name, Spec
-from compactor.service.answers import show, show_compactions, show_locks
-from compactor.service.answers.explain_locks import locks_of_statement
-from compactor.service.requests import abort
-from compactor.service.requests.request import Enqueued, RebalanceOptions, request_compaction, wait_for
+from compactor.requests import abort
+from compactor.requests.request import Enqueued, RebalanceOptions, request_compaction, wait_for
 from compactor.sql.answer import Answer, done, listed
 from compactor.sql.partitions import stored_name
 from compactor.sql.session import Session

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.base.errors import CompactionFailed
+from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
+from compactor.requests.request import request_compaction, wait_for
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction, wait_for
 from compactor.site.run_as import left_to_others, must_be_ours
 from compactor.site.site import Site
 

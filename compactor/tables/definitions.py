@@ -15,6 +15,7 @@ import pyarrow as pa
 from compactor.acid import txn_states
 from compactor.acid.bucket import MAX_BUCKET
 from compactor.acid.names import WRITING_PREFIX, parse_staging
+from compactor.answers.explain_locks import planned_locks
 from compactor.base.errors import (
     CompactorError,
     Disagreement,
@@ -32,7 +33,6 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind, Types
-from compactor.service.answers.explain_locks import planned_locks
 from compactor.site.memory import doubt_of_programs
 from compactor.site.site import Site, claims_of, new_ground, path_of
 from compactor.tables.hive_columns import hive_columns

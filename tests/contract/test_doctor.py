@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, update
 
+from compactor.answers.show import show_blockers
 from compactor.base.ids import TxnId, WriteId
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.database import privileges
+from compactor.doctor import checks
+from compactor.doctor import metastore as doctor_metastore
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.rows import TxnType
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.answers.show import show_blockers
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.doctor import checks
-from compactor.service.doctor import metastore as doctor_metastore
-from compactor.service.requests.request import request_compaction
 from compactor.settings.precedence import Settings
 from compactor.site.finding import Finding, Level
 from compactor.site.hive_roles import LEADERS

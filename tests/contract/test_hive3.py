@@ -11,10 +11,18 @@ from sqlalchemy import Table, select
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList
+from compactor.answers.explain import explain
+from compactor.answers.explain_locks import explain_locks
+from compactor.answers.preview import preview
+from compactor.answers.show_compactions import show_compactions
 from compactor.base.errors import LostClaim, NotEnoughHistory, NotSupported, Refused, StorageError
 from compactor.base.ids import TxnId, WriteId
+from compactor.cleaner.blockers import blocked_entries, blockers_of
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
+from compactor.doctor.checks import doctor
+from compactor.housekeeper.housekeeper import keep_house
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable
@@ -24,23 +32,15 @@ from compactor.metastore.locks.lock_rows import NO_TXN
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.rows import TxnType
+from compactor.requests.restore import restore
 from compactor.rows.reader import read_snapshot
-from compactor.service.answers.explain import explain
-from compactor.service.answers.explain_locks import explain_locks
-from compactor.service.answers.preview import preview
-from compactor.service.answers.show_compactions import show_compactions
-from compactor.service.doctor.checks import doctor
-from compactor.service.requests.restore import restore
-from compactor.service.roles.blockers import blocked_entries, blockers_of
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.housekeeper import keep_house
-from compactor.service.worker.outcome import Result
 from compactor.settings.precedence import Settings
 from compactor.site import lost_workers
 from compactor.site.finding import Level
 from compactor.site.site import Site
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
+from compactor.worker.outcome import Result
 from tests.support.aborted import aborted_of
 from tests.support.candidates import candidates_of
 from tests.support.committing import committing

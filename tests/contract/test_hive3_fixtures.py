@@ -10,6 +10,9 @@ from sqlalchemy import delete, func, select, update
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import CLAIM_PREFIX, METADATA_COMPACTED, METADATA_FILE, Base, parse_directory
 from compactor.base.errors import Refused
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.demo.fixtures import register_fixture
@@ -19,17 +22,14 @@ from compactor.metastore.schema.tables import TXNS
 from compactor.metastore.store import Metastore
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.worker.outcome import Result
 from compactor.settings.precedence import Settings
 from compactor.site.site import Site
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
+from compactor.worker.outcome import Result
 from tests.support.expected import by_turns, difference, plain_rows, read_expected, render_line, step, steps
 from tests.support.tables import with_settings
 

@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import event
 
 from compactor.base.errors import Refused
+from compactor.batches.assembly import claimable
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
+from compactor.initiator.initiator import InitiatorPass, initiate
 from compactor.metastore.store import Metastore
-from compactor.service.batches.assembly import claimable
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.initiator import InitiatorPass, initiate
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from tests.support.many import make_partitions, site_of
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
+from compactor.initiator.initiator import initiate, look_again
 from compactor.metastore.store import Metastore
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.initiator import initiate, look_again
 from compactor.site.site import Site
 from compactor.state.store import OwnState
 from tests.support.many import make_partitions, site_of

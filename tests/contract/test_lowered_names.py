@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion
+from compactor.initiator.candidate_page import CandidatePage
+from compactor.initiator.initiator import initiate
+from compactor.initiator.scan import Scan
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.candidate_page import CandidatePage
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.initiator import initiate
-from compactor.service.roles.scan import Scan
-from compactor.service.worker.outcome import Result
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
+from compactor.worker.outcome import Result
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of, values_in
 from tests.support.passes import clean_all
 from tests.support.tables import with_settings

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from compactor.acid.names import Base, parse_directory
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
+from compactor.housekeeper.housekeeper import keep_house
+from compactor.initiator.initiator import initiate
 from compactor.metastore.store import Metastore
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import initiate
-from compactor.service.worker.outcome import Result
 from compactor.settings.precedence import Settings
 from compactor.site.site import Site
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
+from compactor.worker.outcome import Result
 from tests.support.tables import make_table, rows_of, story, with_settings
 from tests.support.watching import names_in
 

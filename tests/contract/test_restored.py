@@ -19,18 +19,18 @@ from compactor.acid.names import parse_directory
 from compactor.base import steps
 from compactor.base.errors import Disagreement
 from compactor.base.steps import Step
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
+from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.store import Metastore
+from compactor.requests.advance import advance, measure_gap
+from compactor.requests.agree import agree
+from compactor.requests.request import request_compaction
+from compactor.requests.resolve import Ruling
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.advance import advance, measure_gap
-from compactor.service.requests.agree import agree
-from compactor.service.requests.request import request_compaction
-from compactor.service.requests.resolve import Ruling
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.initiator import initiate
 from compactor.settings.precedence import Settings
 from compactor.site.lost_workers import repair
 from compactor.site.mark_files import MarkFiles

@@ -20,10 +20,10 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
-from compactor.service.requests.request import request_compaction
-from compactor.service.worker.outcome import Result
+from compactor.requests.request import request_compaction
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
+from compactor.worker.outcome import Result
 from tests.support import roles
 from tests.support.forked import forked
 from tests.support.passes import compact

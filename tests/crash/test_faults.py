@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from compactor.metastore.catalog.values import Table
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from tests.support.passes import age, clean_all, compact, every_role
 from tests.support.tables import delete, insert, make_table, rows_of, with_settings

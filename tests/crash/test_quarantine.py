@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import update
 
 from compactor.base.steps import Step
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.housekeeper.housekeeper import keep_house
 from compactor.metastore.catalog.values import Table
+from compactor.requests.request import request_compaction
 from compactor.rewrite.publish import quarantine
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.housekeeper import keep_house
 from compactor.site.site import Site
 from compactor.state.tables import QUARANTINES
 from tests.crash.conftest import Kept

@@ -12,7 +12,7 @@ import pytest
 
 from compactor.base.steps import CommandStep
 from compactor.metastore.catalog.values import Table
-from compactor.service.requests.advance import measure_gap
+from compactor.requests.advance import measure_gap
 from compactor.site.site import Site
 from tests.support.backups import Backup, without_memory
 from tests.support.passes import clean_all, compact, every_role, time_out_all

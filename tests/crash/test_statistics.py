@@ -10,7 +10,7 @@ import pytest
 from compactor.base.steps import Step
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from tests.crash.test_steps import finish
 from tests.support import roles

@@ -22,16 +22,16 @@ from sqlalchemy import update
 
 from compactor.acid.names import CLAIM_PREFIX, METADATA_COMPACTED, METADATA_FILE, Base, Delta, parse_directory
 from compactor.base.steps import Step
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
+from compactor.requests.request import request_compaction
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
 from tests.crash.conftest import Kept

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from compactor.base.steps import CommandStep, Step
+from compactor.cleaner.cleaner import clean
 from compactor.metastore.catalog.values import Table
-from compactor.service.requests.request import request_compaction
-from compactor.service.requests.restore import restore
-from compactor.service.roles.cleaner import clean
+from compactor.requests.request import request_compaction
+from compactor.requests.restore import restore
 from compactor.site.site import Site
 from tests.support.backups import Backup
 from tests.support.passes import clean_all, compact, lose_cleaners, time_out_all

@@ -17,12 +17,12 @@ from sqlalchemy import delete
 from compactor.base.errors import Disagreement, LockLost, Refused
 from compactor.base.ids import TxnId
 from compactor.base.steps import WriteStep
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
 from compactor.site.site import Site
 from compactor.sql.run import checked, run
 from compactor.tables.store import Store

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.errors import Disagreement, StorageError
+from compactor.cleaner.cleaner import clean
+from compactor.housekeeper.housekeeper import keep_house
 from compactor.metastore.catalog.values import Table
-from compactor.service.requests.agree import agree
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.housekeeper import keep_house
+from compactor.requests.agree import agree
 from compactor.site.mark_files import MarkFiles
 from compactor.site.site import Site
 from compactor.sql.run import checked, run

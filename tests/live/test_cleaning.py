@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile
 
 HOSTILE, STORED, TWICE = "q='x'/y", "p=q%3D%27x%27%2Fy", "p=q%253D%2527x%2527%252Fy"

@@ -9,13 +9,13 @@ import pyarrow.orc as orc
 import pytest
 
 from compactor.acid.names import Base, Delta, parse_directory
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.worker.options import Options
-from compactor.service.worker.outcome import Result
+from compactor.worker.options import Options
+from compactor.worker.outcome import Result
 from tests.support.beside import Beside
 from tests.support.expected import as_hive_shows, difference, step
 from tests.support.live_hive import Place

@@ -22,11 +22,11 @@ import pytest
 from sqlalchemy import select
 
 from compactor.base.errors import CompactorError
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.metastore.notifications.tables import NOTIFICATION_LOG
 from compactor.metastore.schema.tables import TXN_WRITE_NOTIFICATION_LOG
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from tests.live import test_cleaning, test_locks, test_rebalance, test_requests, test_rows

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.lock_rows import LockState
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.worker.outcome import Result
+from compactor.worker.outcome import Result
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, entity
 from tests.support.patience import PATIENCE, until
 

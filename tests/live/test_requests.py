@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.worker.outcome import Result
+from compactor.worker.outcome import Result
 from tests.support.beside import Beside, Meanwhile
 from tests.support.live_hive import HiveError
 

@@ -18,11 +18,11 @@ from sqlalchemy import update
 
 from compactor.acid.names import parse_directory
 from compactor.base.steps import Step
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
 from tests.support import roles

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given, settings
 
 from compactor.base.errors import LockNotGranted, Refused
-from compactor.service.requests.restore import restore
+from compactor.requests.restore import restore
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import own_state
 from tests.model import stories

@@ -16,20 +16,20 @@ from compactor.acid.listing import Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import Refused
 from compactor.base.ids import TxnId
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import COLUMNS_V2
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.worker.options import Options
-from compactor.service.worker.outcome import Outcome, Result
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
+from compactor.worker.options import Options
+from compactor.worker.outcome import Outcome, Result
 from tests.model import reader, stories
 from tests.model.files import (
     DELETE,

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
+from compactor.answers.metrics import MetastoreCollector, registry_of
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.cli.metrics_server import serving
+from compactor.initiator.initiator import initiate
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.answers.metrics import MetastoreCollector, registry_of
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.initiator import initiate
 from compactor.site.site import Site
 from tests.support.patience import until
 from tests.support.ports import free_port

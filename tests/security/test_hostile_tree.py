@@ -12,7 +12,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from tests.support.hostile import NOBODY, due_table, every_role, everything_in, is_compacted_and_cleaned
 from tests.support.sizes import sized

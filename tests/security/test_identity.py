@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from compactor.batches.assembly import plan_batches
 from compactor.cli.context import CliContext
 from compactor.cli.spark_line import command
 from compactor.cli.spark_target import target_of
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TBLS
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
 from tests.support.hostile import due_table

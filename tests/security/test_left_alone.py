@@ -11,24 +11,24 @@ from click.testing import CliRunner
 from sqlalchemy import insert as sql_insert
 from sqlalchemy import update
 
+from compactor.answers.explain import explain
+from compactor.answers.survey import survey_tables
 from compactor.base.errors import NotFound, Refused
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
 from compactor.cli.program import program
 from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType, State
+from compactor.doctor.checks import doctor
+from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, SDS, SORT_COLS, TABLE_PARAMS, TBLS
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.answers.explain import explain
-from compactor.service.answers.survey import survey_tables
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.doctor.checks import doctor
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.initiator import initiate
-from compactor.service.worker.outcome import Result
 from compactor.site.finding import Level
 from compactor.site.site import Site
+from compactor.worker.outcome import Result
 from tests.support.accidents import every_role
 from tests.support.passes import compact, settle
 from tests.support.tables import entity_of, insert, make_table

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+from compactor.cleaner.cleaner import clean
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.worker.outcome import Result
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
+from compactor.worker.outcome import Result
 from tests.support.hostile import due_table, every_role, everything_in, is_compacted_and_cleaned, meanwhile
 from tests.support.passes import clean_all, compact, settle
 from tests.support.tables import entity_of, insert, rows_of

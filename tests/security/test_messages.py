@@ -15,7 +15,7 @@ from compactor.cli.program import program
 from compactor.database.engine import open_database
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TABLE_PARAMS
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 
 SECRET = "geheim"

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from compactor.answers.explain import explain
 from compactor.base.errors import UnnamedPlace
+from compactor.doctor.storage import check_storage
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import SDS
-from compactor.service.answers.explain import explain
-from compactor.service.doctor.storage import check_storage
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores, opened

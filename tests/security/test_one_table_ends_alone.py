@@ -11,23 +11,23 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from compactor.acid.listing import Listing
+from compactor.answers.explain import explain
+from compactor.answers.survey import survey_tables
 from compactor.base.ids import WriteId
+from compactor.cleaner.cleaner import clean
+from compactor.doctor.checks import doctor
+from compactor.doctor.storage import check_storage
+from compactor.housekeeper.housekeeper import keep_house
+from compactor.initiator.initiator import initiate
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, HIVE_LOCKS, SDS, TABLE_PARAMS
-from compactor.service.answers.explain import explain
-from compactor.service.answers.survey import survey_tables
-from compactor.service.doctor.checks import doctor
-from compactor.service.doctor.storage import check_storage
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import initiate
-from compactor.service.worker.outcome import Result
+from compactor.requests.request import request_compaction
 from compactor.site.absence import Absence
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
+from compactor.worker.outcome import Result
 from tests.support.hostile import every_role, is_compacted_and_cleaned, nest, remove_tree
 from tests.support.passes import compact, settle, with_storage
 from tests.support.tables import entity_of

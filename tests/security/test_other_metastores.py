@@ -15,27 +15,27 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.names import CLAIM_PREFIX
+from compactor.answers.preview import preview
 from compactor.base.errors import AccessDenied, DatabaseUnavailable, Disagreement, Refused, StorageError
+from compactor.cleaner.cleaner import clean
+from compactor.doctor.checks import doctor
+from compactor.initiator.initiator import initiate
+from compactor.initiator.scan import DISAGREEMENT
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import SDS, TBLS
-from compactor.service.answers.preview import preview
-from compactor.service.doctor.checks import doctor
-from compactor.service.requests.advance import advance, measure_gap
-from compactor.service.requests.agree import agree
-from compactor.service.requests.claims import foreign_claims, give_up
-from compactor.service.requests.request import request_compaction
-from compactor.service.requests.resolve import Ruling
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.initiator import initiate
-from compactor.service.roles.scan import DISAGREEMENT
-from compactor.service.worker.outcome import Result
+from compactor.requests.advance import advance, measure_gap
+from compactor.requests.agree import agree
+from compactor.requests.claims import foreign_claims, give_up
+from compactor.requests.request import request_compaction
+from compactor.requests.resolve import Ruling
 from compactor.site.deployment import open_deployment
 from compactor.site.finding import Level
 from compactor.site.other_metastores import OtherMetastores
 from compactor.site.site import Site, claims_of
 from compactor.sql.run import checked, run
 from compactor.tables import Store
+from compactor.worker.outcome import Result
 from tests.support.accidents import every_role
 from tests.support.backups import Backup, without_memory
 from tests.support.partitioned import add_partition, make_partitioned

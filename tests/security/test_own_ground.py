@@ -13,31 +13,31 @@ from sqlalchemy import insert as sql_insert
 from sqlalchemy import update
 
 from compactor.acid.listing import Listing
+from compactor.answers.explain import explain
+from compactor.answers.preview import preview
 from compactor.base.errors import Refused, StorageError
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
+from compactor.doctor.checks import doctor
+from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, CTLGS, DBS, SDS, TABLE_PARAMS
+from compactor.requests.in_doubt import in_doubt
+from compactor.requests.request import request_compaction
+from compactor.requests.resolve import Ruling, resolve
+from compactor.requests.restore import restore
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.answers.explain import explain
-from compactor.service.answers.preview import preview
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.doctor.checks import doctor
-from compactor.service.requests.in_doubt import in_doubt
-from compactor.service.requests.request import request_compaction
-from compactor.service.requests.resolve import Ruling, resolve
-from compactor.service.requests.restore import restore
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.initiator import initiate
-from compactor.service.worker.outcome import Result
 from compactor.site.finding import Finding, Level
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.tables import Store
 from compactor.tables import Table as Writable
+from compactor.worker.outcome import Result
 from tests.support.accidents import every_role
 from tests.support.insert_only import INPUTS, make_insert_only
 from tests.support.insert_only import insert as insert_plain

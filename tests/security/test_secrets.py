@@ -18,12 +18,12 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import insert as sql_insert
 
+from compactor.batches.assembly import plan_batches
 from compactor.cli.program import program
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import DATABASE_PARAMS, TABLE_PARAMS
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site
 from compactor.site.spark_secrets import inherited_path, properties_file

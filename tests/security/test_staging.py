@@ -13,15 +13,15 @@ import pytest
 
 from compactor.acid.names import STAGING_PREFIX, parse_staging
 from compactor.base.errors import StorageError
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
+from compactor.requests.request import request_compaction
 from compactor.rewrite.publish import stage
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.worker.outcome import Outcome, Result
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
+from compactor.worker.outcome import Outcome, Result
 from tests.support.hostile import NOBODY, is_compacted_and_cleaned, nest, remove_tree
 from tests.support.passes import clean_all, compact, with_storage
 from tests.support.tables import rows_of

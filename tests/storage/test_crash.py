@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from compactor.base.steps import Step
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
 from compactor.metastore.catalog.values import Table
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
 from compactor.storage.stores import Stores

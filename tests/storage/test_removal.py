@@ -13,8 +13,8 @@ from urllib.parse import quote
 import pytest
 
 from compactor.base.errors import StorageError
+from compactor.cleaner.cleaner import clean
 from compactor.metastore.catalog.values import Table
-from compactor.service.roles.cleaner import clean
 from compactor.site.site import Site
 from compactor.storage import abfs, gcs, s3
 from compactor.storage.stores import Stores

@@ -13,23 +13,23 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.names import CLAIM_PREFIX
+from compactor.answers.explain import explain
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.states import State
+from compactor.initiator.initiator import initiate
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
+from compactor.requests.restore import restore
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.publish import quarantine
-from compactor.service.answers.explain import explain
-from compactor.service.requests.restore import restore
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.initiator import initiate
-from compactor.service.worker.outcome import Outcome, Result
 from compactor.site import lost_workers
 from compactor.site.quarantine import erase_due
 from compactor.site.site import Site, own_state
 from compactor.state.tables import QUARANTINES
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
+from compactor.worker.outcome import Outcome, Result
 from tests.storage.conftest import KINDS, Place
 from tests.support import insert_only
 from tests.support.daemons import Between, Hdfs
@@ -189,9 +189,9 @@ def test_a_reader_hinders_only_what_is_named_file_by_file(site: Site, table: Tab
 
 def again(site: Site) -> Outcome:
     """Works once more on the request that is in the queue."""
+    from compactor.batches.assembly import claimable
+    from compactor.batches.driver import run_entries
     from compactor.rewrite.run.runner import InProcessRunner
-    from compactor.service.batches.assembly import claimable
-    from compactor.service.batches.driver import run_entries
 
     (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
     return outcome

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from compactor.answers.explain import explain
 from compactor.base.errors import BadFile, StorageError, VerificationFailed
 from compactor.base.steps import StoreStep
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.answers.explain import explain
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.worker.outcome import Result
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
 from compactor.storage.taking_over import TakenRange
+from compactor.worker.outcome import Result
 from tests.storage.conftest import AZURE, BUCKET, Place, azure_options, gcs_options
 from tests.storage.test_tables import left, uploads
 from tests.support import roles

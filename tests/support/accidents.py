@@ -10,13 +10,13 @@ from pathlib import Path
 
 from sqlalchemy import delete, update
 
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
+from compactor.housekeeper.housekeeper import keep_house
+from compactor.initiator.initiator import initiate
 from compactor.metastore.schema.tables import TXN_COMPONENTS, TXNS
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import initiate
 from compactor.site.site import Site
 from tests.support.passes import settle
 

@@ -23,7 +23,7 @@ from compactor.database.engine import open_database
 from compactor.demo.servers import AirflowServers, ServersFailed
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema import create
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.deployment import open_deployment
 from compactor.site.site import Site, own_state
 from compactor.state.batches import Batch

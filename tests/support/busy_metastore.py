@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
+from compactor.initiator.initiator import initiate
 from compactor.metastore.transactions.rows import TxnType
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.initiator import initiate
-from compactor.service.worker.options import Options
 from compactor.site.site import Site
 from compactor.state.conditions import Seen
+from compactor.worker.options import Options
 from tests.support.passes import clean_all
 from tests.support.tables import delete, insert, make_table, with_settings
 

@@ -15,9 +15,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from compactor.base.errors import CompactorError
+from compactor.batches.driver import Application, run_batch
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
-from compactor.service.batches.driver import Application, run_batch
 from compactor.site.deployment import open_deployment
 from compactor.site.site import own_state
 

@@ -18,11 +18,11 @@ from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
 from compactor.demo.fixtures import FixtureStep, read_step
 from compactor.demo.metastore_dumps import Row
+from compactor.hive2.major import compact_before_hive_3
 from compactor.metastore.queue.hive2_queue import Hive2
 from compactor.metastore.schema import tables
 from compactor.metastore.schema.hive2 import Hive2Schema
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.hive2.major import compact_before_hive_3
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.finding import Finding
 from compactor.site.old_site import OldSite

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
+from compactor.batches.assembly import plan_batches
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import CleanerPass, clean
 from compactor.compaction.entry import Entity
+from compactor.housekeeper.housekeeper import keep_house
+from compactor.initiator.initiator import InitiatorPass, initiate
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.batches.driver import run_entries
-from compactor.service.roles.cleaner import CleanerPass, clean
-from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import InitiatorPass, initiate
-from compactor.service.worker.outcome import Outcome
 from compactor.site.site import Site
+from compactor.worker.outcome import Outcome
 from tests.support.passes import settle
 from tests.support.tables import insert, make_table, rows_of
 

@@ -9,7 +9,7 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entry
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 
 WORKER = "compactor-worker-gone"

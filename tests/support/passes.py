@@ -14,23 +14,23 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.names import parse_hidden
 from compactor.acid.write_ids import ValidTxnList
 from compactor.base.ids import NOTHING_OPEN, TxnId
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.states import State
+from compactor.housekeeper.housekeeper import keep_house
+from compactor.initiator.fresh_look import look_at_changed
+from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.rows import TxnType
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner, Runner
 from compactor.rows.reader import read_snapshot
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.fresh_look import look_at_changed
-from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import initiate
-from compactor.service.worker.options import Options
-from compactor.service.worker.outcome import Outcome
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
+from compactor.worker.options import Options
+from compactor.worker.outcome import Outcome
 from tests.support.patience import until
 from tests.support.tables import entity_of
 

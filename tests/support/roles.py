@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner import cleaner as cleaning
 from compactor.database.engine import open_database
+from compactor.housekeeper import housekeeper as housekeeping
+from compactor.initiator import initiator as initiating
+from compactor.requests import abort as aborting
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests import abort as aborting
-from compactor.service.roles import cleaner as cleaning
-from compactor.service.roles import housekeeper as housekeeping
-from compactor.service.roles import initiator as initiating
 from compactor.site import lost_workers as repairing
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site

@@ -43,7 +43,7 @@ WHOLE_IDS = tuple(
             r"tests/crash/test_steps\.py.*\[embedded-rebalance-(?!NAMED_FIRST|COMMITTED)",
             r"tests/crash/test_steps\.py.*\[embedded-(chunks|rest)-(?!ACCEPTED|NAMED_FIRST|COMMITTED)",
             r"tests/crash/test_steps\.py::test_a_crash_within_what_is_done_in_parts\[minor-",
-            r"tests/unit/service/worker/test_planning\.py::.*\[(?!minor-(none|slices)-).*-delay\]",
+            r"tests/unit/worker/test_planning\.py::.*\[(?!minor-(none|slices)-).*-delay\]",
         ),
     )
 )

@@ -17,9 +17,9 @@ from typing import Any
 
 import pyspark
 
+from compactor.batches.assembly import PlannedBatch
 from compactor.compaction.entry import Entry
 from compactor.metastore.catalog.values import Table
-from compactor.service.batches.assembly import PlannedBatch
 from compactor.site.deployment import open_deployment
 from compactor.site.site import Site, own_state
 from compactor.state.batches import Batch

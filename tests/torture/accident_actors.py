@@ -30,15 +30,15 @@ from compactor.base.errors import (
     StorageError,
 )
 from compactor.base.ids import TxnId
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
+from compactor.housekeeper.housekeeper import keep_house
+from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import initiate
 from compactor.site.deployment import configure, open_site
 from compactor.site.exclusive import exclusively
 from compactor.site.site import Site

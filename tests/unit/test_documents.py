@@ -46,7 +46,7 @@ def test_contributing_has_a_line_for_every_package() -> None:
     assert [name for name in packages if f"{name}`" not in first_cells] == []
 
 
-@pytest.mark.parametrize("folder", ["metastore", "orc", "rewrite", "service"])
+@pytest.mark.parametrize("folder", ["metastore", "orc", "rewrite"])
 def test_every_room_is_described(folder: str) -> None:
     """CONTRIBUTING has a line for each room that is a package; docs/architecture.md names all, single files included."""
     contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")

@@ -15,11 +15,11 @@ from compactor.airflow.page.readers import PageWork
 from compactor.airflow.page.worker_event import announce
 from compactor.base.ids import TxnId
 from compactor.compaction.states import TERMINAL
-from compactor.service.requests import overrides
-from compactor.service.requests import pause as pauses
-from compactor.service.requests.abort import abort_compaction, abort_transaction
-from compactor.service.requests.no_op import must_do_something
-from compactor.service.requests.request import Enqueued, RequestWords, request_again, request_as
+from compactor.requests import overrides
+from compactor.requests import pause as pauses
+from compactor.requests.abort import abort_compaction, abort_transaction
+from compactor.requests.no_op import must_do_something
+from compactor.requests.request import Enqueued, RequestWords, request_again, request_as
 from compactor.settings.setting import LARGEST
 
 router = APIRouter()

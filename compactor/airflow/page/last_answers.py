@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from compactor.service.answers.fleet import Fleet, counted
+from compactor.answers.fleet import Fleet, counted
 from compactor.site.site import Site
 
 _T = TypeVar("_T")

@@ -14,17 +14,17 @@ from compactor.airflow.page.access import By, may_see
 from compactor.airflow.page.bounds import PartitionName, SearchText, TableName, Word
 from compactor.airflow.page.last_answers import last_count_of
 from compactor.airflow.page.readers import PageWork, on_readers
+from compactor.answers import overview
+from compactor.answers.explain import considered_json
+from compactor.answers.fleet import with_queue
+from compactor.answers.preview import preview
+from compactor.answers.reads import table_reads
+from compactor.answers.show import show_settings
 from compactor.base.errors import BadSetting
+from compactor.cleaner.blockers import blocking_transactions
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
-from compactor.service.answers import overview
-from compactor.service.answers.explain import considered_json
-from compactor.service.answers.fleet import with_queue
-from compactor.service.answers.preview import preview
-from compactor.service.answers.reads import table_reads
-from compactor.service.answers.show import show_settings
-from compactor.service.roles.blockers import blocking_transactions
-from compactor.service.roles.fresh_look import look_at
+from compactor.initiator.fresh_look import look_at
 from compactor.settings.catalogue import CATALOGUE
 from compactor.settings.setting import LARGEST, Scope
 from compactor.site.memory import sentences_about

@@ -20,7 +20,7 @@ from compactor.airflow.page.readers import Limits, Overloaded, PageWork, readers
 from compactor.base.errors import BadFile, BadSetting, CompactorError
 from compactor.base.private_files import read_secret
 from compactor.base.redaction import remember
-from compactor.service.requests.import_reads import TooManyEvents, import_reads
+from compactor.requests.import_reads import TooManyEvents, import_reads
 from compactor.site.deployment import Configuration, open_site
 
 PATH = "/reads"

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from compactor.base.errors import CompactorError, failing_alone
+from compactor.insight.query_text import likeness
 from compactor.metastore.catalog.values import Table
-from compactor.service.insight.query_text import likeness
 from compactor.site.site import Site
 from compactor.state.reads import Read
 from compactor.tables.reading.tasks import ScanPlan

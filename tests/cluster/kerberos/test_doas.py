@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from compactor.batches.assembly import plan_batches
 from compactor.cli.context import CliContext
 from compactor.cli.spark_line import command, spark_submit
 from compactor.cli.spark_target import target_of
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from compactor.storage.stores import Stores
 from tests.support.kerberos import REALM, kerberos_libraries

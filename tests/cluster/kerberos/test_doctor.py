@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.service.doctor.log_in import check_log_in
+from compactor.doctor.log_in import check_log_in
 from compactor.site.finding import Finding, Level
 from compactor.site.site import Site
 from compactor.storage.stores import Stores

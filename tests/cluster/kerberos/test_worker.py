@@ -15,7 +15,7 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.storage.stores import Stores

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from compactor.base.errors import ClusterUnavailable
+from compactor.batches.assembly import plan_batches
 from compactor.cli.launch import Fate
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from compactor.storage.stores import Stores
 from compactor.yarn.manager import ResourceManager

@@ -14,8 +14,8 @@ import kubernetes_validate
 import pytest
 
 import compactor
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.requests.request import request_compaction
+from compactor.batches.assembly import plan_batches
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site, own_state
 from tests.support.airflow_home import prepare
 from tests.support.downloads import ROOT

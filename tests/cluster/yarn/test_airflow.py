@@ -12,13 +12,13 @@ from urllib.request import urlopen
 
 import pytest
 
+from compactor.answers.overview import queue_page
+from compactor.batches.assembly import claimable
+from compactor.batches.control import BatchStatus
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.service.answers.overview import queue_page
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.control import BatchStatus
-from compactor.service.requests.abort import abort_compaction
-from compactor.service.requests.request import request_compaction
+from compactor.requests.abort import abort_compaction
+from compactor.requests.request import request_compaction
 from compactor.state.batches import Batch, BatchState
 from compactor.yarn.application import tag_of
 from tests.support.airflow_home import migrate, prepare

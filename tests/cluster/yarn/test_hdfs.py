@@ -10,7 +10,7 @@ import pytest
 
 from compactor.cli.launch import Fate
 from compactor.compaction.states import State
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
 from tests.support.daemons import Hdfs, hdfs

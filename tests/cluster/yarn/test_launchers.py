@@ -9,11 +9,11 @@ from urllib.request import urlopen
 
 import pytest
 
+from compactor.batches.assembly import plan_batches
 from compactor.cli.launch import Fate
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.state.batches import Batch, BatchState
 from compactor.yarn.application import tag_of
 from tests.support.downloads import ROOT

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from compactor.batches.assembly import claimable
 from compactor.cli.launch import Fate
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.service.batches.assembly import claimable
-from compactor.service.requests.abort import abort_compaction
-from compactor.service.requests.request import request_compaction
+from compactor.requests.abort import abort_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.lost_workers import repair
 from compactor.state.batches import Batch, BatchState
 from tests.support.patience import PATIENCE, until

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from compactor.batches.assembly import claimable
 from compactor.cli.launch import Fate
 from compactor.compaction.states import State
-from compactor.service.batches.assembly import claimable
-from compactor.service.requests.abort import abort_compaction
-from compactor.service.requests.request import request_compaction
+from compactor.requests.abort import abort_compaction
+from compactor.requests.request import request_compaction
 from compactor.state.batches import BatchState
 from tests.support.patience import PATIENCE, until
 from tests.support.yarn import USER

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from compactor.batches.assembly import plan_batches
 from compactor.cli.launch import Fate
 from compactor.compaction.states import State
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.site import own_state
 from tests.support.patience import PATIENCE, until
 from tests.support.yarn_site import YarnSite

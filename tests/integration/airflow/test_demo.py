@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from compactor.cleaner.blockers import blocking_transactions
 from compactor.demo import scenes
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.tables import TABLES
-from compactor.service.roles.blockers import blocking_transactions
 from tests.support.patience import PATIENCE, until
 
 pytestmark = pytest.mark.whole

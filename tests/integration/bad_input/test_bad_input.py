@@ -14,27 +14,27 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.listing import Listing
+from compactor.answers.explain import explain
 from compactor.base.errors import BadSetting, Refused, StorageError
+from compactor.batches.assembly import plan_batches
+from compactor.batches.driver import WorkerPass, run_batch
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
+from compactor.doctor.checks import doctor
+from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import SDS
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import Runner
-from compactor.service.answers.explain import explain
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.batches.driver import WorkerPass, run_batch
-from compactor.service.doctor.checks import doctor
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.initiator import initiate
-from compactor.service.worker.outcome import Result
 from compactor.site.deployment import configure
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.writing.writer import write_rows
+from compactor.worker.outcome import Result
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, with_settings
 from tests.support.watching import Interrupted, files_below

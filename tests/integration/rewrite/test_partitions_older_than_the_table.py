@@ -10,16 +10,16 @@ import pytest
 from sqlalchemy import delete, insert, select, update
 
 from compactor.acid.directory import acid_directory
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import CDS, COLUMNS_V2, SDS, TBLS
 from compactor.orc.format.hive_types import schema_text
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
 from compactor.site.site import Site
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation

@@ -10,12 +10,12 @@ import pyarrow.orc as po
 import pytest
 
 from compactor.base.steps import StoreStep
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.requests.request import request_compaction
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.run.execute import perform_task
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
 from compactor.storage.options import StoreOptions

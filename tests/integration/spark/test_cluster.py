@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from compactor.base.ids import WriteId
+from compactor.batches.assembly import plan_batches
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Column, Table
+from compactor.requests.abort import abort_compaction
+from compactor.requests.request import request_compaction
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.task_queue import PARCEL_UNITS
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.requests.abort import abort_compaction
-from compactor.service.requests.request import request_compaction
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site, own_state
 from compactor.tables.writing.writer import write_rows

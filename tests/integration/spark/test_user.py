@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from compactor.batches.assembly import plan_batches
 from compactor.cli.context import CliContext
 from compactor.cli.spark_line import command, spark_submit
 from compactor.cli.spark_target import target_of
 from compactor.compaction.states import State
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from tests.support.patience import PATIENCE
 from tests.support.tables import insert, make_table, with_settings

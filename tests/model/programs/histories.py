@@ -29,12 +29,12 @@ from compactor.base.errors import (
     TransactionAborted,
 )
 from compactor.base.steps import TransactionStep
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
+from compactor.initiator.initiator import initiate
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.initiator import initiate
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
 from compactor.sql.run import checked, run

@@ -10,14 +10,14 @@ from hypothesis.stateful import initialize, precondition, rule
 from sqlalchemy import delete, update
 
 from compactor.base.errors import CompactorError, LockNotGranted, Refused
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
+from compactor.housekeeper.housekeeper import keep_house
+from compactor.initiator.initiator import initiate
 from compactor.metastore.schema.tables import HIVE_LOCKS, TXNS
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import initiate
 from compactor.tables.table import Table
 from tests.model.programs.conditions import CONDITIONS, Condition
 from tests.model.programs.program_tables import PARTITIONED, TABLES, arrow, named, of_arrow, rows_of, slow_rows

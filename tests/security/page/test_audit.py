@@ -35,7 +35,7 @@ def number(site: Site, place: DemoPaths) -> dict[str, int]:
     insert(site, table, [2])
     other = make_table(site, place.warehouse, "other")
     insert(site, other, [1])
-    from compactor.service.requests.request import request_compaction
+    from compactor.requests.request import request_compaction
 
     (failed,) = request_compaction(site, table="default.other")
     assert failed.entry_id is not None

@@ -149,7 +149,7 @@ def test_people_can_cancel_whatever_programs_and_other_actions_hold(
     server: Server, site: Site, place: DemoPaths
 ) -> None:
     from compactor.airflow.page.readers import PageWork, readers_of
-    from compactor.service.requests.request import request_compaction
+    from compactor.requests.request import request_compaction
     from tests.support.tables import insert
 
     table = make_table(site, place.warehouse)

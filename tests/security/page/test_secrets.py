@@ -16,7 +16,7 @@ from compactor.demo.demo_folder import DemoPaths
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import DATABASE_PARAMS, TABLE_PARAMS
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from tests.security.page.conftest import JSON, OURS, PAGE, Server
 from tests.security.page.routes import ACTIONS, filled, reading

@@ -18,16 +18,16 @@ import pyarrow as pa
 
 from compactor.acid.names import CLAIM_PREFIX
 from compactor.base.errors import CompactorError, Refused
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
+from compactor.housekeeper.housekeeper import keep_house
+from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import initiate
 from compactor.site.site import Site
 from compactor.tables.store import Store, StoreTransaction, open_metastore
 from tests.support.history.recorder import Recorder

@@ -9,7 +9,7 @@ import pytest
 
 from compactor.airflow import alerts
 from compactor.base.errors import BadSetting
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from tests.support.tables import insert, make_table
 

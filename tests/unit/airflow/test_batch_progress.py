@@ -8,12 +8,12 @@ import pytest
 
 from compactor.airflow import applications, batch_progress, driver_processes
 from compactor.airflow.batch_progress import BatchProgress, NextStep, next_step
+from compactor.batches.assembly import plan_batches
+from compactor.batches.control import BatchStatus
+from compactor.batches.driver import run_batch
 from compactor.compaction.states import State
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.batches.control import BatchStatus
-from compactor.service.batches.driver import run_batch
-from compactor.service.requests.request import request_compaction
 from compactor.site.deployment import open_deployment
 from compactor.site.site import Site, own_state
 from compactor.yarn.application import YarnApplication

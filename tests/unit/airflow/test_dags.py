@@ -87,7 +87,7 @@ def test_parsing_imports_nothing_heavy_of_ours() -> None:
 
     code = (
         "import sys, compactor.airflow.dags\n"
-        "heavy = ('compactor.site', 'compactor.service', 'compactor.metastore', 'pyarrow', 'pyspark', 'pyorc')\n"
+        "heavy = ('compactor.site', 'compactor.worker', 'compactor.metastore', 'pyarrow', 'pyspark', 'pyorc')\n"
         "print([m for m in sys.modules if m.startswith(heavy)])"
     )
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=FILE.parents[1])

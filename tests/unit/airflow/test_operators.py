@@ -280,7 +280,7 @@ def test_what_a_cluster_refuses_is_told_in_its_words_and_given_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from compactor.airflow import batch_progress
-    from compactor.service.batches.control import BatchStatus
+    from compactor.batches.control import BatchStatus
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
     monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)

@@ -23,7 +23,7 @@ def test_a_component_that_shows_no_page_builds_none() -> None:
     """Every component of Airflow imports every plugin."""
     code = (
         "import sys; import compactor.airflow.plugin; "
-        "print([m for m in ('fastapi', 'compactor.airflow.page.app', 'compactor.service') if m in sys.modules])"
+        "print([m for m in ('fastapi', 'compactor.airflow.page.app', 'compactor.site') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("[]")

@@ -8,11 +8,11 @@ import pytest
 from compactor.airflow import tasks
 from compactor.airflow.tasks import under_way, went_well
 from compactor.base.errors import NotFound, Refused
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
 from compactor.site.site import Site
 from tests.support.passes import settle
 from tests.support.tables import insert, make_table

@@ -13,7 +13,7 @@ from compactor.airflow import batch_progress, tasks, triggers
 from compactor.airflow.batch_progress import BatchProgress
 from compactor.airflow.triggers import BatchTrigger, ChangeTrigger, DueTrigger, EntriesTrigger
 from compactor.base.errors import DatabaseUnavailable, Refused
-from compactor.service.batches.control import BatchStatus
+from compactor.batches.control import BatchStatus
 from tests.support.patience import PATIENCE
 
 EACH = [

@@ -8,9 +8,9 @@ import pytest
 from click.testing import Result
 
 from compactor.acid.names import DirectoryClaim
+from compactor.answers.preview import preview
 from compactor.base.errors import Disagreement
 from compactor.metastore.catalog.values import Table
-from compactor.service.answers.preview import preview
 from compactor.site.site import Site
 from tests.support.tables import insert, make_table
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from click.testing import Result
 
+from compactor.answers.explain import explain
 from compactor.cli.explain import lines
 from compactor.compaction.quarantine import Quarantined
-from compactor.service.answers.explain import explain
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.memory import must_be_newest
 from compactor.site.site import Site, own_state
 from tests.support.backups import Backup

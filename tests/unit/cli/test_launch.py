@@ -12,15 +12,15 @@ import pytest
 
 from compactor.base.errors import ClusterUnavailable
 from compactor.base.stop_signals import Stop
+from compactor.batches.assembly import plan_batches
+from compactor.batches.control import end_batch
+from compactor.batches.driver import run_batch
 from compactor.cli import launch
 from compactor.cli.launch import Fate, Launch, Launched
 from compactor.compaction.states import State
+from compactor.requests.abort import abort_compactions
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.batches.control import end_batch
-from compactor.service.batches.driver import run_batch
-from compactor.service.requests.abort import abort_compactions
-from compactor.service.requests.request import request_compaction
 from compactor.site.site import Site, own_state
 from compactor.state.batches import BatchState
 from compactor.yarn.application import YarnApplication

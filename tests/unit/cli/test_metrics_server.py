@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge
 
 from compactor import __version__
+from compactor.answers.metrics import MetastoreCollector, registry_of
 from compactor.cli import metrics_server
 from compactor.cli.metrics_server import MOST_CONNECTIONS, serving
-from compactor.service.answers.metrics import MetastoreCollector, registry_of
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
 from tests.support.patience import PATIENCE, until

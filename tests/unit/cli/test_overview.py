@@ -6,12 +6,12 @@ from pathlib import Path
 
 from click.testing import Result
 
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
+from compactor.initiator.initiator import initiate
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.initiator import initiate
 from compactor.site.site import Site
 from tests.support.tables import insert, make_table
 

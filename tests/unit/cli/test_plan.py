@@ -7,12 +7,12 @@ from pathlib import Path
 
 from click.testing import Result
 
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
 from compactor.site.site import Site
 from tests.support.tables import delete, insert, make_table
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
 from compactor.site.site import Site
 from tests.support.oracle import read_lines
 from tests.support.partitioned import add_partition, insert_into, make_partitioned

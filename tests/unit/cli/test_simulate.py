@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from click.testing import Result
 
-from compactor.service.roles.initiator import initiate
+from compactor.initiator.initiator import initiate
 from compactor.site.site import Site
 from tests.support.tables import insert, make_table, with_settings
 

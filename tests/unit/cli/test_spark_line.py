@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import NotSupported
+from compactor.batches.assembly import PlannedBatch
 from compactor.cli import spark_line
 from compactor.cli.context import CliContext
 from compactor.cli.spark_target import SparkTarget, target_of
-from compactor.service.batches.assembly import PlannedBatch
 
 BATCH = PlannedBatch(
     batch_id=7,

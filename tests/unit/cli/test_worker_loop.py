@@ -9,16 +9,16 @@ from sqlalchemy import update
 
 from compactor.base.errors import BadSetting, NotFound, Refused
 from compactor.base.stop_signals import Stop
+from compactor.batches.assembly import claimable, plan_batches
+from compactor.batches.driver import WorkerPass
 from compactor.cli.worker_loop import CliWorker
 from compactor.database.engine import open_database
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
 from compactor.metastore.store import Metastore
-from compactor.service.batches.assembly import claimable, plan_batches
-from compactor.service.batches.driver import WorkerPass
-from compactor.service.requests.request import request_compaction
-from compactor.service.worker.outcome import Result
+from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
+from compactor.worker.outcome import Result
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, rows_of, with_settings
 

@@ -10,7 +10,7 @@ import pytest
 from compactor.demo import merge
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.tables import DATABASE
-from compactor.service.roles.initiator import initiate
+from compactor.initiator.initiator import initiate
 from compactor.site.site import Site
 from compactor.statements.actions import Merge
 from compactor.statements.parser import parse

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.blockers import blocking_transactions
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.states import State
 from compactor.demo import scenes
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.measure import measure
 from compactor.demo.report import copying, decoded
 from compactor.demo.tables import DATABASE
+from compactor.initiator.initiator import initiate
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.blockers import blocking_transactions
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.initiator import initiate
 from compactor.site.site import Site
 from tests.support.patience import until
 

@@ -12,7 +12,7 @@ from compactor.compaction.states import State
 from compactor.demo import flights, tables
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.measure import checksum, measure
-from compactor.service.roles.initiator import initiate
+from compactor.initiator.initiator import initiate
 from compactor.site.site import Site
 
 ROOT = Path(__file__).parents[3]

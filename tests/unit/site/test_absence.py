@@ -1,4 +1,4 @@
-"""Reasons not to forget an aborted write yet; the accidents are in tests/integration/service/test_forgetting.py."""
+"""Reasons not to forget an aborted write yet; the accidents are in tests/integration/roles/test_forgetting.py."""
 
 from __future__ import annotations
 

@@ -11,17 +11,17 @@ import pytest
 from compactor.acid.listing import Listing
 from compactor.acid.names import CLAIM_PREFIX, staging_name
 from compactor.base.errors import Disagreement
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.worker.outcome import Result
 from compactor.site import leftovers
 from compactor.site.agreement import must_be_the_same_table
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
+from compactor.worker.outcome import Result
 from tests.support.backups import Backup, without_memory
 from tests.support.passes import Renames, age, clean_all, compact, every_role, with_storage
 from tests.support.tables import entity_of, insert, insert_as_hive, leave_manifest, make_table, rows_of, with_settings

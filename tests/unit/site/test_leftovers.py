@@ -6,15 +6,15 @@ import pytest
 from sqlalchemy import delete
 
 from compactor.base.errors import LockNotGranted, Refused
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
 from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.worker.outcome import Result
 from compactor.site import leftovers
 from compactor.site.site import Site, compactor_view
+from compactor.worker.outcome import Result
 from tests.support.lost_workers import begun
 from tests.support.passes import compact
 from tests.support.tables import entity_of, insert, make_table, with_settings

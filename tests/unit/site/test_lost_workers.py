@@ -8,29 +8,29 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.names import parse_hidden, staging_name
+from compactor.answers.alarms import raised_alarms
+from compactor.answers.readings import take_readings
 from compactor.base.errors import Refused, StorageError
 from compactor.base.ids import TxnId, WriteId
+from compactor.batches.assembly import plan_batches
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
+from compactor.housekeeper.housekeeper import keep_house
+from compactor.initiator.fresh_look import look_at
+from compactor.initiator.initiator import initiate
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.rows import TxnType
+from compactor.requests.abort import abort_compaction
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.batches.driver import run_entries
-from compactor.service.doctor.alarms import raised_alarms
-from compactor.service.doctor.readings import take_readings
-from compactor.service.requests.abort import abort_compaction
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.fresh_look import look_at
-from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import initiate
-from compactor.service.worker.outcome import Result
 from compactor.site import leftovers, lost_workers
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
+from compactor.worker.outcome import Result
 from tests.support.lost_workers import WORKER, begun, claimed
 from tests.support.passes import Hides, Renames, age, compact, with_storage
 from tests.support.tables import entity_of, insert, make_table, with_settings

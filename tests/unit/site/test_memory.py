@@ -13,28 +13,28 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select, update
 
+from compactor.answers.explain import explain
 from compactor.base.errors import Disagreement, StorageError
 from compactor.base.steps import Step
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.marks import KEPT_TOKENS
 from compactor.compaction.states import State
+from compactor.housekeeper.housekeeper import keep_house
+from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import AUX_TABLE, NEXT_WRITE_ID
+from compactor.requests.abort import abort_compaction, abort_transaction
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.answers.explain import explain
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.abort import abort_compaction, abort_transaction
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import initiate
-from compactor.service.worker.outcome import Result
 from compactor.site import memory as remembering
 from compactor.site.mark_files import MarkFiles
 from compactor.site.memory import behind, doubt_of, must_be_newest, must_still_be_newest, sentences_about
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.tables.transactions.running import transaction
+from compactor.worker.outcome import Result
 from tests.support.backups import Backup, hours_pass
 from tests.support.passes import ROLES, clean_all, compact, every_role
 from tests.support.tables import insert, insert_within, make_table, rows_of, with_settings

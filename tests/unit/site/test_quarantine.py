@@ -14,18 +14,18 @@ from sqlalchemy import update
 
 from compactor.acid.directory import acid_directory
 from compactor.base.errors import StorageError
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import Cleaned, clean
 from compactor.compaction.entry import Request
 from compactor.compaction.quarantine import Quarantined, Record
 from compactor.compaction.states import CompactionType, State
+from compactor.housekeeper.housekeeper import keep_house
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
+from compactor.requests.request import request_compaction
 from compactor.rewrite.publish.stage import token
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import Cleaned, clean
-from compactor.service.roles.housekeeper import keep_house
 from compactor.site.quarantine import erase_due, keep_manifest
 from compactor.site.site import Site
 from compactor.state.tables import QUARANTINES

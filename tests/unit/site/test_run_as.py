@@ -10,9 +10,9 @@ import pytest
 
 from compactor.base.errors import BadSetting, Refused
 from compactor.base.identities import process_user
+from compactor.batches.assembly import plan_batches
 from compactor.metastore.catalog.values import Table
-from compactor.service.batches.assembly import plan_batches
-from compactor.service.requests.request import request_compaction
+from compactor.requests.request import request_compaction
 from compactor.site.run_as import left_to_others, must_be_ours, must_run_as, run_as
 from compactor.site.site import Site, Target
 from compactor.storage.capabilities import S3, Capabilities

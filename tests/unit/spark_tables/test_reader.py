@@ -100,7 +100,7 @@ def test_a_spark_that_pushes_no_filters_does_not_mind(scan: PlannedScan) -> None
 def test_executors_import_no_sql() -> None:
     code = (
         "import sys, compactor.spark_tables, compactor.spark_tables.reader, compactor.spark_tables.writer\n"
-        "sql = ('compactor.metastore', 'compactor.state', 'compactor.database', 'compactor.service', 'sqlalchemy')\n"
+        "sql = ('compactor.metastore', 'compactor.state', 'compactor.database', 'compactor.site', 'sqlalchemy')\n"
         "print([name for name in sys.modules if f'{name}.'.startswith(tuple(f'{one}.' for one in sql))])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

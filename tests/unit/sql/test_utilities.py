@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from compactor.answers import show, show_compactions, show_locks
 from compactor.base.errors import CompactorError, NotFound, Refused
 from compactor.compaction.states import State
-from compactor.service.answers import show, show_compactions, show_locks
-from compactor.service.requests.request import WaitTimedOut
+from compactor.requests.request import WaitTimedOut
 from compactor.site.site import Site
 from compactor.sql.run import checked, run
 from tests.support.tables import with_settings

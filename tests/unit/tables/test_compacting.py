@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.errors import CompactionFailed, NotFound, Refused
-from compactor.service.requests.abort import abort_compaction
-from compactor.service.requests.request import WaitTimedOut
+from compactor.requests.abort import abort_compaction
+from compactor.requests.request import WaitTimedOut
 from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.table import Table

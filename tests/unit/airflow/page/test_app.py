@@ -74,7 +74,7 @@ def test_it_does_not_describe_itself(client: Caller, path: str) -> None:
 
 
 def test_what_breaks_is_told_without_its_insides(client: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    from compactor.service.answers import overview
+    from compactor.answers import overview
 
     def broken(*given: Any, **more: Any) -> None:
         raise RuntimeError("secret://user:password")

@@ -20,9 +20,9 @@ from compactor.rewrite.plan.slices import condensed, sliced
 from compactor.rewrite.plan.unit import Figures, Output, Shape, UnitResult
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
-from compactor.service.worker.outcome import Result
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
+from compactor.worker.outcome import Result
 from tests.support import insert_only
 from tests.support.passes import clean_all, compact, rows_without_visibility, with_storage
 from tests.support.tables import delete, insert, make_table, rows_of, story, with_settings

@@ -11,10 +11,10 @@ import pytest
 
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import Refused
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.requests.request import RebalanceOptions, request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import RebalanceOptions, request_compaction
 from compactor.site.site import Site
 from compactor.spark_tables.keeper.commits import latest, write_ids_between
 from compactor.spark_tables.messages import Commits

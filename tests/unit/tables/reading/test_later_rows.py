@@ -8,11 +8,10 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid.write_ids import ValidWriteIdList
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.worker.options import Options
 from compactor.site.site import Site
 from compactor.tables import Store, Table
 from compactor.tables.reading import task_reader
@@ -23,6 +22,7 @@ from compactor.tables.reading.tasks import ScanPlan
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.store import named_table
 from compactor.tables.transactions.running import transaction
+from compactor.worker.options import Options
 from tests.support.passes import clean_all, compact
 from tests.support.tables import with_settings
 

@@ -11,12 +11,11 @@ from sqlalchemy import delete as sql_delete
 
 from compactor.base.errors import LockLost, NotFound, NotSupported, Refused, SnapshotExpired
 from compactor.base.ids import TxnId
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import HIVE_LOCKS
-from compactor.service.roles.cleaner import clean
-from compactor.service.worker.outcome import Result
 from compactor.site.site import Site
 from compactor.tables.reading.planning import plan_scan
 from compactor.tables.reading.task_reader import read_task
@@ -27,6 +26,7 @@ from compactor.tables.table import Table
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.writing.writer import write_deletes, write_rows
+from compactor.worker.outcome import Result
 from tests.support.passes import clean_all, compact
 from tests.support.patience import until
 from tests.support.tables import entity_of, make_table, with_settings

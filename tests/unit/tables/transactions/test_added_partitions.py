@@ -9,20 +9,20 @@ import pytest
 
 from compactor.acid.names import Base
 from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused, StorageError
+from compactor.batches.assembly import claimable
+from compactor.batches.driver import run_entries
+from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema import tables as t
+from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.assembly import claimable
-from compactor.service.batches.driver import run_entries
-from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.worker.options import Options
-from compactor.service.worker.outcome import Result
 from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.transactions.pending import Pending
+from compactor.worker.options import Options
+from compactor.worker.outcome import Result
 from tests.support.tables import with_settings
 
 DAY = date(2026, 11, 1)

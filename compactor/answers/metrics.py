@@ -1,0 +1,206 @@
+"""The figures of a metastore as metrics, for Prometheus and whatever else reads its formats.
+
+All are gauges with the label ``metastore``: what is true now, or over the last days. ``compactor_up`` is 0 if they could
+not be read, and then it is the only one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from compactor import __version__
+from compactor.answers.alarms import Alarm
+from compactor.answers.fleet import STEPS, Fleet, Returns, fleet
+from compactor.answers.readings import Readings
+from compactor.base.errors import CompactorError
+from compactor.site.site import Site
+
+log = logging.getLogger(__name__)
+_MS = "_ms"
+
+#: The readings that alarms are based on, by their names without the unit.
+_READINGS: Mapping[str, str] = {
+    "oldest_initiated": "Age of the oldest request that no worker has taken",
+    "oldest_working": "Age of the compaction that has been worked on for the longest time",
+    "oldest_ready_for_cleaning": "Age of the oldest result that waits for the cleaner",
+    "oldest_open_txn": "Age of the oldest open transaction: nothing that it may read is cleaned",
+    "oldest_aborted_txn": "Age of the oldest aborted transaction whose writes are not cleaned",
+    "initiated": "Requests that no worker has taken",
+    "working": "Compactions that are worked on",
+    "ready_for_cleaning": "Results that wait for the cleaner",
+    "overdue": "Compactions worked on for longer than hive.compactor.worker.timeout",
+    "lost_out": "Tables and partitions whose last compaction lost worker after worker",
+    "failed": "Failed compactions in the history",
+    "failed_lately": "Compactions that failed within 7 days",
+    "succeeded": "Successful compactions in the history",
+    "open_transactions": "Open transactions",
+    "aborted_transactions": "Aborted transactions whose writes are not cleaned",
+    "most_aborted": "Aborted transactions of the table or partition that has most of them",
+    "completed_txn_components": "Rows of COMPLETED_TXN_COMPONENTS",
+    "txn_to_write_id": "Rows of TXN_TO_WRITE_ID",
+    "worker_versions": "Versions of workers within a day",
+    "disagreements": "Tables and partitions whose files and metastore contradict each other",
+    "contradictions": "Contradictions between the database and what is remembered of it outside",
+    "memory_away": "1 if what is remembered of the database cannot be read",
+}
+#: The metric of each sum of ``Returns``, and its meaning.
+_RETURNS: Mapping[str, tuple[str, str]] = {
+    "runs": ("compactor_runs", "Compactions"),
+    "directories": ("compactor_runs_directories", "Directories that compactions removed, less those they made"),
+    "files": ("compactor_runs_files", "Files that compactions removed, less those they made"),
+    "bytes_moved": ("compactor_runs_bytes_moved", "Bytes that compactions read and wrote"),
+    "seconds": ("compactor_runs_seconds", "Seconds that compactions took"),
+    "core_seconds": ("compactor_runs_core_seconds", "Seconds of processor time that compactions took"),
+    "opening": ("compactor_runs_opening", "Seconds less to open what was measured before and after"),
+}
+
+
+def metrics(site: Site) -> Iterator[GaugeMetricFamily]:
+    """Reads the metastore as it is now, in a fixed number of statements, and yields its metrics."""
+    found = fleet(site)
+    yield from _of_readings(site.name, found.readings)
+    yield _of_alarms(site.name, found.alarms)
+    yield from _of_fleet(site.name, found)
+
+
+class Read(Collector):
+    """Metrics that were read before."""
+
+    def __init__(self, found: Iterable[GaugeMetricFamily]) -> None:
+        self._found = tuple(found)
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Returns them, always the same."""
+        return self._found
+
+
+def read_now(site: Site) -> Read:
+    """Reads all metrics.
+
+    Raises:
+        CompactorError: they cannot be read.
+    """
+    return Read([_up(site.name, 1), *metrics(site)])
+
+
+class MetastoreCollector(Collector):
+    """Reads a metastore whenever it is asked for metrics, once for all who ask at the same time.
+
+    A reading that takes longer than ``patience`` seconds is the only one: who comes meanwhile is told that the metastore
+    cannot be read.
+    """
+
+    def __init__(
+        self, metastore: str, opened: Callable[[], AbstractContextManager[Site]], *, patience: float = 10.0
+    ) -> None:
+        self._metastore = metastore
+        self._opened = opened
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._begun = float("-inf")  #: when the last reading began
+        self._last: Iterable[GaugeMetricFamily] = ()
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Returns the metrics, or only ``compactor_up`` with 0 and a line in the log if they cannot be read."""
+        asked = time.monotonic()
+        if not self._lock.acquire(timeout=self._patience):
+            log.warning("metrics of metastore %s: another reading takes long", self._metastore)
+            return (_up(self._metastore, 0),)
+        try:
+            if self._begun < asked:  # else the last reading began after this question
+                self._begun = time.monotonic()
+                self._last = self._read()
+            return self._last
+        finally:
+            self._lock.release()
+
+    def _read(self) -> Iterable[GaugeMetricFamily]:
+        try:
+            with self._opened() as site:
+                return read_now(site).collect()
+        except Exception as error:
+            log.warning(
+                "metrics of metastore %s cannot be read: %s",
+                self._metastore,
+                error,
+                exc_info=not isinstance(error, CompactorError),
+            )
+            return (_up(self._metastore, 0),)
+
+
+def registry_of(collector: Collector) -> CollectorRegistry:
+    """Returns a registry of that one collector: nothing about this process is told."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return registry
+
+
+def _up(metastore: str, value: int) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("compactor_up", "1 if the metastore could be read", labels=("metastore", "version"))
+    family.add_metric((metastore, __version__), value)
+    return family
+
+
+def _of_readings(metastore: str, found: Readings) -> Iterator[GaugeMetricFamily]:
+    for reading, value in found.to_json().items():
+        name = reading.removesuffix(_MS)
+        is_age = name != reading
+        yield _one(
+            f"compactor_{name}{'_seconds' if is_age else ''}",
+            _READINGS[name],
+            metastore,
+            value / 1000 if is_age else value,
+        )
+
+
+def _of_alarms(metastore: str, raised: Iterable[Alarm]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("compactor_alarm", "1 for each alarm that holds", labels=("metastore", "name", "level"))
+    for alarm in raised:
+        family.add_metric((metastore, alarm.name, alarm.level.value), 1)
+    return family
+
+
+def _of_fleet(metastore: str, found: Fleet) -> Iterator[GaugeMetricFamily]:
+    yield _one("compactor_due", "Tables and partitions that are due for a compaction", metastore, found.due)
+    if found.looked_at is not None:
+        looked = "When the initiator last ended a pass, in seconds since 1970"
+        yield _one("compactor_looked_at_seconds", looked, metastore, found.looked_at / 1000)
+    if found.expected_seconds is not None:
+        expected = "Seconds of work that wait, if they take as long as the newest runs"
+        yield _one("compactor_expected_seconds", expected, metastore, found.expected_seconds)
+    yield _of_health(metastore, found)
+    yield from _of_returns(metastore, found.returns)
+
+
+def _of_health(metastore: str, found: Fleet) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "compactor_health", "Tables and partitions by their health", labels=("metastore", "database", "health")
+    )
+    for database, counts in found.health.items():
+        for number, step in enumerate(STEPS):
+            family.add_metric((metastore, database, step), counts[number])
+        family.add_metric((metastore, database, "unknown"), counts[None])
+    return family
+
+
+def _of_returns(metastore: str, found: Iterable[Returns]) -> Iterator[GaugeMetricFamily]:
+    all_days = list(found)
+    for field, (name, meaning) in _RETURNS.items() if all_days else ():
+        family = GaugeMetricFamily(name, f"{meaning}, in the last days", labels=("metastore", "days"))
+        for one in all_days:
+            family.add_metric((metastore, str(one.days)), getattr(one, field))
+        yield family
+
+
+def _one(name: str, meaning: str, metastore: str, value: float) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, meaning, labels=("metastore",))
+    family.add_metric((metastore,), value)
+    return family

@@ -1,0 +1,183 @@
+"""The page's lists, one page at a time: tables, the queue, the history. Only databases are read; no directory is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from compactor.answers.explain import waits_for
+from compactor.answers.running import Running, reserved_batches, running
+from compactor.answers.show_compactions import compaction_row
+from compactor.answers.survey import DUE
+from compactor.base.identities import is_compactor
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import State
+from compactor.initiator.scan import DISAGREEMENT
+from compactor.metastore.queue.ended import Ended
+from compactor.site.site import Site, paused_tables
+from compactor.state.batches import Batch
+from compactor.state.conditions import Seen, Wanted
+from compactor.state.runs import Run
+
+#: The page's filters, and the outcomes that each selects.
+OUTCOMES: Mapping[str, tuple[str, ...]] = {
+    "": (),
+    "due": DUE,
+    "calm": ("notneeded",),
+    "skipped": ("skipped",),
+    "error": ("error", DISAGREEMENT),
+}
+_NEVER = Ended()
+_UNDER_WAY = (State.INITIATED, State.WORKING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Rows as JSON, and the total number there are."""
+
+    rows: tuple[Mapping[str, object], ...]
+    total: int
+
+    def to_json(self) -> dict[str, object]:
+        return {"rows": [dict(row) for row in self.rows], "total": self.total}
+
+
+def tables_page(site: Site, *, find: str, outcome: str, order: str, descending: bool, limit: int, offset: int) -> Page:
+    """Returns what was last found at each table and partition, with its row of the queue and its history now.
+
+    Raises:
+        BadSetting: there is no such order.
+    """
+    if site.state is None:
+        return Page(rows=(), total=0)
+    wanted = Wanted(find=find, outcomes=OUTCOMES.get(outcome, (outcome,)))
+    conditions = site.state.conditions
+    seen = conditions.page(site.name, wanted, order=order, descending=descending, limit=limit, offset=offset)
+    return Page(rows=tuple(table_rows(site, seen)), total=conditions.count(site.name, wanted))
+
+
+def table_rows(site: Site, seen: Sequence[Seen]) -> list[dict[str, object]]:
+    """Returns what was found at each, with its row of the queue and its history now."""
+    entities = [one.entity for one in seen]
+    queued = site.metastore.compaction_lists.of_entities(entities)
+    tables = {(entity.database, entity.table) for entity in entities}
+    ended = site.metastore.ended.of(tables, {entity.partition for entity in entities})
+    paused_now = paused_tables(site)
+    return [
+        _table(
+            one,
+            queued.get(one.entity),
+            ended[one.entity.database, one.entity.table].get(one.entity.partition, _NEVER),
+            (one.entity.database, one.entity.table) in paused_now,
+        )
+        for one in seen
+    ]
+
+
+def _table(seen: Seen, entry: Entry | None, ended: Ended, is_paused: bool) -> dict[str, object]:
+    condition = seen.condition
+    committed = (entry.commit_time if entry is not None else None) or 0
+    figures = None
+    if condition is not None:
+        figures = {name: getattr(condition, name) for name in condition.__slots__}
+        figures |= {"bytes": condition.bytes, "delete_ratio": condition.delete_ratio}
+    return {
+        "table": f"{seen.entity.database}.{seen.entity.table}",
+        "partition": seen.entity.partition,
+        "outcome": seen.outcome,
+        "because": seen.because,
+        "flips": list(seen.flips),
+        "figures": figures,
+        "last_compacted": max(seen.last_compacted or 0, ended.succeeded_at or 0, committed) or None,
+        "at": seen.at,
+        "changed_at": last if (last := max(ended.at, committed)) > seen.at else None,
+        "paused": is_paused,
+        "queued": None if entry is None else {"compactionid": entry.id, "state": entry.state.label},
+    }
+
+
+def queue_page(site: Site, *, find: str, state: State | None, limit: int, offset: int) -> Page:
+    """Returns rows of the queue, oldest first: what each waits for, its progress, and whether it can be cancelled."""
+    found = site.metastore.compaction_lists.queue(
+        find=find, states=None if state is None else (state,), limit=limit, offset=offset
+    )
+    reserved, now = reserved_batches(site), site.metastore.now_ms()
+    at_work = running(site, found.entries, reserved)
+    shown = {batch.id: batch for entry in found.entries if (batch := reserved.get(entry.id)) is not None}
+    batches = {number: _batch(site, batch) for number, batch in shown.items()}
+    rows = tuple(
+        {
+            **_queued(site, entry, at_work.get(entry.id), now),
+            "batch": batches[reserved[entry.id].id] if entry.id in reserved else None,
+        }
+        for entry in found.entries
+    )
+    return Page(rows=rows, total=found.total)
+
+
+def _queued(site: Site, entry: Entry, at_work: Running | None, now: int) -> dict[str, object]:
+    return {
+        **compaction_row(entry).to_json(),
+        "age_ms": None if entry.enqueue_time is None else max(0, now - entry.enqueue_time),
+        "working_ms": max(0, now - entry.start) if entry.state is State.WORKING and entry.start is not None else None,
+        "expected_ms": None if at_work is None else at_work.expected_ms,
+        "progress": None if at_work is None or at_work.progress is None else at_work.to_json(),
+        "left_ms": None if at_work is None else at_work.left_ms,
+        "waits_for": waits_for(site, entry, site.settings_of(entry.entity)),
+        "can_cancel": _can_cancel(entry),
+    }
+
+
+def _can_cancel(entry: Entry) -> bool:
+    ours = is_compactor(entry.worker_id)
+    return entry.state is State.INITIATED or (entry.state is State.WORKING and ours)
+
+
+def _batch(site: Site, batch: Batch) -> dict[str, object]:
+    left = site.metastore.entries.queue(ids=batch.entry_ids, states=_UNDER_WAY)
+    return {
+        "batch": batch.id,
+        "state": batch.state.value,
+        "application": batch.application_id,
+        "tracking_url": batch.tracking_url,
+        "log_url": batch.log_url,
+        "task_url": batch.task_url,
+        "queue": batch.queue,
+        "entries": len(batch.entry_ids),
+        "done": len(batch.entry_ids) - len(left),
+    }
+
+
+def history_page(site: Site, *, find: str, states: Collection[State] | None, limit: int, offset: int) -> Page:
+    """Returns ended compactions, newest first, with the figures of the runs that were ours."""
+    found = site.metastore.compaction_lists.history(find=find, states=states, limit=limit, offset=offset)
+    runs = {} if site.state is None else site.state.runs.of_entries(site.name, [e.id for e in found.entries])
+    rows = tuple(
+        {
+            **compaction_row(entry).to_json(),
+            "endtime": entry.end,
+            "run": None if entry.id not in runs else _run(runs[entry.id]),
+            "can_retry": entry.can_be_requested_again,
+        }
+        for entry in found.entries
+    )
+    return Page(rows=rows, total=found.total)
+
+
+def newest_runs(site: Site, limit: int) -> Sequence[Mapping[str, object]]:
+    """Returns the figures of our newest runs, oldest first, as the points of a plot."""
+    if site.state is None:
+        return ()
+    return [_run(run) for run in reversed(site.state.runs.latest(site.name, limit))]
+
+
+def _run(run: Run) -> dict[str, object]:
+    copied = run.bytes_copied
+    left_out = ("metastore", "entity", "type", "txn", "worker_id")
+    return {
+        **{name: getattr(run, name) for name in run.__slots__ if name not in left_out},
+        "table": str(run.entity),
+        "type": run.type.label,
+        "bytes_reencoded": None if copied is None else max(0, run.bytes_after - copied),
+        "bytes_moved": max(0, run.bytes_before + run.bytes_after - 2 * (run.bytes_taken_over or 0)),
+    }

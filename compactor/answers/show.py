@@ -1,0 +1,132 @@
+"""The rows of ``show transactions``, ``show blockers``, ``show settings`` and ``show decisions``.
+
+Keys are the columns of Hive's SHOW statements in lower case, where Hive has them. Ids are integers, times are epoch
+milliseconds of the database's clock; None where a value was never set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compactor.acid import txn_states
+from compactor.answers.row import Row
+from compactor.base.errors import Refused
+from compactor.cleaner.blockers import blocked_entries
+from compactor.settings.precedence import Settings
+from compactor.site.site import Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionRow(Row):
+    """A row of SHOW TRANSACTIONS, with the transaction's type and agent added."""
+
+    txnid: int
+    state: str
+    startedtime: int
+    lastheartbeattime: int
+    user: str
+    host: str
+    type: str
+    agent_info: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockerRow(Row):
+    """A transaction that keeps the cleaner from one compaction; ``age_ms`` since it was opened."""
+
+    compactionid: int
+    table: str
+    bytes_waiting: int
+    txnid: int
+    type: str
+    user: str
+    host: str
+    agent_info: str | None
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingRow(Row):
+    """A setting with the value in force and its source."""
+
+    key: str
+    value: str
+    source: str
+    unit: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRow(Row):
+    """A decision of one pass of the initiator, as our state records it."""
+
+    at: int | None
+    table: str
+    outcome: str
+    because: str
+    numbers: Mapping[str, object]
+
+
+def show_transactions(site: Site) -> list[TransactionRow]:
+    """Returns open and aborted transactions, oldest first; committed ones stay in TXNS only for a while and are left out."""
+    return [
+        TransactionRow(
+            txnid=txn.id,
+            state=txn_states.NAMES[txn.state].upper(),
+            startedtime=txn.started,
+            lastheartbeattime=txn.last_heartbeat,
+            user=txn.user,
+            host=txn.host,
+            type=txn.type.name,
+            agent_info=txn.agent,
+        )
+        for txn in site.metastore.transactions.unfinished()
+    ]
+
+
+def show_blockers(site: Site) -> list[BlockerRow]:
+    """Returns each transaction that keeps the cleaner from a compaction, with the bytes that wait to be removed."""
+    return [
+        BlockerRow(
+            compactionid=blocked.entry.id,
+            table=str(blocked.entry.entity),
+            bytes_waiting=blocked.bytes_waiting,
+            txnid=blocker.txn,
+            type=blocker.type,
+            user=blocker.user,
+            host=blocker.host,
+            agent_info=blocker.agent,
+            age_ms=blocker.age_ms,
+        )
+        for blocked in blocked_entries(site)
+        for blocker in blocked.by
+    ]
+
+
+def show_settings(of: Settings) -> list[SettingRow]:
+    """Returns every setting that Compactor knows."""
+    return [SettingRow(**explained._asdict()) for explained in of.explain()]
+
+
+def show_decisions(site: Site) -> list[DecisionRow]:
+    """Returns the initiator's decisions that hold: of its newest pass, or of an earlier one if nothing has changed since.
+
+    Raises:
+        Refused: this site keeps no state of its own.
+    """
+    if site.state is None:
+        raise Refused(
+            f"metastore {site.name}: decisions are kept in our own state and there is none in mode observe without a "
+            "state_url; `compactor explain DB.TABLE` decides again"
+        )
+    return [
+        DecisionRow(
+            at=decided.at,
+            table=str(decided.entity),
+            outcome=decided.outcome,
+            because=decided.because,
+            numbers=decided.numbers,
+        )
+        for decided in site.state.decisions.in_force(site.name)
+    ]

@@ -1,0 +1,284 @@
+"""The rows of ``show compactions`` and ``show history``: which ones, in what order, and their columns.
+
+Keys are the columns of Hive's SHOW COMPACTIONS in lower case. Ids are integers, times are epoch milliseconds of the
+database's clock; None where a value was never set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, TypeVar, cast
+
+from compactor.answers.row import Row
+from compactor.answers.running import Running, running
+from compactor.base.errors import BadSetting, NotFound
+from compactor.base.identities import PREFIX, HolderProcess, is_compactor
+from compactor.compaction.entry import Entry
+from compactor.compaction.pool_policy import DEFAULT
+from compactor.compaction.states import CompactionType, State
+from compactor.site.site import Site
+from compactor.site.where import Where, find_where, nearest
+
+_T = TypeVar("_T")
+
+#: The columns of SHOW COMPACTIONS that people see; JSON has all of Hive's columns.
+SHOWN = (
+    "compactionid",
+    "dbname",
+    "tabname",
+    "partname",
+    "type",
+    "state",
+    "enqueuetime",
+    "starttime",
+    "duration",
+    "poolname",
+    "workerhost",
+    "txnid",
+    "highestwriteid",
+    "errormessage",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRow(Row):
+    """A row of SHOW COMPACTIONS. ``duration`` in milliseconds, once it has ended."""
+
+    compactionid: int
+    dbname: str
+    tabname: str
+    partname: str | None
+    type: str
+    state: str
+    workerhost: str | None
+    workerid: str | None
+    enqueuetime: int | None
+    starttime: int | None
+    duration: int | None
+    hadoopjobid: str | None
+    errormessage: str | None
+    initiatorhost: str | None
+    initiatorid: str | None
+    poolname: str
+    txnid: int | None
+    nexttxnid: int | None
+    committime: int | None
+    highestwriteid: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow(CompactionRow):
+    """A row of SHOW COMPACTIONS with how far its worker is, if that is ours and tells: units and bytes of input, and the
+    milliseconds that are left; and where to watch it."""
+
+    units: int | None = None
+    units_done: int | None = None
+    bytes: int | None = None
+    bytes_done: int | None = None
+    left_ms: int | None = None
+    tracking_url: str | None = None
+    log_url: str | None = None
+    task_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRow(CompactionRow):
+    """A row of the history. From our state it adds what a bounded request left for the next one, and the seconds that a
+    reader takes to open the inputs and the output (None: not measured; see ``batches.read_cost``)."""
+
+    deltas_left: int = 0
+    bytes_left: int = 0
+    opening_before: float | None = None
+    opening_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionFilter:
+    """A filter of SHOW COMPACTIONS; None matches all. ``pool`` ``default`` matches rows without a pool, as they are shown
+    (in Hive it matches nothing)."""
+
+    id: int | None = None
+    where: Where = Where()
+    pool: str | None = None
+    type: CompactionType | None = None
+    state: State | None = None
+
+    def matches(self, entry: Entry) -> bool:
+        pairs = (
+            (self.id, entry.id),
+            (self.pool, entry.pool or DEFAULT),
+            (self.type, entry.type),
+            (self.state, entry.state),
+        )
+        return self.where.holds(entry.entity) and all(wanted is None or wanted == found for wanted, found in pairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionWords:
+    """A filter in a person's words; None matches all. ``type`` and ``state`` are words of Hive's columns, in any case."""
+
+    id: int | None = None
+    name: str | None = None
+    partition: str | None = None
+    pool: str | None = None
+    type: str | None = None
+    state: str | None = None
+
+
+def find_filter(site: Site, words: CompactionWords) -> CompactionFilter:
+    """Returns the filter that ``words`` mean.
+
+    Raises:
+        NotFound: there is no such table, partition or pool, and no row of the queue or the history has it either.
+        BadSetting: no type or state is called so, or the name of a table or database is ambiguous.
+    """
+    types, states = {one.label.lower(): one for one in CompactionType}, {one.label: one for one in State}
+    type_, state = _one_of("type", words.type, types), _one_of("state", words.state, states)
+    entries = _entries(site)
+    where = find_where(
+        site.metastore.catalog,
+        words.name,
+        words.partition,
+        lambda one: any(one.holds(entry.entity) for entry in entries),
+    )
+    if words.pool is not None:
+        must_be_known(site, words.pool, entries)
+    return CompactionFilter(id=words.id, where=where, pool=words.pool, type=type_, state=state)
+
+
+def must_be_known(site: Site, pool: str, entries: Sequence[Entry] | None = None) -> None:
+    """Raises unless ``pool`` is configured, or one of ``entries`` has it; None stands for the queue and the history.
+
+    Raises:
+        NotFound: it is neither.
+    """
+    if pool == DEFAULT or pool in site.pools:
+        return
+    every = _entries(site) if entries is None else entries
+    pools = {DEFAULT, *site.pools, *(entry.pool or DEFAULT for entry in every)}
+    if pool not in pools:
+        raise NotFound(f"pool {pool!r}: it is not configured, and no compaction has it{nearest(pool, pools)}")
+
+
+def _one_of(what: str, word: str | None, known: Mapping[str, _T]) -> _T | None:
+    if word is None:
+        return None
+    folded = word.strip().lower()
+    if folded not in known:
+        raise BadSetting(f"{what} {word!r}: expected one of {', '.join(known)}{nearest(folded, known)}")
+    return known[folded]
+
+
+def _entries(site: Site) -> list[Entry]:
+    return [*site.metastore.entries.queue(), *site.metastore.entries.history()]
+
+
+def show_compactions(
+    site: Site, wanted: CompactionFilter | None = None, *, order: str = "", limit: int | None = None
+) -> list[QueueRow]:
+    """Returns the queue and the history in Hive's order: the latest event first, then by the time of the request.
+
+    ``order`` replaces it, as in Hive's statement: columns with ``asc`` or ``desc``, separated by commas. Unset values come
+    after all others.
+
+    Raises:
+        BadSetting: ``order`` names a column that does not exist.
+    """
+    sorts = _orders(order)
+    entries = [entry for entry in _entries(site) if wanted is None or wanted.matches(entry)]
+    at_work = running(site, entries)
+    rows = [_queue_row(entry, at_work.get(entry.id)) for entry in sorted(entries, key=_latest)]
+    for column, descends in reversed(sorts):
+        value = attrgetter(column)
+        there = [row for row in rows if value(row) is not None]
+        rows = sorted(there, key=value, reverse=descends) + [row for row in rows if value(row) is None]
+    return rows[:limit]
+
+
+def _queue_row(entry: Entry, at_work: Running | None) -> QueueRow:
+    row: dict[str, Any] = compaction_row(entry).to_json()
+    return QueueRow(**row, **({} if at_work is None else cast(dict[str, Any], at_work.to_json())))
+
+
+def _orders(text: str) -> list[tuple[str, bool]]:
+    """Parses ``column [asc|desc], ...`` into columns, each with true if the largest value comes first."""
+    found: list[tuple[str, bool]] = []
+    for part in filter(None, (part.strip().lower() for part in text.split(","))):
+        column, _, direction = part.partition(" ")
+        if column not in CompactionRow.columns() or direction.strip() not in ("", "asc", "desc"):
+            raise BadSetting(
+                f"order {part!r}: expected a column and asc or desc; columns are {', '.join(CompactionRow.columns())}"
+            )
+        found.append((column, direction.strip() == "desc"))
+    return found
+
+
+def show_history(site: Site, wanted: CompactionFilter | None = None, *, limit: int | None = None) -> list[HistoryRow]:
+    """Returns the history alone, newest first."""
+    history = site.metastore.entries.history()
+    entries = [entry for entry in history if wanted is None or wanted.matches(entry)][:limit]
+    left = site.state.runs.left(site.name) if site.state is not None else {}
+    openings = site.state.runs.openings(site.name) if site.state is not None else {}
+    rows = []
+    for entry in entries:
+        deltas, size = left.get(entry.id, (0, 0))
+        before, after = openings.get(entry.id, (None, None))
+        rows.append(
+            HistoryRow(
+                **compaction_row(entry).to_json(),  # type: ignore[arg-type]  # the columns of its base class
+                deltas_left=deltas,
+                bytes_left=size,
+                opening_before=before,
+                opening_after=after,
+            )
+        )
+    return rows
+
+
+def _latest(entry: Entry) -> tuple[int, int, int]:
+    last = max(entry.end or 0, entry.start or 0, entry.commit_time or 0)
+    return (-last, entry.enqueue_time or 0, entry.id)
+
+
+def compaction_row(entry: Entry) -> CompactionRow:
+    """Returns an entry of the queue or the history as a row of SHOW COMPACTIONS."""
+    ended = entry.end is not None and entry.start is not None
+    return CompactionRow(
+        compactionid=entry.id,
+        dbname=entry.entity.database,
+        tabname=entry.entity.table,
+        partname=entry.entity.partition,
+        type=entry.type.label,
+        state=entry.state.label,
+        workerhost=_host(entry.worker_id),
+        workerid=entry.worker_id,
+        enqueuetime=entry.enqueue_time,
+        starttime=entry.start,
+        duration=(entry.end or 0) - (entry.start or 0) if ended else None,
+        hadoopjobid=entry.job_id,
+        errormessage=entry.error,
+        initiatorhost=_initiator_host(entry.initiator_id),
+        initiatorid=entry.initiator_id,
+        poolname=entry.pool or "default",
+        txnid=entry.txn_id,
+        nexttxnid=entry.next_txn_id,
+        committime=entry.commit_time,
+        highestwriteid=entry.highest_write_id,
+    )
+
+
+def _host(worker: str | None) -> str | None:
+    """Returns the host in a worker id: ours is ``compactor-<role>-<host>-<pid>-<number>``, Hive's ``<host>-<thread>``."""
+    if not worker:
+        return None
+    if is_compactor(worker):
+        process = HolderProcess.from_id(worker)
+        return None if process is None else process.host
+    return worker.rpartition("-")[0] or worker
+
+
+def _initiator_host(initiator: str | None) -> str | None:
+    """Returns the host in an initiator id: ours is ``compactor-<host>-<who>``, Hive's ``<host>-<thread>``."""
+    return initiator.removeprefix(PREFIX).rpartition("-")[0] or None if initiator else None

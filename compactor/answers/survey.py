@@ -1,0 +1,256 @@
+"""Surveys tables: their content, and what the initiator would do to them now. Each directory is listed once, and nothing
+is written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from compactor.acid.listing import Listing
+from compactor.acid.names import Delta, known_directory, parse_directory
+from compactor.answers.show_compactions import CompactionFilter, CompactionWords, find_filter
+from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
+from compactor.compaction.entry import Entity
+from compactor.compaction.pool_policy import DEFAULT, POOL
+from compactor.compaction.states import CompactionType
+from compactor.initiator.scan import DISAGREEMENT, Considered, Scan
+from compactor.metastore.catalog.values import PartitionPlace, Table
+from compactor.site.site import Site, path_of
+from compactor.site.where import find_where
+from compactor.storage.protocol import Storage
+
+#: Outcomes that require work, the most work first; all others require none.
+DUE = ("major", "minor", "rebalance", "cleanonly", "abortcleanup")
+_READING = frozenset(
+    {
+        "capabilities",
+        "children",
+        "descriptor",
+        "exists",
+        "free_bytes",
+        "length",
+        "local_path",
+        "may_write",
+        "options",
+        "read",
+        "read_range",
+        "resolve",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The amount of data in a directory, visible or not. ``directories`` counts bases and deltas; sizes in bytes."""
+
+    directories: int = 0
+    deltas: int = 0
+    files: int = 0
+    bytes: int = 0
+
+    @classmethod
+    def of(cls, listing: Listing) -> Content:
+        names = [name for name in listing.directories if known_directory(name) is not None]
+        return cls(
+            directories=len(names),
+            deltas=sum(_is_delta(name) for name in names),
+            files=len(listing.files),
+            bytes=sum(file.length for file in listing.files),
+        )
+
+    def __add__(self, other: Content) -> Content:
+        return Content(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
+
+    def to_json(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """One partition, or a table without partitions: its content and what would happen to it now."""
+
+    entity: Entity
+    location: str
+    content: Content
+    considered: Considered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRow:
+    """A table as ``show tables`` prints it. ``most_deltas`` is the number of deltas of its worst partition,
+    ``last_compacted`` the end of the newest compaction that succeeded in any, in epoch ms of the metastore's clock."""
+
+    table: str
+    partitions: int
+    content: Content
+    most_deltas: int
+    outcomes: tuple[tuple[str, int], ...]
+    because: str
+    last_compacted: int | None = None
+
+    @property
+    def decision(self) -> str:
+        """The outcomes with their counts, due ones first: ``major 3, notneeded 9``."""
+        if len(self.outcomes) == 1:
+            return self.outcomes[0][0]
+        return ", ".join(f"{outcome} {count}" for outcome, count in self.outcomes)
+
+    def is_due(self, type: CompactionType | None) -> bool:
+        """Returns true if a compaction of this type is due in it; None stands for whatever it is."""
+        return type is None or type.label.lower().replace("_", "") in dict(self.outcomes)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "table": self.table,
+            "partitions": self.partitions,
+            **self.content.to_json(),
+            "most_deltas": self.most_deltas,
+            "decisions": dict(self.outcomes),
+            "because": self.because,
+            "last_compacted": self.last_compacted,
+        }
+
+
+class _CachedReadOnly:
+    """A storage that lists each directory once and can only be read."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._known: dict[str, Listing | CompactorError] = {}
+
+    def listing(self, path: str) -> Listing:
+        if path not in self._known:
+            try:
+                self._known[path] = self._storage.listing(path)
+            except CompactorError as error:
+                self._known[path] = error
+        known = self._known[path]
+        if isinstance(known, CompactorError):
+            raise known
+        return known
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _READING:
+            raise AttributeError(f"{name}: a survey only reads")
+        return getattr(self._storage, name)
+
+
+class Survey:
+    """One look at a site. All its answers come from one snapshot of the queue, the history and storage."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = replace(site, storage=cast(Storage, _CachedReadOnly(site.storage)))
+        self._scan = Scan(self._site, write=False)
+
+    def partitions(self, table: Table, only: str | None = None) -> list[Surveyed]:
+        """Returns every partition of ``table``, or the one of the name ``only``, or the table itself if it has none."""
+        if not table.partition_keys:
+            return [self._surveyed(table, None)]
+        return [self._surveyed(table, one) for one in self._scan.tables.partitions(table) if only in (None, one.name)]
+
+    def unnamed(self, table: Table) -> Considered | None:
+        """Returns what would happen to aborted dynamic-partition writes, which only name the table; None without any."""
+        entity = Entity(database=table.database, table=table.name)
+        if not table.partition_keys or entity not in self._scan.aborts:
+            return None
+        return self._scan.consider(entity)
+
+    def consider(self, entity: Entity) -> Considered:
+        """Returns what the initiator would do to one entity now."""
+        return self._scan.consider(entity)
+
+    def table(self, table: Table, only: str | None = None) -> TableRow:
+        """Returns the whole table as one row, or no more of it than the partition of the name ``only``."""
+        rows = self.partitions(table, only)
+        content = sum((row.content for row in rows), Content())
+        considered = [row.considered for row in rows]
+        unnamed = self.unnamed(table) if only is None else None
+        considered += [unnamed] if unnamed is not None else []
+        worst = min(considered, key=lambda c: _rank(c.outcome), default=None)
+        return TableRow(
+            table=str(table),
+            partitions=len(rows) if table.partition_keys else 0,
+            content=content,
+            most_deltas=max((row.content.deltas for row in rows), default=0),
+            outcomes=_counted(c.outcome for c in considered),
+            because=worst.because if worst is not None else "it has no partitions",
+            last_compacted=self._last_compacted(rows),
+        )
+
+    def _last_compacted(self, rows: Iterable[Surveyed]) -> int | None:
+        cleaned = (self._scan.past.of(row.entity).succeeded_at for row in rows)
+        committed = (entry.commit_time for row in rows for entry in self._scan.queued(row.entity))
+        return max((end for end in (*cleaned, *committed) if end is not None), default=None)
+
+    def _surveyed(self, table: Table, partition: PartitionPlace | None) -> Surveyed:
+        name, location = (partition.name, partition.location) if partition else (None, table.location)
+        entity = Entity(database=table.database, table=table.name, partition=name)
+        try:
+            with failing_alone(entity):
+                content = Content.of(self._site.storage.listing(path_of(self._site.storage, table, partition)))
+        except CompactorError as error:
+            broken = Considered(entity=entity, outcome="error", because=str(error))
+            return Surveyed(entity=entity, location=location, content=Content(), considered=broken)
+        return Surveyed(entity=entity, location=location, content=content, considered=self._scan.consider(entity))
+
+
+def find_tables(site: Site, words: CompactionWords) -> CompactionFilter:
+    """Returns the filter that ``words`` mean; see ``find_filter``. A table is there, or it is none.
+
+    Raises:
+        NotFound: there is no such table, partition or pool.
+        BadSetting: no type is called so, or the name of a table or database is ambiguous.
+    """
+    where = find_where(site.metastore.catalog, words.name, words.partition)
+    return replace(find_filter(site, replace(words, name=None, partition=None)), where=where)
+
+
+def survey_tables(
+    site: Site, worst: int | None = None, wanted: CompactionFilter = CompactionFilter()
+) -> list[TableRow]:
+    """Returns the transactional tables that are ``wanted``, at most ``worst``; first those whose readers merge most deltas.
+
+    Args:
+        wanted: by name, partition, the pool that the table belongs to, and the type of what is due.
+    """
+    survey, where = Survey(site), wanted.where
+    whole = replace(where, partition=None)
+    tables = [
+        table
+        for table in site.metastore.catalog.tables()
+        if table.is_transactional
+        and whole.holds(Entity(database=table.database, table=table.name))
+        and _is_in_pool(site, table, wanted.pool)
+    ]
+    rows = [row for table in tables if (row := survey.table(table, where.partition)).is_due(wanted.type)]
+    rows.sort(key=lambda row: (-row.most_deltas, -row.content.deltas, -row.content.bytes, row.table))
+    return rows[:worst]
+
+
+def _is_in_pool(site: Site, table: Table, pool: str | None) -> bool:
+    """Returns true if the table's requests go to ``pool``, or if that cannot be known: its row then has the reason."""
+    if pool is None:
+        return True
+    try:
+        with failing_alone(str(table)):
+            return (site.settings_for(table).text(POOL) or DEFAULT) == pool
+    except DatabaseUnavailable:
+        raise
+    except CompactorError:
+        return True
+
+
+def _rank(outcome: str) -> int:
+    """Returns the sort rank: errors first, since they prevent any compaction, then outcomes that require work."""
+    return -1 if outcome in ("error", DISAGREEMENT) else DUE.index(outcome) if outcome in DUE else len(DUE)
+
+
+def _counted(outcomes: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    counts = Counter(outcomes)
+    return tuple((outcome, counts[outcome]) for outcome in sorted(counts, key=lambda o: (_rank(o), o)))
+
+
+def _is_delta(name: str) -> bool:
+    return isinstance(parse_directory(name), Delta)

@@ -1,0 +1,54 @@
+"""Writes how far the entries of a pass are into our own state, for people who watch them."""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+
+from compactor.base.errors import CompactorError
+from compactor.site.periodic import Periodic
+from compactor.site.site import Site
+from compactor.worker.under_way import UnderWay
+
+log = logging.getLogger(__name__)
+EVERY_S = 2.0
+
+
+class ProgressWriter(Periodic):
+    """A thread that stores what has changed every two seconds, in one small transaction, and removes it when the block ends.
+
+    Shorter work leaves no trace. A database that doesn't answer changes nothing: the next round writes again.
+    """
+
+    def __init__(self, site: Site, under_way: UnderWay, every_s: float = EVERY_S) -> None:
+        super().__init__("progress", every_s)
+        self._site = site
+        self._under_way = under_way
+        self._written: set[int] = set()
+
+    def _act(self) -> bool:
+        state = self._site.state
+        if state is None:
+            return False
+        rows = self._under_way.changed()
+        try:
+            state.progress.put(self._site.name, rows)
+            self._written |= {one.entry_id for one in rows}
+        except CompactorError as error:
+            log.info("the progress of %d entries could not be stored: %s", len(rows), error)
+        return True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self._forget()
+
+    def _forget(self) -> None:
+        state = self._site.state
+        if state is None or not self._written:
+            return
+        try:
+            state.progress.forget(self._site.name, self._written)
+        except CompactorError as error:
+            log.info("the progress of %d entries could not be removed: %s", len(self._written), error)

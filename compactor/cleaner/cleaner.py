@@ -1,0 +1,167 @@
+"""The cleaner: removes directories that no snapshot can need any longer, and only then forgets their transactions
+(PROTOCOL 7, 8)."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from compactor.base.errors import CompactorError, NotFound, NotSupported, failing_alone
+from compactor.cleaner.aborted_writes import AbortedWrites, abort_candidates, within_grace
+from compactor.cleaner.blockers import blockers_of
+from compactor.cleaner.cleaner_pass import Cleaned, CleanerPass, EndedUncleaned, Waiting
+from compactor.cleaner.cleaning_group import CleaningGroup
+from compactor.cleaner.cleaning_phases import Chosen
+from compactor.cleaner.gate import GROUP_SIZE, Gate
+from compactor.cleaner.pass_log import PassLog
+from compactor.cleaner.verdict import verdict
+from compactor.compaction.cleaning import Clean, Drop, Wait
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.states import State
+from compactor.metastore.catalog.values import Table
+from compactor.metastore.queue.cleaning import next_cleaning
+from compactor.site import leftovers, lost_workers
+from compactor.site.memory import must_be_newest, must_still_be_newest
+from compactor.site.mode import Mode, may
+from compactor.site.side_by_side import SideBySide
+from compactor.site.site import Site, Target, claims_of, must_have_its_own_ground
+
+log = logging.getLogger(__name__)
+_THREADS = "hive.compactor.cleaner.threads.num"
+_GROUPS = 4  #: under way at once: while one asks the database, the threads work for another
+
+
+def clean(site: Site) -> CleanerPass:
+    """Runs one pass over everything that is ready for cleaning, then over aborted transactions past their threshold.
+
+    An entry that cannot be cleaned backs off and keeps its row; the others continue. The caller looks again at
+    ``CleanerPass.changed``, if people are to see it as it is now.
+
+    Raises:
+        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
+        StorageError: whether it is cannot be known now.
+    """
+    must_be_newest(site)
+    site = site.for_a_pass()
+    repaired = lost_workers.repair(site)
+    passed = PassLog(site)
+    count = site.settings.integer(_THREADS)
+    with SideBySide(count, "cleaner") as threads, SideBySide(min(count, _GROUPS), "cleaning", at_once=True) as groups:
+        aborts = AbortedWrites(site, threads)
+
+        def clean_group(entries: Sequence[Entry]) -> None:
+            must_still_be_newest(site)
+            _clean_group(Gate(site, entries), aborts, threads, passed)
+
+        for together in _rounds(site.metastore.cleaning.ready_for_cleaning(site.metastore.now_ms())):
+            groups.map(clean_group, together)
+        for entity in abort_candidates(site):
+            must_still_be_newest(site)
+            _clean_aborted(aborts, entity, passed)
+        aborts.remember()
+    waiting = [waits for waits in _backing_off(site) if waits.entry_id not in passed.tried]
+    return passed.done(repaired, waiting)
+
+
+def _rounds(entries: Sequence[Entry]) -> Iterator[list[list[Entry]]]:
+    """Yields the entries in groups that may be cleaned at once: the second one of a table or partition comes in the round
+    after all that are its first."""
+    seen: Counter[Entity] = Counter()
+    rounds: defaultdict[int, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        rounds[seen[entry.entity]].append(entry)
+        seen[entry.entity] += 1
+    for _, every in sorted(rounds.items()):
+        yield [every[start : start + GROUP_SIZE] for start in range(0, len(every), GROUP_SIZE)]
+
+
+def _clean_group(gate: Gate, aborts: AbortedWrites, threads: SideBySide, passed: PassLog) -> None:
+    choose = partial(_choose, aborts, passed)
+    chosen = [found for entry in gate.entries if (found := choose(gate, entry)) is not None]
+    if chosen:
+        CleaningGroup(gate, aborts, threads, passed, choose).clean(chosen)
+
+
+def _choose(aborts: AbortedWrites, passed: PassLog, gate: Gate, entry: Entry) -> Chosen | None:
+    """Returns the entry if it may be cleaned now; what else happens to it is in ``passed``."""
+    try:
+        with failing_alone(f"{entry.entity} entry {entry.id}"):
+            found = _decided(gate, aborts, entry)
+    except CompactorError as error:
+        passed.fail(entry, error)
+        return None
+    if found is None or isinstance(found, Chosen):
+        return found
+    passed.add(found)
+    return None
+
+
+def _decided(gate: Gate, aborts: AbortedWrites, entry: Entry) -> Chosen | Waiting | EndedUncleaned | None:
+    site, target = gate.site, gate.target(entry)
+    settings = site.settings_of(entry.entity) if target is None else target.settings
+    if not may(settings, Mode.CLEAN):
+        return None  # there, only Hive's own cleaner removes directories, if it runs
+    match verdict(gate, target, entry, settings):
+        case Wait(because=because):
+            return Waiting(entity=entry.entity, entry_id=entry.id, because=because, blockers=blockers_of(site, entry))
+        case Drop() as drop:
+            return _drop(site, aborts, target, entry, drop)
+        case Clean(location=str() as elsewhere):
+            raise NotSupported(
+                f"{entry.entity} entry {entry.id}: soft-deleted data at {elsewhere} is not removed by this release; let "
+                "Hive's cleaner do it"
+            )
+        case Clean():
+            assert target is not None  # if it were gone, the entry would have been dropped above
+            must_have_its_own_ground(site, target.table, target.partition)
+            claims_of(site).must_be_free_above(target.table, target.location)
+            return Chosen(entry=entry, target=target)
+
+
+def _drop(site: Site, aborts: AbortedWrites, target: Target | None, entry: Entry, drop: Drop) -> EndedUncleaned:
+    """Moves the row to the history. Only a compaction that is known to be aborted loses its directories."""
+    if drop.aborted and target is not None and entry.txn_id is not None:
+        must_have_its_own_ground(site, target.table, target.partition)
+        claims_of(site).must_be_free_above(target.table, target.location)
+        claims_of(site).must_be_free_by_names(target.table, target.location, site.storage.children(target.location))
+        leftovers.clear_aborted(site, target, entry.txn_id)
+    if drop.state is State.SUCCEEDED:
+        table = _table(site, entry.entity)
+        forgotten = [] if table is None else aborts.forgettable_in_table(table, entry)
+        site.metastore.cleaning.mark_cleaned(entry, forgotten, all_below=table is None)
+    else:
+        site.metastore.endings.finish(entry, drop.state, drop.error)
+    because = drop.error or "the table or partition is gone"
+    return EndedUncleaned(entity=entry.entity, entry_id=entry.id, state=drop.state, because=because)
+
+
+def _table(site: Site, entity: Entity) -> Table | None:
+    try:
+        return site.metastore.catalog.table(entity.database, entity.table)
+    except NotFound:
+        return None
+
+
+def _clean_aborted(aborts: AbortedWrites, entity: Entity, passed: PassLog) -> None:
+    try:
+        with failing_alone(entity):
+            done = aborts.clean(entity)
+    except CompactorError as error:
+        log.warning("%s: aborted transactions cannot be cleaned: %s", entity, error)
+        passed.failed.append(Waiting(entity=entity, entry_id=0, because=str(error)))
+        return
+    if done.removed:
+        passed.add(Cleaned(entity=entity, entry_id=None, removed=done.removed, bytes_freed=done.bytes_freed))
+    elif done.held:
+        passed.add(Waiting(entity=entity, entry_id=0, because=within_grace(done.held)))
+
+
+def _backing_off(site: Site) -> Iterator[Waiting]:
+    """Yields the entries that were skipped because cleaning them failed not long ago."""
+    now = site.metastore.now_ms()
+    for entry in site.metastore.cleaning.backing_off(now):
+        seconds = (next_cleaning(entry) - now) // 1000
+        because = f"cleaning failed ({entry.error or 'the reason is not known'}); tried again in {seconds} s"
+        yield Waiting(entity=entry.entity, entry_id=entry.id, because=because)

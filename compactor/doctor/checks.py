@@ -1,0 +1,165 @@
+"""The doctor's list of checks, and those of this machine, our state and table properties. Nothing is written, and a check
+that fails is a finding, never a crash."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+
+from compactor.base.errors import CompactorError
+from compactor.database import privileges
+from compactor.doctor import metastore
+from compactor.doctor.agreement import check_agreement
+from compactor.doctor.ground import check_ground
+from compactor.doctor.log_in import check_log_in
+from compactor.doctor.memory import check_memory
+from compactor.doctor.storage import check_storage
+from compactor.settings.precedence import with_table
+from compactor.site.finding import Finding, Level, first_few, ok
+from compactor.site.mode import Mode, loosest_mode
+from compactor.site.site import Site
+from compactor.state.store import OwnState
+from compactor.state.tables import metadata
+
+_JAVA = 17  #: the version that Spark 4 needs
+
+Check = Callable[[Site], Iterator[Finding]]
+
+
+def doctor(site: Site) -> list[Finding]:
+    """Returns the findings of every check of an open site. No check stops another."""
+    findings: list[Finding] = []
+    for subject, check in CHECKS:
+        try:
+            findings.extend(check(site))
+        except CompactorError as error:
+            findings.append(broken(subject, error))
+    findings.extend(machine())
+    return findings
+
+
+def broken(subject: str, error: CompactorError) -> Finding:
+    """Returns the finding of a check that could not be made; the error's own words say what to do."""
+    return Finding(level=Level.FAIL, subject=subject, found=str(error), wanted="a check that can be made")
+
+
+def machine() -> Iterator[Finding]:
+    """Yields findings on Spark and Java, which only workers need. Everything else works without them."""
+    if importlib.util.find_spec("pyspark") is None:
+        yield Finding(
+            level=Level.WARN,
+            subject="pyspark",
+            found="not installed here",
+            wanted="pyspark where workers run with Spark",
+            fix="install hive-compactor[spark], or run workers with --in-process",
+        )
+    else:
+        yield ok("pyspark", "importable")
+    version = _java_version()
+    if version is None or version < _JAVA:
+        yield Finding(
+            level=Level.WARN,
+            subject="java",
+            found="none" if version is None else f"version {version}",
+            wanted=f"{_JAVA} or later where workers run with Spark",
+            fix="install a JDK and set JAVA_HOME, or run workers with --in-process",
+        )
+    else:
+        yield ok("java", f"version {version}")
+
+
+def _java_version() -> int | None:
+    home = os.environ.get("JAVA_HOME")
+    binary = f"{home}/bin/java" if home else shutil.which("java")
+    if binary is None or not os.access(binary, os.X_OK):
+        return None
+    try:
+        output = subprocess.run([binary, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "(?:1\.)?([0-9]+)', output)
+    return int(match.group(1)) if match else None
+
+
+def _state(site: Site) -> Iterator[Finding]:
+    if site.state is not None:
+        yield _state_rights(site.state)
+        return
+    yield Finding(
+        level=Level.OK if loosest_mode(site.settings) is Mode.OBSERVE else Level.FAIL,
+        subject="state",
+        found="none: nothing of our own is stored (decisions, batches, figures)",
+        wanted="a state_url, if decisions are to be recorded",
+        fix="set state_url, then `compactor state init`",
+    )
+
+
+def _state_rights(state: OwnState) -> Finding:
+    """Returns whether our state can be written: every mode records what happened."""
+    return metastore.write_access(
+        state.database,
+        privileges.missing(state.database, metadata.tables.values()),
+        well=ok("state", f"{state.database.url} has the schema of this release"),
+        wanted="write access to the tables of our own state, and on PostgreSQL to their sequences",
+        fix="grant this user the right to write them",
+    )
+
+
+def _properties(site: Site) -> Iterator[Finding]:
+    ignored = [
+        f"{table} {key}: {reason}"
+        for table in site.metastore.catalog.tables()
+        if table.is_transactional
+        for key, reason in with_table(
+            site.settings.of_database(table.database), table.parameters, table.database_parameters
+        ).ignored
+    ]
+    if ignored:
+        yield Finding(
+            level=Level.WARN,
+            subject="table properties",
+            found=first_few(ignored),
+            wanted="settings that a table may have",
+            fix="correct or unset them; `compactor explain DB.TABLE` lists all those of a table",
+        )
+    else:
+        yield ok("table properties", "none is ignored")
+
+
+def _untouched(site: Site) -> Iterator[Finding]:
+    """Yields the transactional tables that are of a kind that is never touched."""
+    refused = [why for table in site.metastore.catalog.tables() if table.is_transactional and (why := table.refusal())]
+    if refused:
+        yield Finding(
+            level=Level.WARN,
+            subject="tables left alone",
+            found=first_few(refused),
+            wanted="managed ACID tables, unsorted, and in ORC unless they are insert-only",
+            fix="alter them, or leave them as they are: no worker compacts them and no cleaner removes anything there",
+        )
+    else:
+        yield ok("tables left alone", "no transactional table is of a kind that is never compacted")
+
+
+CHECKS: tuple[tuple[str, Check], ...] = (
+    ("database", metastore.check_database),
+    ("memory", check_memory),
+    ("clock", metastore.check_clock),
+    ("mode", metastore.check_rights),
+    ("hive's roles", metastore.check_hive_roles),
+    ("state", _state),
+    ("log-in", check_log_in),
+    ("storage", check_storage),
+    ("agreement", check_agreement),
+    ("queue", metastore.check_queue),
+    ("transactions", metastore.check_transactions),
+    ("transaction manager", metastore.check_transaction_manager),
+    ("housekeeping", metastore.check_growth),
+    ("table properties", _properties),
+    ("tables left alone", _untouched),
+    ("overlapping tables", check_ground),
+)

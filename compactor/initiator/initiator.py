@@ -1,0 +1,210 @@
+"""The initiator: decides which partitions are due, and puts a row into the queue for each."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from compactor.compaction.decision import AbortCleanup
+from compactor.compaction.entry import Entity
+from compactor.compaction.portions import Portion, portions
+from compactor.initiator import collector, outdated, unrecorded
+from compactor.initiator.candidate_page import CandidatePage
+from compactor.initiator.one_ahead import one_ahead
+from compactor.initiator.outdated import record_conditions
+from compactor.initiator.past import Past
+from compactor.initiator.saving import Saving, without_cost
+from compactor.initiator.scan import Considered, Scan
+from compactor.metastore.catalog.values import Table
+from compactor.site import lost_workers
+from compactor.site.bystander import beside
+from compactor.site.memory import must_not_be_older
+from compactor.site.side_by_side import SideBySide
+from compactor.site.site import Site
+from compactor.state.decisions import PASS, Decided
+
+log = logging.getLogger(__name__)
+RECORD_SIZE = 1000  #: candidates whose requests are made, and decisions stored, in one transaction
+RECORD_EVERY_S = 5.0  #: seconds after which that happens even for fewer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitiatorPass:
+    """The result of one pass. ``kept`` is the number of candidates that are as they were, and whose earlier decision
+    stands and asks for nothing; they are not among those ``considered``."""
+
+    repaired: tuple[lost_workers.Repaired, ...]
+    considered: tuple[Considered, ...]
+    kept: int = 0
+
+    @property
+    def enqueued(self) -> tuple[tuple[str | None, int], ...]:
+        """The (pool, entry id) of each row that this pass put into the queue."""
+        return tuple((c.pool, c.entry_id) for c in self.considered if c.entry_id is not None)
+
+    @property
+    def wants_cleaning(self) -> bool:
+        """True if aborted transactions are past their threshold: work for the cleaner, without a request."""
+        return any(isinstance(c.decision, AbortCleanup) for c in self.considered)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "repaired": [{"compaction": r.entry.id, "because": r.because} for r in self.repaired],
+            "considered": [
+                {
+                    "table": str(c.entity),
+                    "outcome": c.outcome,
+                    "because": c.because,
+                    "compaction": c.entry_id,
+                    "pool": c.pool,
+                }
+                for c in self.considered
+            ],
+            "kept": self.kept,
+            "enqueued": [{"pool": pool, "compaction": entry} for pool, entry in self.enqueued],
+        }
+
+
+def initiate(site: Site) -> InitiatorPass:
+    """Runs one pass over every candidate. One bad table never stops the others.
+
+    A pass starts after the candidate at which the previous one ended and goes around once, so that passes that are cut
+    short still get to every candidate (PROTOCOL 10). A candidate of which nothing has changed is not listed again until
+    ``compactor.full.sweep`` check intervals are over.
+
+    Raises:
+        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
+    """
+    repaired = lost_workers.repair(site) if must_not_be_older(site) else ()
+    scan = Scan(site)
+    saving = Saving(scan)
+    cursor = beside("reading where the last pass ended", lambda: _cursor(site))
+    looked_at = beside("reading when the last pass was", lambda: _looked_at(site))
+    considered: list[Considered] = []
+    kept = 0
+    stores = SideBySide(site.settings.integer("compactor.store.threads"), "store")
+    with stores as threads, one_ahead(_pages(scan, cursor)) as pages:
+        for portion, page in pages:
+            with collector.waiting():
+                found = page.sort_out(portion)
+            kept += found.kept
+            considered += _judge(scan, saving, page.judged(found.pending, threads))
+    considered += _spend(scan, saving)
+    beside("considering outdated conditions again", lambda: outdated.reconsider(scan, looked_at))
+    beside("considering what has no recorded write", lambda: _consider_unrecorded(scan))
+    beside("recording the pass", lambda: _record_pass(scan, len(considered)))
+    return InitiatorPass(repaired=repaired, considered=tuple(considered), kept=kept)
+
+
+def _pages(scan: Scan, cursor: Entity | None) -> Iterator[tuple[Portion, CandidatePage]]:
+    """Yields all candidates in the order of the pass, each portion with what is read of its tables."""
+    first: CandidatePage | None = None
+    for portion in portions(scan.candidate_tables(), cursor):
+        with collector.waiting():
+            page = first if first is not None and portion.until is not None else CandidatePage(scan, portion.tables)
+        first = page if portion.after is not None else first  # its other half comes last
+        yield portion, page
+
+
+def _spend(scan: Scan, saving: Saving) -> list[Considered]:
+    """Requests what was kept back as far as the budget allows, the worthiest first; records why the rest waits."""
+    chosen, waiting = saving.chosen()
+    done: list[Considered] = []
+    for kept, act in ((waiting, False), (chosen, True)):
+        for at in range(0, len(kept), RECORD_SIZE):
+            some = kept[at : at + RECORD_SIZE]
+            _turn_to(scan, [one.entity for one in some])
+            done += _act_on(scan, some) if act else _recorded(scan, some)
+    return done
+
+
+def _turn_to(scan: Scan, entities: Sequence[Entity]) -> None:
+    """Reads again what is needed of tables whose page the pass has left."""
+    tables, past = scan.fresh_tables(), Past(scan.site)
+    tables.expect(entities)
+    past.expect({(one.database, one.table) for one in entities})
+    scan.turn_to(tables, past)
+
+
+def _recorded(scan: Scan, waiting: Sequence[Considered]) -> list[Considered]:
+    beside("recording decisions", lambda: _record(scan, waiting))
+    return list(waiting)
+
+
+def _judge(scan: Scan, saving: Saving, judgements: Iterable[Considered]) -> list[Considered]:
+    considered: list[Considered] = []
+    judged: list[Considered] = []
+    since = time.monotonic()
+    for one in judgements:
+        judged.append(one)
+        if len(judged) >= RECORD_SIZE or time.monotonic() - since > RECORD_EVERY_S:
+            considered += _act_on(scan, saving.keep_back(judged))
+            judged, since = [], time.monotonic()
+    return considered + _act_on(scan, saving.keep_back(judged))
+
+
+def _act_on(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
+    """Requests the compactions that are due, and stores the decisions."""
+    if not judged:
+        return []
+    must_not_be_older(scan.site, polling=True)
+    done = [without_cost(one) for one in scan.request(judged)]
+    beside("recording decisions", lambda: _record(scan, done))
+    return done
+
+
+def _cursor(site: Site) -> Entity | None:
+    return None if site.state is None else site.state.decisions.cursor(site.name)
+
+
+def _looked_at(site: Site) -> int | None:
+    return None if site.state is None else site.state.decisions.newest(site.name, PASS)
+
+
+def _record_pass(scan: Scan, considered: int) -> None:
+    site = scan.site
+    if site.state is not None:
+        everything = Entity(database="", table="")
+        passed = Decided(entity=everything, outcome="passed", because=f"{considered} were considered", role=PASS)
+        site.state.decisions.record(site.name, [passed], at=scan.now_ms)
+
+
+def _record(scan: Scan, judged: Sequence[Considered]) -> None:
+    site, considered = scan.site, [one for one in judged if not one.stands]
+    if site.state is None or not considered:
+        return
+    site.state.decisions.record(site.name, [c.decided("initiator") for c in considered], at=scan.now_ms)
+    record_conditions(scan, site.state, considered)
+
+
+def _consider_unrecorded(scan: Scan) -> None:
+    """Considers entities without a recorded write. As in Hive, nothing is requested there, whatever is found."""
+    site, state = scan.site, scan.site.state
+    unseen = unrecorded.next_unrecorded(site, state, scan.now_ms) if state is not None else None
+    if state is None or unseen is None:
+        return
+    fresh = Scan(site, write=False)
+    fresh.tables.expect(unseen)
+    considered = [fresh.consider(entity) for entity in unseen]
+    record_conditions(
+        fresh,
+        state,
+        [
+            replace(c, because=f"{c.because}; no write has been recorded since, so a person has to request it")
+            if c.decision is not None and c.decision.type is not None
+            else c
+            for c in considered
+        ],
+    )
+    unrecorded.record_sweep(site, state, len(unseen), scan.now_ms)
+
+
+def look_again(site: Site, table: Table | None = None) -> None:
+    """Lets the next pass look at every entity of one table, or of all, though nothing that is recorded of it has changed:
+    a person has changed directories, or what the metastore's database is."""
+    state = site.state
+    if state is not None:
+        name = None if table is None else (table.database, table.name)
+        beside("forgetting what decisions were based on", lambda: state.conditions.forget_bases(site.name, name))

@@ -1,0 +1,58 @@
+"""Conditions that people are shown of entities that are no candidates any longer: compacted or dropped since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from compactor.initiator import unrecorded
+from compactor.initiator.scan import Considered, Scan
+from compactor.state.conditions import Seen
+from compactor.state.store import OwnState
+
+_OVERLAP_MS = 600_000  #: a row of the history may be committed so long after the time that it names
+
+
+def reconsider(scan: Scan, looked_at: int | None) -> None:
+    """Considers again the entities that were compacted or dropped since they were considered, and are no longer candidates.
+    Nothing is due there; recording it once keeps outdated conditions from being shown forever.
+
+    Args:
+        looked_at: the time of the newest earlier pass, epoch ms. What has ended long before it has been reconsidered, but
+            for what a full sweep finds.
+    """
+    state, site = scan.site.state, scan.site
+    if state is None:
+        return
+    there = {(database.lower(), table.lower()) for database, table in site.metastore.catalog.names()}
+    stored = state.conditions.tables(site.name)
+    state.conditions.forget_tables(
+        site.name, [name for name in stored if (name[0].lower(), name[1].lower()) not in there]
+    )
+    if unrecorded.is_due(site, state, scan.now_ms):
+        known: Iterable[Seen] = state.conditions.unsettled(site.name, scan.now_ms)
+    elif looked_at is not None:
+        ended = site.metastore.ended.since(looked_at - _OVERLAP_MS)
+        known = state.conditions.of(site.name, ended).values()
+    else:
+        return
+    _consider_again(scan, state, [seen for seen in known if seen.at < scan.now_ms and not seen.is_settled])
+
+
+def _consider_again(scan: Scan, state: OwnState, known: Sequence[Seen]) -> None:
+    if not known:
+        return
+    fresh = Scan(scan.site, write=False)
+    fresh.tables.expect(seen.entity for seen in known)
+    fresh.past.expect({(seen.entity.database, seen.entity.table) for seen in known})
+    outdated = [
+        seen.entity for seen in known if not fresh.tables.exists(seen.entity) or fresh.past.of(seen.entity).at > seen.at
+    ]
+    if outdated:
+        record_conditions(fresh, state, [fresh.consider(entity) for entity in outdated])
+
+
+def record_conditions(scan: Scan, state: OwnState, considered: Sequence[Considered]) -> None:
+    """Stores what people are shown of entities; those that are gone are forgotten."""
+    there = [c for c in considered if scan.tables.exists(c.entity)]
+    gone = [c.entity for c in considered if not scan.tables.exists(c.entity)]
+    state.conditions.record(scan.site.name, [scan.seen(c) for c in there], gone)

@@ -1,0 +1,110 @@
+"""Digests of all that decisions about a table's entities are based on, as one pass has read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+
+from compactor.compaction.entry import Entity
+from compactor.compaction.standing import (
+    Digests,
+    Moving,
+    StoredDecision,
+    TableInputs,
+    Writes,
+    open_digest,
+    queued_states,
+    verdict_text,
+)
+from compactor.initiator.scan import Scan
+from compactor.metastore.catalog.values import PartitionPlace
+from compactor.metastore.queue.candidates import Aborted
+from compactor.metastore.queue.ended import Ended
+from compactor.site.site import VERSION
+from compactor.site.surveyed_tables import SurveyedTable, TableName
+
+_NOTHING = Ended()
+
+
+class TableDigests:
+    """The digests of the entities of one table that exists.
+
+    Most entities are ordinary: they are partitions of which nothing is queued, has failed or was aborted, so that what the
+    table says holds for all of them.
+
+    Args:
+        writes: by the names of the partitions as they are stored.
+    """
+
+    def __init__(self, scan: Scan, name: TableName, found: SurveyedTable, writes: Mapping[str | None, Writes]) -> None:
+        self._scan, self._found, self._writes = scan, found, writes
+        self.name = name
+        self._ended = scan.past.of_table(name)
+        troubled = (partition for partition, ended in self._ended.items() if ended.others)
+        self._unusual = {*scan.queue.get(name, ()), *scan.aborted_in(name), *troubled}
+        self._newest, self._looked_after = scan.txns.high_watermark, scan.looked_after
+        self._is_clear = scan.ground.is_clear(found.table.id)
+
+    def entity(self, partition: str | None) -> Entity:
+        """Returns the entity of a partition of this table, or the table itself."""
+        return Entity(database=self.name[0], table=self.name[1], partition=partition)
+
+    def of(self, partitions: Iterable[str | None]) -> Iterator[tuple[str | None, str]]:
+        """Yields each partition with the digest of its inputs."""
+        digests = Digests(self._inputs())
+        ended, writes, places = self._ended, self._writes, self._found.partitions
+        for partition in partitions:
+            place = places.get(partition) if partition is not None else None
+            moving = None if self._is_ordinary(partition, place) else self._moving(partition)
+            where = None if place is None else (place.id, place.location)
+            yield partition, digests.of(writes[partition], where, ended.get(partition, _NOTHING).newest, moving)
+
+    def stands(self, known: StoredDecision, digest: str) -> bool:
+        """Returns true if the decision of an earlier pass stands."""
+        if not known.stands(digest, self._newest, self._looked_after):
+            return False
+        return known.open is None or known.open == self.open
+
+    @cached_property
+    def open(self) -> str:
+        """The digest of the table's open and aborted write IDs."""
+        return open_digest(self._found.write_ids)
+
+    def _inputs(self) -> TableInputs:
+        table, metastore = self._found.table, self._scan.site.metastore
+        unnamed = self._scan.aborts.get(self.entity(None)) if table.is_partitioned else None
+        return TableInputs(
+            release=f"{VERSION} {metastore.schema_version}",
+            id=table.id,
+            location=table.location,
+            is_insert_only=table.is_insert_only,
+            is_partitioned=table.is_partitioned,
+            settings=self._found.settings.digest,
+            verdict=self._ordinary_verdict(),
+            unnamed_aborts=_figures(unnamed),
+        )
+
+    def _ordinary_verdict(self) -> str:
+        for partition in self._writes:
+            if partition is not None and self._is_ordinary(partition, self._found.partitions.get(partition)):
+                return self._verdict(partition)
+        return ""
+
+    def _is_ordinary(self, partition: str | None, place: PartitionPlace | None) -> bool:
+        return self._is_clear and place is not None and not place.sort_columns and partition not in self._unusual
+
+    def _moving(self, partition: str | None) -> Moving:
+        scan, entity = self._scan, self.entity(partition)
+        return Moving(
+            verdict=self._verdict(partition),
+            queued=queued_states(scan.queued(entity)),
+            aborts=_figures(scan.aborts_of(entity)),
+            has_old_abort=scan.has_old_abort(entity, self._found.settings),
+        )
+
+    def _verdict(self, partition: str | None) -> str:
+        return verdict_text(self._scan.verdict(self.entity(partition), self._found, self._found.settings))
+
+
+def _figures(aborts: Aborted | None) -> tuple[int, ...]:
+    return () if aborts is None else (aborts.count, aborts.total, aborts.oldest_start)

@@ -1,0 +1,231 @@
+"""ALTER TABLE ... COMPACT: puts people's requests into the queue, and waits for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from compactor.base.errors import CompactorError, NotSupported, Refused
+from compactor.base.identities import initiator_id
+from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.order_by import OrderBy, stored
+from compactor.compaction.states import TERMINAL, CompactionType, State, parse_type
+from compactor.metastore.catalog.values import Table
+from compactor.settings.precedence import with_request
+from compactor.site.memory import must_not_be_older
+from compactor.site.mode import must_write
+from compactor.site.site import Site, ground_of, must_be_compactable
+from compactor.site.where import find_table
+from compactor.worker.file_formats import file_format_of
+from compactor.worker.output_class import must_suit
+from compactor.worker.rebalance_view import must_be_possible
+
+_AT_ONCE = 1000  #: requests that are made in one transaction
+_FIRST_POLL_S, _LONGEST_POLL_S = 0.2, 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """One partition's request: the id of its row, or the reason why there is none."""
+
+    entity: Entity
+    entry_id: int | None = None
+    refused: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        return {"table": str(self.entity), "compaction": self.entry_id, "refused": self.refused}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceOptions:
+    """The options of a rebalance: the number of files, and an order such as ``a desc, b``."""
+
+    buckets: int | None = None
+    order_by: str | None = None
+
+
+class WaitTimedOut(CompactorError):
+    """The time to wait is over while requests are still in progress; they continue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestWords:
+    """A request as a person or a program makes it. ``partition`` is the name that Hive stores, or ``k=v,k=v``; without one,
+    every partition of ``table`` is meant."""
+
+    table: str
+    partition: str | None = None
+    type: str = "major"
+    pool: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    rebalance: RebalanceOptions = RebalanceOptions()
+
+
+def request_compaction(
+    site: Site,
+    *,
+    table: str,
+    partition: str | None = None,
+    type: str = "major",
+    pool: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    rebalance: RebalanceOptions = RebalanceOptions(),
+) -> list[Enqueued]:
+    """Enqueues what a person asks for; see ``request_as``."""
+    words = RequestWords(
+        table=table, partition=partition, type=type, pool=pool, properties=properties or {}, rebalance=rebalance
+    )
+    return request_as(site, words)
+
+
+def request_as(site: Site, words: RequestWords, who: str = "manual") -> list[Enqueued]:
+    """Enqueues the table, or the partition; without one, every partition.
+
+    Thresholds do not apply. A partition that is queued already is returned as refused; the others are enqueued.
+
+    Args:
+        who: the end of the initiator's id in the rows, without ``-``; ``manual`` for a person.
+
+    Raises:
+        NotFound: no such table or partition.
+        Refused: the table can't be compacted, or nothing at all was enqueued.
+        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
+        BadSetting: a property is not a setting, or not one that a request may set.
+    """
+    kind = parse_type(words.type)
+    buckets, order_by = words.rebalance.buckets, words.rebalance.order_by
+    if kind is not CompactionType.REBALANCE and (order_by or buckets is not None):
+        raise Refused(f"{words.table}: only a rebalance takes buckets and ORDER BY; ask for a rebalance")
+    found = find_table(site.metastore.catalog, words.table)
+    settings = site.settings_for(found)
+    asked = with_request(settings, words.properties)
+    must_suit(found, asked.output_class, site.metastore.dialect.layout)
+    entities = entities_of(site, found, words.partition)
+    _must_be_compactable(site, found, entities)
+    overlapping = _overlapping(site, found, entities)
+    order: tuple[OrderBy, ...] = ()
+    if kind is CompactionType.REBALANCE:
+        order = must_be_possible(found, buckets=buckets, order_by=order_by)
+    must_write(settings, words.table)
+    must_not_be_older(site, polling=True)
+    requests = [
+        Request(
+            entity=entity,
+            type=kind,
+            initiator=initiator_id(site.host, who),
+            pool=words.pool or settings.text("hive.compactor.worker.pool") or None,
+            properties=words.properties,
+            order_by=stored(order),
+            buckets=buckets,
+        )
+        for entity in entities
+        if entity not in overlapping
+    ]
+    results = [Enqueued(entity=entity, refused=why) for entity, why in overlapping.items()]
+    for start in range(0, len(requests), _AT_ONCE):
+        results += _enqueue(site, requests[start : start + _AT_ONCE])
+    if all(r.refused is not None for r in results):
+        raise Refused("; ".join(r.refused or "" for r in results) or f"{words.table}: it has no partitions")
+    return results
+
+
+def request_again(site: Site, entry_id: int) -> Enqueued:
+    """Enqueues the request of a row of the history again, with its pool and properties.
+
+    Raises:
+        NotFound: there is no such row.
+        Refused: it has not ended or was not a request, or it cannot be enqueued now.
+    """
+    entry = site.metastore.entries.get(entry_id)
+    if not entry.can_be_requested_again:
+        raise Refused(
+            f"compaction {entry_id} is {entry.state.label}; only one that failed, was refused or was aborted can be "
+            "requested again"
+        )
+    (enqueued,) = request_compaction(
+        site,
+        table=f"{entry.entity.database}.{entry.entity.table}",
+        partition=entry.entity.partition,
+        type=entry.type.label,
+        pool=entry.pool,
+        properties=entry.properties,
+        rebalance=RebalanceOptions(buckets=entry.buckets, order_by=entry.order_by),
+    )
+    return enqueued
+
+
+def entities_of(site: Site, table: Table, partition: str | None) -> list[Entity]:
+    """Returns what a request means: the partition, in any form of its name, or every one, or the table itself."""
+    if partition is not None:
+        names: list[str | None] = [site.metastore.catalog.resolve_partition(table, partition)]
+    elif table.partition_keys:
+        names = [p.name for p in site.metastore.catalog.partitions(table)]
+    else:
+        names = [None]
+    return [Entity(database=table.database, table=table.name, partition=name) for name in names]
+
+
+def _must_be_compactable(site: Site, table: Table, entities: Sequence[Entity]) -> None:
+    """Refuses what a worker would refuse by its kind; of several partitions each is looked at by its worker.
+
+    Raises:
+        Refused: the table, or the only partition asked for, is of a kind that is never compacted.
+    """
+    must_be_compactable(table)
+    if len(entities) == 1:
+        target = site.target(entities[0])
+        must_be_compactable(table, target.partition)
+        try:
+            file_format_of(site, target)
+        except NotSupported as error:
+            raise Refused(str(error)) from error
+
+
+def _overlapping(site: Site, table: Table, entities: Sequence[Entity]) -> dict[Entity, str]:
+    """Returns the partitions whose directories overlap another's, each with the reason.
+
+    Raises:
+        Refused: the table's own directory does.
+    """
+    ground = ground_of(site)
+    if (why := ground.refusal(table.id, None)) is not None:
+        raise Refused(why)
+    return {entity: why for entity in entities if (why := ground.refusal(table.id, entity.partition)) is not None}
+
+
+def _enqueue(site: Site, requests: Sequence[Request]) -> list[Enqueued]:
+    site.metastore.claim_token.get_or_make()  # so that a backup from before the first compaction has it
+    answers = site.metastore.requests.request_all(requests)
+    return [
+        Enqueued(entity=request.entity, refused=f"{request.entity}: {answer}")
+        if isinstance(answer, Refused)
+        else Enqueued(entity=request.entity, entry_id=answer)
+        for request, answer in zip(requests, answers, strict=True)
+    ]
+
+
+def wait_for(
+    site: Site,
+    ids: Sequence[int],
+    timeout_s: float,
+    progress: Callable[[Sequence[Entry]], None] = lambda entries: None,
+) -> list[Entry]:
+    """Waits until every entry has been compacted (or has ended otherwise), and returns them.
+
+    Raises:
+        WaitTimedOut: ``timeout_s`` passed before.
+    """
+    deadline = time.monotonic() + timeout_s
+    poll = _FIRST_POLL_S
+    while True:
+        entries = [site.metastore.entries.get(i) for i in ids]
+        progress(entries)
+        open_ones = [e for e in entries if e.state not in TERMINAL and e.state is not State.READY_FOR_CLEANING]
+        if not open_ones:
+            return entries
+        if time.monotonic() + poll > deadline:
+            waiting = ", ".join(f"{e.id} is {e.state.label}" for e in open_ones)
+            raise WaitTimedOut(f"waited {timeout_s:.0f} s: compaction {waiting}; it continues in the background")
+        time.sleep(poll)
+        poll = min(poll * 2, _LONGEST_POLL_S)

@@ -1,0 +1,223 @@
+"""The one place where a compaction's view and plan are made: for the worker, for dry runs, for ``explain`` and the page.
+
+The worker and a preview differ in three points only, all of them parameters here: the transaction (a preview has none yet),
+the write ID of a rebalance (allocated, or the next one) and the options of the pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compactor.base.errors import LockNotGranted
+from compactor.base.ids import TxnId, WriteId
+from compactor.compaction.decision import NothingToDo, enough
+from compactor.compaction.states import CompactionType
+from compactor.orc.format.java_zones import default_zone
+from compactor.rewrite.full_acid.rebalance import plan_rebalance
+from compactor.rewrite.full_acid.split import with_split_bytes
+from compactor.rewrite.plan.chunks import bounded, must_fit
+from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.plan.plan import Plan, PlanContext, plan
+from compactor.rewrite.plan.slices import sliced
+from compactor.rewrite.plan.unit import SHAPES
+from compactor.settings.output_class import OutputClass
+from compactor.site.site import Look, Site, Target, View, compactor_view
+from compactor.worker.bounds import bound_of
+from compactor.worker.file_formats import file_format_of
+from compactor.worker.naming_delay import delayed_view
+from compactor.worker.rebalance_view import allocate_write_id, must_be_possible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadScope:
+    """The view that a compaction reads. ``write_id`` is a rebalance's own. ``delay`` says, in a preview, what
+    ``compactor.naming.delay`` does to the view; None where that is not set."""
+
+    view: View
+    write_id: WriteId | None = None
+    delay: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """A compaction to plan: of type ``kind``, under transaction ``txn``. ``token`` is the random part of the name of its
+    staging directory; a preview has none.
+
+    ``file_format`` is that of an insert-only table. ``buckets`` and ``order_by`` are those of a rebalance;
+    ``small_stripe_bytes`` None leaves the unit's own bound.
+    """
+
+    target: Target
+    kind: CompactionType
+    txn: TxnId
+    file_format: FileFormat | None
+    token: str = ""
+    buckets: int | None = None
+    order_by: str | None = None
+    small_stripe_bytes: int | None = None
+    full_verify: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary:
+    """A plan in a few words. ``slices``, each of at most ``slice_deltas`` deltas, are merged first. ``delay`` says what
+    ``compactor.naming.delay`` does; None where that is not set. ``output_class`` is the one that the request asks for."""
+
+    slices: int = 0
+    slice_deltas: int = 0
+    delay: str | None = None
+    output_class: OutputClass | None = None
+
+    def to_json(self) -> dict[str, object]:
+        wanted = None if self.output_class is None else str(self.output_class)
+        return {"slices": self.slices, "delay": self.delay, "output_class": wanted}
+
+    @property
+    def sentences(self) -> list[str]:
+        """The same for people."""
+        sentences: list[str] = []
+        if self.slices:
+            sentences.append(
+                f"{self.slices} slices of at most {self.slice_deltas} deltas are merged in the staging directory first "
+                "(hive.compactor.max.num.delta)"
+            )
+        if self.delay is not None:
+            sentences.append(f"compactor.naming.delay: {self.delay}")
+        if self.output_class is not None:
+            sentences.append(f"{self.output_class}: stripes of another class are re-encoded")
+        return sentences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPreview:
+    """A plan with what it was made of."""
+
+    scope: ReadScope
+    plan: Plan
+    summary: PlanSummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPlan:
+    """A preview of a compaction that would not run; ``because`` says why. ``leaves_nothing`` is true if there would be
+    nothing for the cleaner either."""
+
+    because: str
+    summary: PlanSummary
+    leaves_nothing: bool = False
+
+
+def scope_of(look: Look, target: Target, txn: TxnId, kind: CompactionType) -> ReadScope:
+    """Returns the scope that transaction ``txn`` may read for a compaction of type ``kind``.
+
+    A rebalance allocates its write ID, reads at an instant of its own and ignores ``compactor.naming.delay``: it waits
+    for every writer.
+
+    Raises:
+        LockNotGranted: the view has to wait for other transactions; the next pass tries again.
+    """
+    if kind is CompactionType.REBALANCE:
+        view, write_id = allocate_write_id(look.site, target, txn)
+        return ReadScope(view=view, write_id=write_id)
+    return ReadScope(view=_view(look, target, txn, kind))
+
+
+def preview_scope(site: Site, target: Target, kind: CompactionType) -> ReadScope:
+    """Returns the scope that a compaction would read if it began now. Nothing is written.
+
+    Raises:
+        LockNotGranted: ``compactor.naming.delay`` admits nothing yet.
+    """
+    if kind is CompactionType.REBALANCE:
+        write_id = site.metastore.write_ids.next(target.table.database, target.table.name)
+        return ReadScope(view=compactor_view(site, target), write_id=write_id)
+    look = Look(site)
+    view = _view(look, target, None, kind)
+    return ReadScope(view=view, delay=_effect_of_delay(look, target, view))
+
+
+def _view(look: Look, target: Target, txn: TxnId | None, kind: CompactionType) -> View:
+    if target.settings.boolean("compactor.naming.delay"):
+        return delayed_view(look, target, txn, kind)
+    return look.view(target, txn)
+
+
+def _effect_of_delay(look: Look, target: Target, view: View) -> str | None:
+    if not target.settings.boolean("compactor.naming.delay"):
+        return None
+    limit = view.write_ids.high_watermark
+    if limit < look.view(target, None).write_ids.high_watermark:
+        return f"write IDs above {limit} are left until the transactions that do not see them have ended"
+    return "every open transaction sees all that is to be merged"
+
+
+def plan_scope(site: Site, request: PlanRequest, scope: ReadScope) -> Plan:
+    """Plans the compaction of ``scope``.
+
+    Raises:
+        Refused: there is nothing to read, or nothing that the bounds of the request admit.
+        CompactorError: the directory cannot be compacted; see ``rewrite.plan.plan.plan``.
+    """
+    target, directory = request.target, scope.view.directory
+    context = PlanContext(
+        location=target.location,
+        txn=request.txn,
+        token=request.token,
+        write_ids=scope.view.write_ids,
+        row_type=target.row_type,
+        layout=site.metastore.dialect.layout,
+        small_stripe_bytes=request.small_stripe_bytes,
+        full_verify=request.full_verify,
+        stores=site.storage.options,
+        file_format=request.file_format,
+        is_bucketed=target.table.buckets > 0,
+        output_class=target.settings.output_class,
+        default_zone=default_zone(target.settings),
+    )
+    bound, shape = bound_of(target.settings), SHAPES[request.kind]
+    if scope.write_id is None:
+        planned = bounded(directory, shape, bound, context)
+        planned = sliced(planned, directory, bound.chunk_deltas, context)
+        return with_split_bytes(planned, target.settings.integer("compactor.split.bytes"))
+    whole = must_fit(plan(directory, shape, context), "a rebalance", bound)
+    order = must_be_possible(target.table, buckets=request.buckets, order_by=request.order_by)
+    return plan_rebalance(whole, scope.write_id, request.buckets, order)
+
+
+def preview_plan(site: Site, target: Target, kind: CompactionType) -> PlanPreview | NoPlan:
+    """Returns the plan that a worker would make if it began now, or why it would make none. Nothing is written.
+
+    Raises:
+        CompactorError: the compaction would be refused or fail.
+    """
+    try:
+        scope = preview_scope(site, target, kind)
+    except LockNotGranted as error:
+        return NoPlan(because=str(error), summary=PlanSummary(delay=str(error)))
+    found = scope.view.directory
+    is_bare = not (found.base or found.originals or found.compactable())
+    sufficient = enough(found, CompactionType.MAJOR if is_bare and kind is CompactionType.REBALANCE else kind)
+    if isinstance(sufficient, NothingToDo):
+        leaves_nothing = not (found.obsolete or found.aborted)
+        return NoPlan(because=sufficient.because, summary=PlanSummary(delay=scope.delay), leaves_nothing=leaves_nothing)
+    return preview_plan_of(site, target, scope, kind)
+
+
+def preview_plan_of(site: Site, target: Target, scope: ReadScope, kind: CompactionType) -> PlanPreview:
+    """Returns the plan that a worker would make of ``scope``; its transaction has the next number, as far as is known
+    now."""
+    request = PlanRequest(
+        target=target,
+        kind=kind,
+        txn=TxnId(site.metastore.transactions.newest() + 1),
+        file_format=file_format_of(site, target),
+    )
+    planned = plan_scope(site, request, scope)
+    chunk_deltas = bound_of(target.settings).chunk_deltas
+    summary = PlanSummary(
+        slices=len(planned.slices),
+        slice_deltas=chunk_deltas,
+        delay=scope.delay,
+        output_class=target.settings.output_class,
+    )
+    return PlanPreview(scope=scope, plan=planned, summary=summary)

@@ -1,0 +1,38 @@
+"""The row of the queue that says what a worker is going to compact (PROTOCOL 3.2)."""
+
+from __future__ import annotations
+
+from compactor.base.ids import WriteId
+from compactor.base.steps import Step, reach
+from compactor.metastore.queue.claims import Work
+from compactor.site.site import Site
+from compactor.worker.phases import Opened
+
+
+def work_of(one: Opened, highest: WriteId, *, component: bool, job: str | None = None) -> Work:
+    """Returns the record of a compaction up to write ID ``highest``.
+
+    Args:
+        component: adds its row to TXN_COMPONENTS.
+        job: the application that runs it.
+    """
+    return Work(
+        entry=one.entry,
+        worker_id=one.worker_id,
+        txn=one.txn,
+        run_as=one.run_as,
+        highest_write_id=highest,
+        component=component,
+        job=job,
+    )
+
+
+def record_alone(site: Site, work: Work) -> None:
+    """Records the work of one entry.
+
+    Raises:
+        LostClaim: the row is no longer this worker's.
+    """
+    for error in site.metastore.claims.record_all([work]).values():
+        raise error
+    reach(Step.RECORDED)

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compactor.base.errors import DatabaseUnavailable
+from compactor.base.identities import process_user
+from compactor.batches.assembly import claimable, plan_batches
+from compactor.compaction.states import State
+from compactor.metastore.catalog.values import Table
+from compactor.requests.request import request_compaction
+from compactor.site.site import Site, own_state
+from compactor.storage.local import LocalStorage
+from tests.support.many import make_partitions
+from tests.support.passes import with_storage
+from tests.support.tables import insert, make_table, with_settings
+
+
+def asked(site: Site, warehouse: Path, name: str, pool: str | None = None, **parameters: str) -> Table:
+    table = make_table(site, warehouse, name, **parameters)
+    for value in (1, 2):
+        insert(site, table, [value])
+    request_compaction(site, table=name, pool=pool)
+    return table
+
+
+def test_entries_of_one_route_share_a_batch(deployment: Site, warehouse: Path) -> None:
+    asked(deployment, warehouse, "a")
+    asked(deployment, warehouse, "b")
+    asked(deployment, warehouse, "c", pool="night")
+    default, night = sorted(plan_batches(deployment), key=lambda b: b.pool or "")
+    assert (default.pool, default.entries, night.pool, night.entries) == (None, 2, "night", 1)
+    assert default.bytes > 0
+    assert default.to_json()["batch"] == default.batch_id
+
+
+def test_single_pools_can_be_planned(deployment: Site, warehouse: Path) -> None:
+    """``default`` is the pool of requests without one."""
+    asked(deployment, warehouse, "a")
+    for name, pool in (("c", "night"), ("d", "etl")):
+        asked(deployment, warehouse, name, pool=pool)
+    assert [len(claimable(deployment, pools)) for pools in ({"night"}, {"default", "etl"}, {"none"})] == [1, 2, 0]
+    (night,) = plan_batches(deployment, {"night"})
+    assert night.pool == "night"
+    (default,) = plan_batches(deployment, {"default"})
+    assert default.pool is None
+    assert len(claimable(deployment)) == 1
+
+
+def test_a_batch_keeps_to_its_size_limit(deployment: Site, warehouse: Path) -> None:
+    small = with_settings(deployment, compactor_batch_bytes="1")
+    asked(small, warehouse, "a")
+    asked(small, warehouse, "b")
+    assert [b.entries for b in plan_batches(small)] == [1, 1]
+
+
+def test_without_our_own_state_there_are_no_batches(deployment: Site) -> None:
+    bare = replace(deployment, state=None)
+    with pytest.raises(DatabaseUnavailable, match="set state_url"):
+        own_state(bare)
+    with pytest.raises(DatabaseUnavailable, match="set state_url"):
+        plan_batches(bare)
+
+
+def test_a_job_of_one_entry_is_named_as_hive_names_it(deployment: Site, warehouse: Path) -> None:
+    asked(deployment, warehouse, "a")
+    asked(deployment, warehouse, "c", pool="night")
+    asked(deployment, warehouse, "d", pool="night")
+    default, night = sorted(plan_batches(deployment), key=lambda b: b.pool or "")
+    assert default.job == f"{deployment.host}-compactor-default.a"
+    assert night.job == f"{deployment.host}-compactor-default-{night.batch_id}"
+
+
+def test_a_partition_is_part_of_its_jobs_name(deployment: Site, warehouse: Path) -> None:
+    table = make_partitions(deployment.metastore, warehouse, 1, deltas=2, name="parted")
+    request_compaction(deployment, table=str(table), type="major")
+    (batch,) = plan_batches(deployment)
+    assert batch.job == f"{deployment.host}-compactor-default.parted.p=000000"
+
+
+def test_our_own_user_is_not_impersonated(deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """He is the one whom the kernel knows: USER may name anybody."""
+    monkeypatch.setenv("USER", "hive")
+    for user, wanted in ((process_user(), None), ("hive", "hive")):
+        site = with_settings(replace(deployment, user="hive"), hive_compactor_run_as_user=user)
+        asked(site, warehouse, f"t_{user}")
+        assert plan_batches(site)[0].run_as == wanted
+
+
+class Nameless(LocalStorage):
+    """One directory belongs to a user without a name."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def owner(self, path: str) -> str | None:
+        return None if path == self._path else super().owner(path)
+
+
+@pytest.mark.parametrize("because", ["gone", "refused"])
+def test_an_entry_without_a_route_ends_by_name_and_launches_nothing(
+    deployment: Site, warehouse: Path, because: str
+) -> None:
+    """Nothing may run as the service's own user, in no queue, because it is unknown as whom it should."""
+    site = with_settings(deployment, compactor_run_as_owner="true")
+    asked(site, warehouse, "good")
+    bad = asked(site, warehouse, "bad")
+    if because == "gone":
+        shutil.rmtree(bad.location)
+    else:
+        site = with_storage(site, Nameless(bad.location))
+    (planned,) = plan_batches(site)
+    (ended,) = site.metastore.entries.history()
+    assert (planned.entries, ended.entity.table) == (1, "bad")
+    assert bad.location in str(ended.error)
+    assert ended.state is (State.FAILED if because == "gone" else State.REFUSED)
+    assert plan_batches(site) == []
+
+
+def test_a_database_that_is_away_ends_no_entry(
+    deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(deployment, warehouse, "a")
+
+    def away(*_: object) -> None:
+        raise DatabaseUnavailable("away")
+
+    monkeypatch.setattr(Site, "target", away)
+    with pytest.raises(DatabaseUnavailable, match="away"):
+        plan_batches(deployment)
+    assert len(claimable(deployment)) == 1
+
+
+def test_what_cannot_be_measured_keeps_its_route(deployment: Site, warehouse: Path) -> None:
+    site = with_settings(deployment, hive_compactor_run_as_user="hive", hive_compactor_job_queue="etl")
+    broken = asked(site, warehouse, "a", **{"compactor.spark.executor.memory": "8g"})
+    delta = next(Path(broken.location).glob("delta_*"))
+    (delta / "_metadata_acid").write_text("{}")
+    (planned,) = plan_batches(site)
+    assert (planned.run_as, planned.queue, dict(planned.conf), planned.bytes) == (
+        "hive",
+        "etl",
+        {"spark.executor.memory": "8g"},
+        0,
+    )
+
+
+def test_a_plan_has_none_of_the_sites_secrets(deployment: Site, warehouse: Path) -> None:
+    key = "spark.hadoop.fs.s3a.secret.key"
+    site = replace(deployment, settings=replace(deployment.settings, spark_conf={key: "hush", "spark.x": "y"}))
+    asked(site, warehouse, "a")
+    (planned,) = plan_batches(site)
+    assert planned.conf == {"spark.x": "y"}
+    assert own_state(site).batches.get(planned.batch_id).conf == {"spark.x": "y"}
+    assert site.settings.secret_spark_conf[key] == "hush"

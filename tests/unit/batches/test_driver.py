@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.batches.assembly import claimable, plan_batches
+from compactor.batches.driver import Application, groups_at_once, run_batch, run_entries
+from compactor.metastore.catalog.values import Table
+from compactor.requests.request import request_compaction
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.rewrite.run.task_queue import JobAnswer
+from compactor.settings.precedence import Layer, Settings
+from compactor.site.site import Site, own_state
+from compactor.state.batches import BatchState
+from compactor.worker.outcome import Outcome, Result
+from tests.support.tables import insert, make_table
+
+
+def asked(site: Site, warehouse: Path, name: str, pool: str | None = None, **parameters: str) -> Table:
+    table = make_table(site, warehouse, name, **parameters)
+    for value in (1, 2):
+        insert(site, table, [value])
+    request_compaction(site, table=name, pool=pool)
+    return table
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_every_entry_is_reported_as_soon_as_it_is_done(deployment: Site, warehouse: Path, parallel: int) -> None:
+    for name in ("a", "b"):
+        asked(deployment, warehouse, name)
+    reported: list[Outcome] = []
+    (batch,) = plan_batches(deployment)
+    done = run_batch(deployment, batch.batch_id, InProcessRunner(), parallel=parallel, progress=reported.append)
+    assert [o.result for o in done.outcomes] == [Result.COMPACTED] * 2
+    assert {o.entry.id for o in reported} == {o.entry.id for o in done.outcomes}
+    assert (done.mine, done.failed) == (True, ())
+    first = done.to_json()["compactions"][0]  # type: ignore[index]
+    assert (first["fate"], first["figures"]["rows_out"]) == ("compacted", 2)
+
+
+def test_the_figures_of_a_run_are_kept(deployment: Site, warehouse: Path) -> None:
+    asked(deployment, warehouse, "a")
+    (outcome,) = run_entries(deployment, claimable(deployment), InProcessRunner()).outcomes
+    assert deployment.state is not None
+    (run,) = deployment.state.runs.of_entry(deployment.name, outcome.entry.id)
+    assert (run.rows_in, run.rows_out, run.directories_before, run.directories_after) == (2, 2, 2, 1)
+
+
+def test_entries_say_which_application_works_on_them(deployment: Site, warehouse: Path) -> None:
+    """HadoopJobId of SHOW COMPACTIONS; its column takes 32 characters."""
+
+    class OnCluster(InProcessRunner):
+        application = "application_1700000000000_0001_and_more"
+
+    asked(deployment, warehouse, "a")
+    (ours,) = run_entries(deployment, claimable(deployment), OnCluster()).outcomes
+    asked(deployment, warehouse, "b")
+    (here,) = run_entries(deployment, claimable(deployment), InProcessRunner()).outcomes
+    jobs = [deployment.metastore.entries.get(outcome.entry.id).job_id for outcome in (ours, here)]
+    assert jobs == ["application_1700000000000_0001_a", None]
+
+
+def test_an_entry_taken_by_another_worker_is_skipped(deployment: Site, warehouse: Path) -> None:
+    asked(deployment, warehouse, "a")
+    ids = claimable(deployment)
+    deployment.metastore.claims.claim("compactor-other", "1", pool_timeout_ms=0, ids=ids)
+    assert run_entries(deployment, [*ids, 999], InProcessRunner()).outcomes == ()
+
+
+def test_no_group_begins_once_the_batch_is_taken_away(deployment: Site, warehouse: Path) -> None:
+    """A cancelled batch ends before the next group of entries; entries not yet begun stay requested."""
+    for name in ("a", "b"):
+        asked(deployment, warehouse, name)
+    (batch,) = plan_batches(deployment)
+    wants = iter([True, False])
+    done = run_entries(
+        deployment,
+        own_state(deployment).batches.get(batch.batch_id).entry_ids,
+        InProcessRunner(),
+        parallel=2,  # so that each entry is a group of its own
+        wanted=lambda: next(wants),
+    )
+    assert [o.result for o in done.outcomes] == [Result.COMPACTED]
+    assert len(claimable(deployment)) == 0
+    assert own_state(deployment).batches.done(batch.batch_id)
+    assert len(claimable(deployment)) == 1
+
+
+def test_the_tracking_url_is_recorded(deployment: Site, warehouse: Path) -> None:
+    asked(deployment, warehouse, "a")
+    (batch,) = plan_batches(deployment)
+    run_batch(deployment, batch.batch_id, InProcessRunner(), application=Application(tracking_url="http://driver:4040"))
+    assert own_state(deployment).batches.get(batch.batch_id).tracking_url == "http://driver:4040"
+
+
+def test_a_driver_that_breaks_gives_its_batch_back(deployment: Site, warehouse: Path) -> None:
+    class Broken(InProcessRunner):
+        def run(self, jobs: object) -> list[JobAnswer]:
+            raise RuntimeError("a bug")
+
+    asked(deployment, warehouse, "a")
+    (batch,) = plan_batches(deployment)
+    with pytest.raises(RuntimeError, match="a bug"):
+        run_batch(deployment, batch.batch_id, Broken())
+    assert own_state(deployment).batches.get(batch.batch_id).state is BatchState.RELEASED
+    assert len(claimable(deployment)) == 1
+
+
+@pytest.mark.parametrize(("threads", "groups"), [(1, 2), (32, 2), (64, 4), (128, 8)])
+def test_more_threads_have_more_groups_to_wait_for(threads: int, groups: int) -> None:
+    values = {"compactor.store.threads": str(threads)}
+    assert groups_at_once(Settings.of([Layer(name="flag", values=values)])) == groups

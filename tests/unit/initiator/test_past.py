@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType, State
+from compactor.initiator.past import Past
+from compactor.metastore.queue.ended import Ended
+from compactor.site.site import Site
+
+FINE = Entity(database="default", table="t", partition="p=1")
+BROKEN = Entity(database="default", table="t", partition="p=2")
+NEVER = Entity(database="default", table="u")
+
+
+def ended(site: Site, entity: Entity, state: State) -> int:
+    metastore = site.metastore
+    number = metastore.requests.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-test"))
+    claimed = metastore.claims.claim("compactor-test", "test", pool_timeout_ms=0)
+    assert claimed is not None
+    metastore.endings.finish(claimed, state)
+    return number
+
+
+def test_figures_are_of_all_and_rows_only_of_those_in_trouble(
+    deployment: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metastore = deployment.metastore
+    failed = ended(deployment, BROKEN, State.FAILED)
+    refused = metastore.requests.did_not_initiate(FINE, "by a test")
+    with metastore.database.write() as conn:
+        conn.exec_driver_sql(f"UPDATE COMPLETED_COMPACTIONS SET CC_STATE = 's', CC_END = 77 WHERE CC_ID = {refused}")
+    past = Past(deployment)
+    assert past.of(FINE) == Ended(newest=refused, at=77, succeeded_at=77, others=0)
+    assert (past.of(BROKEN).newest, past.of(BROKEN).succeeded_at, past.of(BROKEN).others) == (failed, None, 1)
+    assert past.of(NEVER) == Ended()
+    assert [entry.id for entry in past.entries(BROKEN)] == [failed]
+    assert (past.entries(FINE), past.entries(NEVER)) == ((), ())
+
+
+def test_a_table_is_read_once(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    past, read = Past(deployment), []
+    original = deployment.metastore.ended.of
+
+    def of(tables: list[tuple[str, str]], partitions: None) -> dict[tuple[str, str], dict[str | None, Ended]]:
+        read.append(tables)
+        return original(tables, partitions)
+
+    monkeypatch.setattr(deployment.metastore.ended, "of", of)
+    past.expect([("default", "t"), ("default", "u")])
+    past.expect([("default", "t")])
+    assert (past.of(NEVER), past.entries(BROKEN)) == (Ended(), ())
+    assert read == [[("default", "t"), ("default", "u")]]

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compactor.base.errors import BadFile
+from compactor.insight.read_events import MOST_BYTES, Query, queries_of
+from tests.support.read_events import hive, plain, trino
+from tests.support.sizes import sized
+
+TEN = 1_795_600_800_123  #: 2026-11-25 10:00:00.123 UTC, in ms
+
+
+def read(*events: Any) -> list[Query | None]:
+    return list(queries_of([json.dumps(event) for event in events], "f"))
+
+
+def test_an_event_of_trino() -> None:
+    (found,) = read(trino())
+    assert found is not None
+    assert (found.engine, found.tables, found.at, found.seconds) == ("trino", (("default", "t"),), TEN, 2.5)
+    assert (found.files, found.bytes) == (12, 4096)
+    (longer,) = read(trino(2, at="1795600800.123", statistics={"wallTime": "PT1M2.5S"}, endTime=1795600800.123))
+    assert longer is not None
+    assert (longer.like, longer.at, longer.seconds, longer.files) == (found.like, TEN, 62.5, None)
+
+
+def test_a_row_of_hives_query_history() -> None:
+    one, other = read(hive(), hive(2, used="default.t, shop@orders,t"))
+    assert one is not None
+    assert other is not None
+    assert (one.engine, one.tables, one.at, one.seconds) == ("hive", (("default", "t"),), TEN, 1.5)
+    assert (one.files, one.bytes) == (None, 100)
+    assert other.tables == (("default", "t"), ("shop", "orders"))
+
+
+def test_a_plain_record() -> None:
+    (found,) = read(plain(1, at=1795600800.123, seconds=0.5, files=3))
+    assert found is not None
+    assert (found.engine, found.tables, found.at, found.files) == ("own", (("default", "t"),), TEN, 3)
+
+
+def test_what_read_nothing_or_failed_is_no_query() -> None:
+    began = {key: value for key, value in trino().items() if key not in ("statistics", "ioMetadata", "endTime")}
+    failed = trino(metadata={**trino()["metadata"], "queryState": "FAILED"})
+    nothing = trino(ioMetadata={"inputs": []})
+    assert read(began, failed, nothing, hive(query_state="ERROR"), hive(used="")) == [None] * 5
+
+
+def test_a_query_that_has_yet_to_end_is_refused() -> None:
+    line = json.dumps(plain(1, at=1795600800.123, seconds=0.5))
+    assert next(queries_of([line], "f", latest=TEN)) is not None
+    with pytest.raises(BadFile, match="f, line 1: the query ended at 2026-11-25T10:00:00Z, which is yet to come"):
+        next(queries_of([line], "f", latest=TEN - 1))
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda value: st.lists(value, max_size=4) | st.dictionaries(st.text(max_size=8), value, max_size=4),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=sized(short=300, whole=20_000), deadline=None)
+@given(
+    st.sampled_from([trino(), hive(), plain(1, at=1, seconds=1)]),
+    st.lists(st.tuples(st.integers(0, 20), JSON_VALUES), max_size=3),
+)
+def test_an_event_with_anything_in_it_is_a_query_or_refused(event: dict[str, Any], changes: list[Any]) -> None:
+    event = dict(event)
+    for number, value in changes:
+        names = sorted(event)
+        place = names[number % len(names)]
+        inner = event[place]
+        if isinstance(inner, dict) and inner and number % 2:
+            event[place] = {**inner, sorted(inner)[number % len(inner)]: value}
+        else:
+            event[place] = value
+    query = None
+    with suppress(BadFile):
+        (query,) = read(event)
+    if query is not None:
+        names = [query.engine, query.id, *(name for table in query.tables for name in table)]
+        assert all(isinstance(name, str) and name.isprintable() for name in names)
+        assert all(isinstance(number, int | None) for number in (query.at, query.files, query.bytes))
+
+
+@settings(max_examples=sized(short=100, whole=5000), deadline=None)
+@given(st.text(max_size=200) | st.binary(max_size=200).map(lambda some: some.decode("utf-8", "surrogateescape")))
+def test_random_text_is_refused(text: str) -> None:
+    with suppress(BadFile):
+        list(queries_of(text.split("\n"), "f"))
+
+
+def test_an_array_is_as_good_as_lines() -> None:
+    assert [one and one.id for one in read([trino(1), trino(2)], trino(3))] == [
+        f"20261125_100000_0000{number}_abcde" for number in (1, 2, 3)
+    ]
+    assert list(queries_of(["", "  \n"], "f")) == []
+
+
+def test_neither_a_text_nor_a_person_is_kept() -> None:
+    (found,) = read(trino(metadata={**trino()["metadata"], "query": "select 'hunter2'"}))
+    assert "hunter2" not in str(found)
+    assert "ann" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 2: no JSON"),
+        ('{"a": NaN}', "NaN"),
+        ("[" * 100_000, "no JSON"),
+        ('"text"', "wanted: an object"),
+        ('{"a": 1}', "an object with a; wanted: an event of Trino"),
+        ('"' + "x" * MOST_BYTES + '"', f"wanted: {MOST_BYTES} at most"),
+        (json.dumps(trino(endTime="soon")), "not as its engine writes it"),
+        (json.dumps(trino(endTime=None)), "not as its engine writes it"),
+        (json.dumps(trino(metadata={"queryState": "FINISHED"})), "queryId"),
+        (json.dumps(trino(table="x" * 300)), "wanted: 1 to 256 printable characters"),
+        (json.dumps(trino(statistics={"wallTime": -1})), "-1"),
+        (json.dumps(trino(statistics={"wallTime": "2.5s"})), "no duration"),
+        (json.dumps(trino(statistics={"wallTime": 1, "completedSplits": -1})), "-1"),
+        (json.dumps(trino(metadata=7)), "not as its engine writes it"),
+        (json.dumps(hive(total_time_ms="x")), "not as its engine writes it"),
+        (json.dumps(plain(1, at=10**30, seconds=1)), "1000000"),
+        (json.dumps({**plain(1, at=1, seconds=1), "tables": ["t"]}), "not as its engine writes it"),
+        (json.dumps({**plain(1, at=1, seconds=1), "id": "x" * 500}), "id"),
+        *(
+            (json.dumps({**plain(1, at=1, seconds=1), name: value}), wanted)
+            for name, wanted in (("engine", "the engine is"), ("id", "the query's id is"))
+            for value in ([1], {"a": 1}, 7, True, None, "", "a\0b", "a\nb", "\ud800")
+        ),
+        (json.dumps({**plain(1, at=1, seconds=1), "sql": ["select"]}), "the query's text is"),
+        (json.dumps({**plain(1, at=1, seconds=1), "tables": ["a\0.b"]}), "a database's name is 'a\\x00'"),
+        (json.dumps({**plain(1, at=1, seconds=1), "tables": "a.b"}), "not as its engine writes it"),
+        (json.dumps({**plain(1, at=1, seconds=1), "tables": [["a", "b"]]}), "not as its engine writes it"),
+        (json.dumps(trino(table="\ud800")), "a table's name is"),
+        (json.dumps(hive(used="a@b\0")), "a table's name is"),
+        (json.dumps(hive(query_id=7)), "the query's id is"),
+    ],
+)
+def test_what_is_not_understood_names_its_line(line: str, said: str) -> None:
+    with pytest.raises(BadFile, match="f, line 2") as found:
+        list(queries_of([json.dumps(trino()), line], "f"))
+    assert said in str(found.value)
+    assert len(str(found.value)) < 1000
