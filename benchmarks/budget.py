@@ -30,8 +30,8 @@ from benchmarks.parts.peak import peak_of, plan_of, rewrite_and_discard, seconds
 from benchmarks.parts.report import Row, as_text, disk_of, machine_facts, progress, write_results
 from compactor.base.ids import WriteId
 from compactor.batches.driver import run_batch
+from compactor.launch.spark_runner import SparkRunner
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.spark.runner import SparkRunner
 from compactor.worker.outcome import Result
 from tests.support import live_hive
 from tests.support.hive4 import HIVE_4_1

@@ -43,8 +43,8 @@ def runner_of(master: str | None) -> Iterator[Runner]:
             say(f"{'session':22}{time.perf_counter() - start:8.2f} s")
             yield runner
         return
-    from compactor.spark.runner import SparkRunner
-    from compactor.spark.session import session
+    from compactor.launch.spark_runner import SparkRunner
+    from compactor.launch.spark_session import session
 
     start = time.perf_counter()
     spark = session("fleet", master=master)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compactor.spark.session import session
+from compactor.launch.spark_session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from compactor.airflow import applications
 from compactor.airflow.hooks import CompactorHook
 from compactor.batches import control
 from compactor.batches.control import BatchStatus
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
+from compactor.launch import applications
 from compactor.requests.abort import abort_compactions
 
 log = logging.getLogger(__name__)

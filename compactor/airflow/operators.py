@@ -18,22 +18,22 @@ from airflow.sdk import AssetAlias, BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 import compactor
-from compactor.airflow import applications, driver_processes
 from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import one_of, seconds, text
 from compactor.airflow.links import HistoryLink, SparkLink
 from compactor.base.errors import BadSetting, CompactorError, LaunchFailed
 from compactor.base.private_files import must_be_secret
 from compactor.base.redaction import is_secret
+from compactor.launch import applications, driver_processes
+from compactor.launch.yarn_application import application_in, tag_of
+from compactor.launch.yarn_refusal import reason_in
 from compactor.settings.driver_config import driver_config, for_yarn, must_know_metastore
-from compactor.yarn.application import application_in, tag_of
-from compactor.yarn.refusal import reason_in
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
 #: The file that spark-submit starts; its contract is ``--metastore NAME --batch ID``.
-APPLICATION = Path(compactor.__file__).parent / "jobs" / "worker.py"
+APPLICATION = Path(compactor.__file__).parent / "launch" / "job" / "worker_job.py"
 #: The master unless a connection gives another.
 LOCAL_MASTER = "local[*]"
 _UPLOADS = "spark.kubernetes.file.upload.path"

@@ -14,9 +14,9 @@ import compactor
 from compactor.base.errors import NotSupported
 from compactor.cli.context import CliContext
 from compactor.cli.spark_target import SparkTarget
+from compactor.launch.yarn_application import tag_of
 from compactor.settings.driver_config import driver_config, for_yarn
 from compactor.site.spark_secrets import inherited_path
-from compactor.yarn.application import tag_of
 
 if TYPE_CHECKING:
     from compactor.batches.assembly import PlannedBatch
@@ -104,6 +104,6 @@ def config_of(context: CliContext) -> str | None:
 def _job(batch: PlannedBatch, target: SparkTarget) -> str:
     """Returns the driver's file, by path, as spark-submit expects it. A pod has it in its image, at the same path as here,
     unless there is a place to upload it to."""
-    path = str(Path(compactor.__file__).parent / "jobs" / "worker.py")
+    path = str(Path(compactor.__file__).parent / "launch" / "job" / "worker_job.py")
     in_pod = target.is_kubernetes and target.is_cluster and _UPLOADS not in {**target.defaults, **batch.conf}
     return f"local://{path}" if in_pod else path

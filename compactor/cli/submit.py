@@ -13,13 +13,13 @@ from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json, say, size
 from compactor.cli.spark_line import command, config_of, environment, executors_python, spark_submit
 from compactor.cli.spark_target import SparkTarget, target_of
+from compactor.launch.yarn_application import tag_of
 from compactor.settings.driver_config import must_know_metastore
-from compactor.yarn.application import tag_of
 
 if TYPE_CHECKING:
     from compactor.base.stop_signals import Stop
     from compactor.batches.assembly import PlannedBatch
-    from compactor.cli.launch import Launched
+    from compactor.launch.spark_submit import Launched
     from compactor.site.site import Site
 
 _STDERR = 2  #: file descriptor
@@ -68,9 +68,9 @@ def _say(context: CliContext, batch: PlannedBatch, what: str) -> None:
 def _launch(
     context: CliContext, site: Site, batch: PlannedBatch, program: str, target: SparkTarget, stop: Stop
 ) -> Launched:
-    from compactor.cli.launch import Launch
+    from compactor.launch.resource_manager import resource_manager
+    from compactor.launch.spark_submit import Launch
     from compactor.site.spark_secrets import check_keytabs, defaults_file, properties_file
-    from compactor.yarn.manager import resource_manager
 
     if not target.is_local and not executors_python(target, batch):
         say(

@@ -175,9 +175,9 @@ class CliWorker:
         return self._processes
 
     def _spark(self, master: str) -> Runner:
+        from compactor.launch.spark_runner import SparkRunner
+        from compactor.launch.spark_session import session
         from compactor.site.spark_secrets import check_keytabs
-        from compactor.spark.runner import SparkRunner
-        from compactor.spark.session import session
 
         check_keytabs(self._site.settings.spark_conf)
         interrupt = signal.getsignal(signal.SIGINT)

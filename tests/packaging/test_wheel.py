@@ -35,7 +35,7 @@ EXTRAS = {
     "gcs": ("gcsfs", "compactor.storage.gcs"),
     "abfs": ("adlfs", "compactor.storage.abfs"),
     "tables": ("polars", "compactor.tables"),
-    "spark": ("pyspark.sql", "compactor.spark.session", "compactor.jobs.worker"),
+    "spark": ("pyspark.sql", "compactor.launch.spark_session", "compactor.launch.job.worker_job"),
     "airflow": ("airflow.providers.apache.spark", "compactor.airflow.dags", "compactor.airflow.plugin"),
 }
 #: What a command says that would need the extra, before it is there.

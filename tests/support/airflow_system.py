@@ -17,10 +17,10 @@ from typing import Any
 
 from cryptography.fernet import Fernet
 
-from compactor.airflow import driver_processes
 from compactor.compaction.entry import Entry
 from compactor.database.engine import open_database
 from compactor.demo.servers import AirflowServers, ServersFailed
+from compactor.launch import driver_processes
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema import create
 from compactor.requests.request import request_compaction

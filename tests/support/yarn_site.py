@@ -19,11 +19,11 @@ import pyspark
 
 from compactor.batches.assembly import PlannedBatch
 from compactor.compaction.entry import Entry
+from compactor.launch.yarn_application import application_in
 from compactor.metastore.catalog.values import Table
 from compactor.site.deployment import open_deployment
 from compactor.site.site import Site, own_state
 from compactor.state.batches import Batch
-from compactor.yarn.application import application_in
 from tests.support.patience import PATIENCE, until
 from tests.support.spark_cluster import QUICK, Packed
 from tests.support.tables import insert, make_table, rows_of

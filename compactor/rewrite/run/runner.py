@@ -1,4 +1,4 @@
-"""Runners of units. Those of this machine are here and in ``process_runner``; ``spark.runner`` runs units on
+"""Runners of units. Those of this machine are here and in ``process_runner``; ``launch.spark_runner`` runs units on
 executors."""
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ import pytest
 
 from compactor.base.errors import ClusterUnavailable
 from compactor.batches.assembly import plan_batches
-from compactor.cli.launch import Fate
 from compactor.compaction.states import State
+from compactor.launch.resource_manager import ResourceManager
+from compactor.launch.spark_submit import Fate
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from compactor.storage.stores import Stores
-from compactor.yarn.manager import ResourceManager
 from tests.support.airflow_home import migrate, prepare
 from tests.support.kerberos import REALM, kdc, kerberos_libraries, kerberos_on_path
 from tests.support.kerberos_hdfs import SecureHdfs, options_of, secure_hdfs

@@ -26,7 +26,7 @@ from tests.support.tables import insert, make_table
 prepare()
 #: The oldest and the newest Kubernetes whose schemas are at hand.
 RELEASES = ("1.31", ".".join(version("kubernetes-validate").split(".")[:2]))
-APPLICATION = f"local://{Path(compactor.__file__).parent}/jobs/worker.py"
+APPLICATION = f"local://{Path(compactor.__file__).parent}/launch/job/worker_job.py"
 TEMPLATES = ROOT / "docker" / "kubernetes"
 
 

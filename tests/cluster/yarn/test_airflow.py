@@ -16,11 +16,11 @@ from compactor.answers.overview import queue_page
 from compactor.batches.assembly import claimable
 from compactor.batches.control import BatchStatus
 from compactor.compaction.states import State
+from compactor.launch.yarn_application import tag_of
 from compactor.metastore.catalog.values import Table
 from compactor.requests.abort import abort_compaction
 from compactor.requests.request import request_compaction
 from compactor.state.batches import Batch, BatchState
-from compactor.yarn.application import tag_of
 from tests.support.airflow_home import migrate, prepare
 from tests.support.patience import until
 from tests.support.planted_secrets import MARK, files_with_a_mark, watching_processes

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from compactor.cli.launch import Fate
 from compactor.compaction.states import State
+from compactor.launch.spark_submit import Fate
 from compactor.requests.request import request_compaction
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores

@@ -10,12 +10,12 @@ from urllib.request import urlopen
 import pytest
 
 from compactor.batches.assembly import plan_batches
-from compactor.cli.launch import Fate
 from compactor.compaction.states import State
+from compactor.launch.spark_submit import Fate
+from compactor.launch.yarn_application import tag_of
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
 from compactor.state.batches import Batch, BatchState
-from compactor.yarn.application import tag_of
 from tests.support.downloads import ROOT
 from tests.support.planted_secrets import MARK, files_with_a_mark, watching_processes
 from tests.support.spark_cluster import Packed

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from compactor.batches.assembly import claimable
-from compactor.cli.launch import Fate
 from compactor.compaction.states import State
+from compactor.launch.spark_submit import Fate
 from compactor.metastore.catalog.values import Table
 from compactor.requests.abort import abort_compaction
 from compactor.requests.request import request_compaction

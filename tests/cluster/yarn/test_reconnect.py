@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from compactor.compaction.states import State
+from compactor.launch.yarn_application import tag_of
 from compactor.metastore.catalog.values import Table
 from compactor.state.batches import BatchState
-from compactor.yarn.application import tag_of
 from tests.support.airflow_system import SECOND, System, system
 from tests.support.yarn import Yarn
 from tests.support.yarn_site import NO_EXECUTOR_FITS, YarnSite

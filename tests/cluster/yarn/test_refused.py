@@ -7,8 +7,8 @@ import json
 import pytest
 
 from compactor.batches.assembly import claimable
-from compactor.cli.launch import Fate
 from compactor.compaction.states import State
+from compactor.launch.spark_submit import Fate
 from compactor.requests.abort import abort_compaction
 from compactor.requests.request import request_compaction
 from compactor.state.batches import BatchState

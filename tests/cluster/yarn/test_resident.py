@@ -7,8 +7,8 @@ import json
 import pytest
 
 from compactor.batches.assembly import plan_batches
-from compactor.cli.launch import Fate
 from compactor.compaction.states import State
+from compactor.launch.spark_submit import Fate
 from compactor.requests.request import request_compaction
 from compactor.site.site import own_state
 from tests.support.patience import PATIENCE, until

@@ -6,17 +6,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from compactor.airflow import applications, batch_progress, driver_processes
+from compactor.airflow import batch_progress
 from compactor.airflow.batch_progress import BatchProgress, NextStep, next_step
 from compactor.batches.assembly import plan_batches
 from compactor.batches.control import BatchStatus
 from compactor.batches.driver import run_batch
 from compactor.compaction.states import State
+from compactor.launch import applications, driver_processes
+from compactor.launch.yarn_application import YarnApplication
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.deployment import open_deployment
 from compactor.site.site import Site, own_state
-from compactor.yarn.application import YarnApplication
 from tests.support.tables import insert, make_table
 
 

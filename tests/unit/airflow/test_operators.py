@@ -83,7 +83,7 @@ def test_a_table_property_is_never_rendered_as_a_template() -> None:
 
 def test_the_application_is_alone_in_its_folder() -> None:
     """spark-submit puts the folder on sys.path: a neighbour named like a module would hide it."""
-    assert [p.name for p in APPLICATION.parent.glob("*.py") if p.name != "__init__.py"] == ["worker.py"]
+    assert [p.name for p in APPLICATION.parent.glob("*.py") if p.name != "__init__.py"] == ["worker_job.py"]
 
 
 def test_the_driver_gets_the_path_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,9 +84,9 @@ def test_a_driver_elsewhere_opens_the_copy_that_travels() -> None:
 
 def test_the_job_is_a_file_of_its_own_folder_with_the_batch() -> None:
     found = line()
-    job = next(i for i, word in enumerate(found) if word.endswith("worker.py"))
+    job = next(i for i, word in enumerate(found) if word.endswith("worker_job.py"))
     assert Path(found[job]).is_file()
-    assert Path(found[job]).parent.name == "jobs"
+    assert Path(found[job]).parent.name == "job"
     assert found[job + 1 :] == [
         *("--metastore", "west", "--batch", "7", "--config", "/etc/compactor.toml", "--set", "compactor.mode=clean")
     ]
@@ -140,7 +140,7 @@ def test_executors_of_a_cluster_run_what_somebody_says(monkeypatch: pytest.Monke
 
 def test_a_pod_has_the_driver_s_file_in_its_image() -> None:
     pod = {"master": "k8s://https://api", "deploy_mode": "cluster"}
-    assert any(word.startswith("local:///") and word.endswith("jobs/worker.py") for word in line(**pod))
+    assert any(word.startswith("local:///") and word.endswith("launch/job/worker_job.py") for word in line(**pod))
     uploads = replace(BATCH, conf={"spark.kubernetes.file.upload.path": "s3a://b/up"})
     assert not any(word.startswith("local://") for word in line(uploads, **pod))
     assert not any(word.startswith("local://") for word in line(master="k8s://https://api"))

@@ -13,8 +13,8 @@ from typing import ClassVar
 import pytest
 
 from compactor.base.errors import ClusterUnavailable
-from compactor.yarn.application import YarnApplication
-from compactor.yarn.manager import ResourceManager, resource_manager
+from compactor.launch.resource_manager import ResourceManager, resource_manager
+from compactor.launch.yarn_application import YarnApplication
 from tests.support.hadoop import write_site
 from tests.support.ports import free_port
 

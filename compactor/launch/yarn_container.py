@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compactor.yarn.configuration import is_https, read_configuration
+from compactor.launch.yarn_configuration import is_https, read_configuration
 
 _NEEDED = ("CONTAINER_ID", "NM_HOST", "NM_HTTP_PORT", "USER")
 

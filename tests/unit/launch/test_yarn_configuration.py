@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compactor.yarn.configuration import is_https, read_configuration
+from compactor.launch.yarn_configuration import is_https, read_configuration
 from tests.support.hadoop import write_site
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from compactor.base.errors import BadFile, LostClaim, StorageError
+from compactor.launch.spark_runner import SparkRunner
 from compactor.rewrite.plan.unit import Input, Unit
 from compactor.rewrite.run import progress
 from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.task_queue import Job
-from compactor.spark.runner import SparkRunner
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.storage.options import StoreOptions
 from tests.support.acid_files import FIRST_FILE, dense, write_file
@@ -184,7 +184,7 @@ def test_executors_get_tokens_and_a_unit_without_one_fails_alone(unit: Unit, mon
         seen.extend(task.stores.of_place("hdfs", "nn") for task in tasks)
         return [Failure(kind="BadFile", message=task.location) for task in tasks]
 
-    monkeypatch.setattr("compactor.spark.runner.attempt_parcel", attempt)
+    monkeypatch.setattr("compactor.launch.spark_runner.attempt_parcel", attempt)
     given = StoreOptions.of({"hdfs": {"url": "http://nn:9870", "kerberos": True, "keytab": "/k"}})
     context = Context(1)
     monkeypatch.setattr(context, "done", lambda work, value: work(value))

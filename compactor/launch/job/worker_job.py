@@ -1,8 +1,8 @@
-"""The driver of an application, with one contract: ``worker.py --metastore NAME --batch ID [--linger SECONDS]``.
+"""The driver of an application, with one contract: ``worker_job.py --metastore NAME --batch ID [--linger SECONDS]``.
 
-It is a file for spark-submit, and ``python -m compactor.jobs.worker`` for any other launcher. Only the driver connects to
-the database, with the URL from its environment or compactor.toml; its command line contains no secret. With ``--linger``
-it then takes further batches of the same route, until none has come for that long.
+It is a file for spark-submit, and ``python -m compactor.launch.job.worker_job`` for any other launcher. Only the
+driver connects to the database, with the URL from its environment or compactor.toml; its command line contains no
+secret. With ``--linger`` it then takes further batches of the same route, until none has come for that long.
 Exit codes: 0 the pass ended (also when the batch is another driver's), 1 an entry or the pass failed, 2 usage.
 """
 
@@ -23,15 +23,15 @@ from compactor.base.redaction import redacted
 from compactor.batches.control import must_not_have_failed
 from compactor.batches.driver import Application, WorkerPass, run_batch
 from compactor.batches.resident import linger
+from compactor.launch.spark_runner import SparkRunner
+from compactor.launch.spark_session import attempt, is_alive, session, tracking_url
+from compactor.launch.yarn_container import log_url
 from compactor.site.deployment import open_deployment
 from compactor.site.run_as import must_run_as
 from compactor.site.site import Site, own_state
-from compactor.spark.runner import SparkRunner
-from compactor.spark.session import attempt, is_alive, session, tracking_url
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.storage.stores import Stores
 from compactor.worker.options import Options
-from compactor.yarn.container import log_url
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.yarn.refusal import reason_in
+from compactor.launch.yarn_refusal import reason_in
 
 ID = "application_1795511587900_0002"
 YARN = 'Exception in thread "main" org.apache.hadoop.yarn.exceptions.YarnException: '

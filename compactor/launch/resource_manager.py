@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.base.errors import ClusterUnavailable
+from compactor.launch.yarn_application import YarnApplication, read_application
+from compactor.launch.yarn_configuration import FOLDERS, is_https, read_configuration
 from compactor.storage.hdfs_options import Kerberos
 from compactor.storage.kerberos_errors import LogInFailed, NotProven
 from compactor.storage.silent_logs import without_secrets
-from compactor.yarn.application import YarnApplication, read_application
-from compactor.yarn.configuration import FOLDERS, is_https, read_configuration
 
 _RM = "yarn.resourcemanager"
 _TIMEOUT_S = 15.0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compactor.yarn.container import log_url
+from compactor.launch.yarn_container import log_url
 from tests.support.hadoop import write_site
 
 INSIDE = {"CONTAINER_ID": "container_1_0001_01_000001", "NM_HOST": "nm", "NM_HTTP_PORT": "8042", "USER": "hive"}

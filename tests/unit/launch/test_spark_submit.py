@@ -15,15 +15,15 @@ from compactor.base.stop_signals import Stop
 from compactor.batches.assembly import plan_batches
 from compactor.batches.control import end_batch
 from compactor.batches.driver import run_batch
-from compactor.cli import launch
-from compactor.cli.launch import Fate, Launch, Launched
 from compactor.compaction.states import State
+from compactor.launch import spark_submit
+from compactor.launch.spark_submit import Fate, Launch, Launched
+from compactor.launch.yarn_application import YarnApplication
 from compactor.requests.abort import abort_compactions
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site, own_state
 from compactor.state.batches import BatchState
-from compactor.yarn.application import YarnApplication
 from tests.support.tables import insert, make_table
 
 NUMBER = "application_17_0001"
@@ -152,7 +152,7 @@ def test_in_cluster_mode_an_application_may_go_on_without_spark_submit(
 
 
 def test_cancelled_requests_end_an_application_that_waits(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "_LOOK_S", 0.05)
+    monkeypatch.setattr(spark_submit, "_LOOK_S", 0.05)
     manager = Manager("ACCEPTED")
     one = launched(site, "exec sleep 300", manager, is_cluster=True)
     abort_compactions(site, [entry.id for entry in end_batch(site, one.batch.batch_id)])
@@ -163,7 +163,7 @@ def test_cancelled_requests_end_an_application_that_waits(site: Site, monkeypatc
 
 
 def test_a_waiting_application_keeps_its_batch(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "_LOOK_S", 0.05)
+    monkeypatch.setattr(spark_submit, "_LOOK_S", 0.05)
     one = launched(site, "sleep 0.5; exit 0", Manager("ACCEPTED"), is_cluster=True)
     own_state(site).batches.set_application(one.batch.batch_id, NUMBER, -1)  # its reservation has ended
     assert one.run(None).fate is Fate.GOES_ON
@@ -172,7 +172,7 @@ def test_a_waiting_application_keeps_its_batch(site: Site, monkeypatch: pytest.M
 
 
 def test_a_stop_ends_a_driver_here_and_no_other(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "_LOOK_S", 0.05)
+    monkeypatch.setattr(spark_submit, "_LOOK_S", 0.05)
     manager = Manager("RUNNING")
     one = launched(site, "exec sleep 300", manager)
     one.stop.ask()

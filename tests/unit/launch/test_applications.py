@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from compactor.airflow import applications, driver_processes
 from compactor.base.errors import ClusterUnavailable
-from compactor.yarn.application import YarnApplication
+from compactor.launch import applications, driver_processes
+from compactor.launch.yarn_application import YarnApplication
 
 ID = "application_17_0001"
 

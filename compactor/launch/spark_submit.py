@@ -17,9 +17,9 @@ from compactor.base.errors import ClusterUnavailable, LaunchFailed
 from compactor.base.redaction import redact
 from compactor.batches import control
 from compactor.batches.control import BatchStatus, BatchWithEntries
-from compactor.yarn.application import YarnApplication, application_in
-from compactor.yarn.manager import ResourceManager
-from compactor.yarn.refusal import reason_in
+from compactor.launch.resource_manager import ResourceManager
+from compactor.launch.yarn_application import YarnApplication, application_in
+from compactor.launch.yarn_refusal import reason_in
 
 if TYPE_CHECKING:
     from compactor.base.stop_signals import Stop

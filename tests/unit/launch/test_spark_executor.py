@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pyspark import TaskContext
 
+from compactor.launch import spark_executor
 from compactor.rewrite.plan.unit import UnitResult
-from compactor.spark import executor
 from tests.support.units import small_unit
 
 
@@ -16,15 +16,15 @@ def test_only_the_process_of_an_executor_is_prepared_and_once(
 ) -> None:
     done: list[str] = []
     monkeypatch.setattr(TaskContext, "get", lambda: context)
-    monkeypatch.setattr(executor, "exclude_pandas", lambda: done.append("no pandas"))
-    monkeypatch.setattr(executor, "collect_rarely", lambda: done.append("rare collections"))
-    monkeypatch.setattr(executor.gc, "freeze", lambda: done.append("frozen"))
-    executor._prepare.cache_clear()
+    monkeypatch.setattr(spark_executor, "exclude_pandas", lambda: done.append("no pandas"))
+    monkeypatch.setattr(spark_executor, "collect_rarely", lambda: done.append("rare collections"))
+    monkeypatch.setattr(spark_executor.gc, "freeze", lambda: done.append("frozen"))
+    spark_executor._prepare.cache_clear()
     try:
-        (found,) = executor.attempt_parcel([small_unit(tmp_path)])
-        assert executor.attempt_parcel([]) == []
+        (found,) = spark_executor.attempt_parcel([small_unit(tmp_path)])
+        assert spark_executor.attempt_parcel([]) == []
     finally:
-        executor._prepare.cache_clear()
+        spark_executor._prepare.cache_clear()
     assert isinstance(found, UnitResult)
     assert found.figures.rows_out == 3
     assert done == (["no pandas", "rare collections", "frozen"] if context else [])

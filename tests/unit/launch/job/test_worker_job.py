@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.jobs.worker import main
+from compactor.launch.job.worker_job import main
 
 
 @pytest.mark.parametrize("arguments", [[], ["--batch", "seven"], ["--batch", "7", "--verify", "none"], ["--oops"]])

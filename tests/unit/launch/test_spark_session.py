@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compactor.base.errors import NotSupported
-from compactor.spark.session import _defaults, _is_shipped, _name, attempt, is_alive, session, tracking_url
+from compactor.launch.spark_session import _defaults, _is_shipped, _name, attempt, is_alive, session, tracking_url
 
 
 def test_without_spark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

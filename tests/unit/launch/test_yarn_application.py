@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from compactor.yarn.application import application_in, is_application, read_application, tag_of
+from compactor.launch.yarn_application import application_in, is_application, read_application, tag_of
 
 ROW = {
     "id": "application_1795511587900_0004",

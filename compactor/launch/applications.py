@@ -7,11 +7,11 @@ from __future__ import annotations
 import logging
 import os
 
-from compactor.airflow import driver_processes
 from compactor.base.errors import ClusterUnavailable
-from compactor.yarn.application import YarnApplication, is_application
-from compactor.yarn.manager import resource_manager
-from compactor.yarn.refusal import reason_in
+from compactor.launch import driver_processes
+from compactor.launch.resource_manager import resource_manager
+from compactor.launch.yarn_application import YarnApplication, is_application
+from compactor.launch.yarn_refusal import reason_in
 
 log = logging.getLogger(__name__)
 

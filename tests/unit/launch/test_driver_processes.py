@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.airflow import driver_processes
+from compactor.launch import driver_processes
 from tests.support.patience import until
 
 

@@ -11,11 +11,11 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from compactor.base.errors import CompactorError
+from compactor.launch.spark_executor import attempt_parcel
 from compactor.rewrite.run.execute import TaskInput, TaskResult, unit_of, with_stores
 from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.runner import keep_busy
 from compactor.rewrite.run.task_queue import Job, JobAnswer, TaskQueue
-from compactor.spark.executor import attempt_parcel
 from compactor.storage.executor_tokens import ExecutorTokens
 
 if TYPE_CHECKING:

@@ -1,1 +1,0 @@
-"""Spark applications that launchers start."""

@@ -1,1 +1,0 @@
-"""Binds units to Spark executors. Knows rewriting, neither SQL nor queues."""
