@@ -14,7 +14,7 @@ from compactor.cli.output import print_json_line, print_table, say
 from compactor.cli.progress_text import with_progress
 
 if TYPE_CHECKING:
-    from compactor.sql.answer import Answer
+    from compactor.tables.sql.answer import Answer
 
 
 @click.command("sql")
@@ -27,8 +27,8 @@ def sql(context: CliContext, text: str | None, path: str | None, database: str) 
 
     All are parsed before the first is done. docs/sql.md lists them.
     """
-    from compactor.sql.run import checked, run
     from compactor.statements.script import only_reads
+    from compactor.tables.sql.run_statements import checked, run
 
     statements = checked(_given(text, path))
     with context.site(read_only=only_reads(statements)) as site:

@@ -38,15 +38,15 @@ from compactor.spark_tables.session import open_snapshot, register
 from compactor.spark_tables.spark_plan import must_only_read
 from compactor.spark_tables.spark_types import hive_types
 from compactor.spark_tables.statement_control import ask_keeper, at_work
-from compactor.sql.changes import columns_of_values
-from compactor.sql.creations import answer_if_there, must_be_there_once
-from compactor.sql.partitions import key_values
-from compactor.sql.run import HANDLERS, checked
-from compactor.sql.session import Session
 from compactor.statements import actions
 from compactor.statements.spark_text import SparkText
 from compactor.statements.statement import Statement
 from compactor.statements.tokens import Token
+from compactor.tables.sql.named_partitions import key_values
+from compactor.tables.sql.run_changes import columns_of_values
+from compactor.tables.sql.run_creations import answer_if_there, must_be_there_once
+from compactor.tables.sql.run_statements import HANDLERS, checked
+from compactor.tables.sql.sql_session import Session
 from compactor.tables.writing.inserts import TARGET, values_of
 from compactor.tables.writing.row_change import Kind
 

@@ -24,7 +24,7 @@ from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS,
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
-from compactor.sql.run import checked, run
+from compactor.tables.sql.run_statements import checked, run
 from compactor.tables.store import Store
 from tests.support.backups import Backup
 from tests.support.partitioned import make_partitioned
@@ -66,7 +66,7 @@ with open_metastore() as store, store.load_table("default.p").stream() as stream
         stream.commit()
 """
 _CREATES = """
-from compactor.sql.run import checked, run
+from compactor.tables.sql.run_statements import checked, run
 from compactor.tables import open_metastore
 with open_metastore() as store:
     list(run(store.site, checked("create table made as select a from t")))

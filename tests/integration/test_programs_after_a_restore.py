@@ -20,8 +20,8 @@ from compactor.metastore.catalog.values import Table
 from compactor.requests.agree import agree
 from compactor.site.mark_files import MarkFiles
 from compactor.site.site import Site
-from compactor.sql.run import checked, run
 from compactor.tables import Store
+from compactor.tables.sql.run_statements import checked, run
 from compactor.tables.transactions import numbers_on_disk
 from compactor.tables.transactions.numbers_on_disk import must_have_given_all_numbers
 from tests.support.backups import Backup

@@ -33,8 +33,8 @@ from compactor.site.deployment import open_deployment
 from compactor.site.finding import Level
 from compactor.site.other_metastores import OtherMetastores
 from compactor.site.site import Site, claims_of
-from compactor.sql.run import checked, run
 from compactor.tables import Store
+from compactor.tables.sql.run_statements import checked, run
 from compactor.worker.outcome import Result
 from tests.support.accidents import every_role
 from tests.support.backups import Backup, without_memory

@@ -20,9 +20,9 @@ from compactor.spark_tables import AcidTable, snapshot, sql
 from compactor.spark_tables.acid_table import Merge
 from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
-from compactor.sql.run import checked
-from compactor.sql.run import run as run_statements
 from compactor.tables import Store
+from compactor.tables.sql.run_statements import checked
+from compactor.tables.sql.run_statements import run as run_statements
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of
 from tests.support.interleaving import interleaving
 from tests.support.passes import time_out_all

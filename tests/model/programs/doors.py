@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from compactor.site.site import Site
-from compactor.sql.run import checked, run
+from compactor.tables.sql.run_statements import checked, run
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from tests.model.programs.plain_tables import (

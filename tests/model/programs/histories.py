@@ -37,7 +37,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.sql.run import checked, run
+from compactor.tables.sql.run_statements import checked, run
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from compactor.tables.transactions import numbers_on_disk

@@ -13,7 +13,7 @@ from compactor.base.steps import TransactionStep
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.site.site import Site
-from compactor.sql.run import checked, run
+from compactor.tables.sql.run_statements import checked, run
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from tests.support.interleaving import interleaving

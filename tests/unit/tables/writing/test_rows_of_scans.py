@@ -11,7 +11,7 @@ import pytest
 from compactor.base.errors import NotConforming, Refused, WriteConflict
 from compactor.base.steps import TransactionStep, WriteStep
 from compactor.site.site import Site
-from compactor.sql.run import checked, run
+from compactor.tables.sql.run_statements import checked, run
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from tests.support.interleaving import Interleaving, interleaving

@@ -8,50 +8,58 @@ from typing import Any
 from compactor.base.errors import BadExpression, NotSupported
 from compactor.compaction.states import parse_type
 from compactor.site.site import Site
-from compactor.sql import catalog_answers, changes, creations, definitions, loads, queries, utilities
-from compactor.sql.answer import Answer
-from compactor.sql.session import Session
 from compactor.statements import actions
 from compactor.statements.script import parse_script
 from compactor.statements.statement import Statement
 from compactor.tables.filters.expressions import parse as parse_filter
+from compactor.tables.sql import (
+    catalog_answers,
+    run_changes,
+    run_creations,
+    run_definitions,
+    run_loads,
+    run_queries,
+    run_utilities,
+)
+from compactor.tables.sql.answer import Answer
+from compactor.tables.sql.sql_session import Session
 
 Handler = Callable[[Session, Statement, Any], Answer]
 
 #: How each action is done. An action that is not here is refused before anything is done.
 HANDLERS: dict[type, Handler] = {
-    actions.ShowCompactions: utilities.compactions,
-    actions.ShowTransactions: utilities.transactions,
-    actions.ShowLocks: utilities.locks,
-    actions.AbortTransactions: utilities.abort_transactions,
-    actions.AbortCompactions: utilities.abort_compactions,
-    actions.Compact: utilities.compact,
-    actions.ExplainLocks: utilities.explain_locks,
-    actions.Use: utilities.use,
+    actions.ShowCompactions: run_utilities.compactions,
+    actions.ShowTransactions: run_utilities.transactions,
+    actions.ShowLocks: run_utilities.locks,
+    actions.AbortTransactions: run_utilities.abort_transactions,
+    actions.AbortCompactions: run_utilities.abort_compactions,
+    actions.Compact: run_utilities.compact,
+    actions.ExplainLocks: run_utilities.explain_locks,
+    actions.Use: run_utilities.use,
     actions.ShowDatabases: catalog_answers.databases,
     actions.ShowTables: catalog_answers.tables,
     actions.ShowPartitions: catalog_answers.partitions,
     actions.ShowCreateTable: catalog_answers.create_table,
     actions.Describe: catalog_answers.describe,
-    actions.CreateDatabase: definitions.create_database,
-    actions.DropDatabase: definitions.drop_database,
-    actions.CreateTable: definitions.create,
-    actions.CreateTableAs: creations.create_as,
-    actions.DropTable: definitions.drop,
-    actions.TruncateTable: definitions.truncate,
-    actions.AddPartitions: definitions.add_partitions,
-    actions.DropPartitions: definitions.drop_partitions,
-    actions.AddColumns: definitions.add_columns,
-    actions.RenameTable: definitions.rename,
-    actions.SetProperties: definitions.set_properties,
-    actions.Insert: changes.insert,
-    actions.Load: loads.load,
-    actions.Update: changes.update,
-    actions.Delete: changes.delete,
-    actions.StartTransaction: changes.start,
-    actions.Commit: changes.commit,
-    actions.Rollback: changes.roll_back,
-    actions.Select: queries.select,
+    actions.CreateDatabase: run_definitions.create_database,
+    actions.DropDatabase: run_definitions.drop_database,
+    actions.CreateTable: run_definitions.create,
+    actions.CreateTableAs: run_creations.create_as,
+    actions.DropTable: run_definitions.drop,
+    actions.TruncateTable: run_definitions.truncate,
+    actions.AddPartitions: run_definitions.add_partitions,
+    actions.DropPartitions: run_definitions.drop_partitions,
+    actions.AddColumns: run_definitions.add_columns,
+    actions.RenameTable: run_definitions.rename,
+    actions.SetProperties: run_definitions.set_properties,
+    actions.Insert: run_changes.insert,
+    actions.Load: run_loads.load,
+    actions.Update: run_changes.update,
+    actions.Delete: run_changes.delete,
+    actions.StartTransaction: run_changes.start,
+    actions.Commit: run_changes.commit,
+    actions.Rollback: run_changes.roll_back,
+    actions.Select: run_queries.select,
 }
 
 

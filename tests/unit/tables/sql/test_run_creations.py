@@ -21,8 +21,8 @@ from compactor.base.errors import (
 )
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, TXN_COMPONENTS
 from compactor.site.site import Site
-from compactor.sql import creations
-from compactor.sql.run import checked, run
+from compactor.tables.sql import run_creations
+from compactor.tables.sql.run_statements import checked, run
 from compactor.tables.store import Store
 from tests.support.passes import compact
 from tests.support.tables import with_settings
@@ -149,7 +149,7 @@ def test_a_query_that_fails_leaves_no_table(
         return pa.RecordBatchReader.from_batches(batch.schema, batches())
 
     with monkeypatch.context() as patched:
-        patched.setattr(creations, "_rows", failing)
+        patched.setattr(run_creations, "_rows", failing)
         with pytest.raises(Refused, match="broken"):
             sql("create table t partitioned by (k) as select * from s")
     assert sql("show tables") == [{"tab_name": "s"}]
@@ -161,7 +161,7 @@ def test_a_query_that_fails_leaves_no_table(
 
 def test_nobody_knows_the_table_before_its_rows(sql: Sql, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[object] = []
-    rows_of = creations._rows
+    rows_of = run_creations._rows
 
     def looking(source: object, asked: object) -> pa.RecordBatchReader:
         seen.append(site.metastore.catalog.is_known("default", "t"))
@@ -170,7 +170,7 @@ def test_nobody_knows_the_table_before_its_rows(sql: Sql, site: Site, monkeypatc
         return rows_of(source, asked)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
-        patched.setattr(creations, "_rows", looking)
+        patched.setattr(run_creations, "_rows", looking)
         list(run(site, checked("create table t as select * from s")))
     assert seen == [False]
     assert Store(site).load_table("default.t").scan().count() == 3

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from compactor.base.errors import BadExpression, BadStatement, CompactorError, NotConforming, NotSupported, Refused
 from compactor.site.site import Site
-from compactor.sql.run import HANDLERS, checked, run
 from compactor.statements import actions
+from compactor.tables.sql.run_statements import HANDLERS, checked, run
 from tests.support.sizes import sized
 
 Sql = Callable[[str], list[list[Mapping[str, object]]]]

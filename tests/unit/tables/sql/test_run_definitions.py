@@ -23,7 +23,7 @@ from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog import embedded
 from compactor.site.site import Site
-from compactor.sql.run import checked, run
+from compactor.tables.sql.run_statements import checked, run
 from tests.support.interleaving import interleaving
 from tests.support.sizes import sized
 from tests.support.tables import with_settings

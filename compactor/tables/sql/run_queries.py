@@ -11,11 +11,11 @@ from compactor.metastore.catalog import values
 from compactor.orc.codecs.json_values import value
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import Types
-from compactor.sql.answer import Answer
-from compactor.sql.session import Session
 from compactor.statements import actions
 from compactor.statements.statement import Statement
 from compactor.tables.schema import IN_PARTS, ROW_ID
+from compactor.tables.sql.answer import Answer
+from compactor.tables.sql.sql_session import Session
 from compactor.tables.table import Table
 
 _COUNT = "count(*)"

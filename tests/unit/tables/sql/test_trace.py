@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from compactor.site.site import Site
-from compactor.sql.run import checked, run
+from compactor.tables.sql.run_statements import checked, run
 from tests.contract.test_hive_trace import ODD, ODD_TWICE, RECORD, _rewrite, component, line
 from tests.support.row_changes import Recorded, State, changes, recording
 

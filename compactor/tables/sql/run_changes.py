@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from compactor.base.errors import NotConforming, NotFound, Refused
 from compactor.metastore.catalog.values import Column, Table
-from compactor.sql.answer import Answer, counted, done
-from compactor.sql.partitions import key_values
-from compactor.sql.session import Session
 from compactor.statements import actions
 from compactor.statements.statement import Statement
 from compactor.tables.schema import column_type
+from compactor.tables.sql.answer import Answer, counted, done
+from compactor.tables.sql.named_partitions import key_values
+from compactor.tables.sql.sql_session import Session
 from compactor.tables.writing.literals import literal_arrays
 
 

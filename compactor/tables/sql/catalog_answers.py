@@ -9,11 +9,11 @@ from compactor.base.errors import NotFound
 from compactor.base.redaction import redact_value
 from compactor.metastore.catalog.embedded import ORC_INPUT
 from compactor.metastore.catalog.values import Table
-from compactor.sql.answer import Answer
-from compactor.sql.partitions import matching
-from compactor.sql.session import Session
 from compactor.statements import actions
 from compactor.statements.statement import Statement
+from compactor.tables.sql.answer import Answer
+from compactor.tables.sql.named_partitions import matching
+from compactor.tables.sql.sql_session import Session
 
 _DESCRIBED = ("col_name", "data_type", "comment")
 

@@ -20,7 +20,7 @@ from compactor.base.errors import (
     StorageError,
 )
 from compactor.site.site import Site
-from compactor.sql.run import checked, run
+from compactor.tables.sql.run_statements import checked, run
 from tests.support.passes import compact
 
 Sql = Callable[[str], list[Mapping[str, object]]]

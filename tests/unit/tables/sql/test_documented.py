@@ -13,7 +13,7 @@ from compactor.cli.program import program
 from compactor.metastore.store import Metastore
 from compactor.statements.catalogue import FORMS, Form
 
-PAGE = Path(__file__).parents[3] / "docs" / "sql.md"
+PAGE = Path(__file__).parents[4] / "docs" / "sql.md"
 EXAMPLES = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 from compactor.base.errors import NotConforming, NotFound, Refused
 from compactor.metastore.catalog import values
 from compactor.site.mode import must_write
-from compactor.sql.answer import Answer, counted, done
-from compactor.sql.session import Session
 from compactor.statements import actions
 from compactor.statements.statement import Statement
 from compactor.tables.definitions import Definition, create_with_commit, must_be_embedded
 from compactor.tables.schema import IN_PARTS
+from compactor.tables.sql.answer import Answer, counted, done
+from compactor.tables.sql.sql_session import Session
 from compactor.tables.table import Table
 from compactor.tables.writing.append import How, append
 

@@ -10,9 +10,6 @@ from compactor.locking.accesses import Name, Spec
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.site.mode import must_write
 from compactor.site.site import claims_of, new_ground, path_of
-from compactor.sql.answer import Answer, done
-from compactor.sql.partitions import key_values, matching, name_of
-from compactor.sql.session import Session
 from compactor.statements import actions
 from compactor.statements.statement import Statement
 from compactor.tables.definitions import (
@@ -25,6 +22,9 @@ from compactor.tables.definitions import (
     must_be_embedded,
 )
 from compactor.tables.schema import arrow_schema, select
+from compactor.tables.sql.answer import Answer, done
+from compactor.tables.sql.named_partitions import key_values, matching, name_of
+from compactor.tables.sql.sql_session import Session
 from compactor.tables.table import Table as ProgramTable
 from compactor.tables.transactions.added_partitions import must_be_a_partition_name, must_fit_in_a_directory
 from compactor.tables.transactions.transaction import Transaction

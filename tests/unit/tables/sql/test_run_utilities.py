@@ -12,7 +12,7 @@ from compactor.base.errors import CompactorError, NotFound, Refused
 from compactor.compaction.states import State
 from compactor.requests.request import WaitTimedOut
 from compactor.site.site import Site
-from compactor.sql.run import checked, run
+from compactor.tables.sql.run_statements import checked, run
 from tests.support.tables import with_settings
 
 Sql = Callable[[str], list[Mapping[str, object]]]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compactor.site.site import Site
-from compactor.sql.run import checked, run
+from compactor.tables.sql.run_statements import checked, run
 
 Sql = Callable[[str], list[Mapping[str, object]]]
 

@@ -13,11 +13,11 @@ from compactor.compaction.states import State
 from compactor.locking.accesses import Name, Spec
 from compactor.requests import abort
 from compactor.requests.request import Enqueued, RebalanceOptions, request_compaction, wait_for
-from compactor.sql.answer import Answer, done, listed
-from compactor.sql.partitions import stored_name
-from compactor.sql.session import Session
 from compactor.statements import actions
 from compactor.statements.statement import Statement
+from compactor.tables.sql.answer import Answer, done, listed
+from compactor.tables.sql.named_partitions import stored_name
+from compactor.tables.sql.sql_session import Session
 
 _REASON = "aborted by hand (ABORT TRANSACTIONS)"
 _REQUESTED = ("table", "compaction", "state", "refused", "errormessage")

@@ -19,7 +19,7 @@ from compactor.base.errors import (
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.site.site import Site
-from compactor.sql.run import checked, run
+from compactor.tables.sql.run_statements import checked, run
 
 Sql = Callable[[str], list[Mapping[str, object]]]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from compactor.base.errors import NotSupported
-from compactor.sql.answer import Answer, counted, done
-from compactor.sql.partitions import key_values
-from compactor.sql.session import Session
 from compactor.statements import actions
 from compactor.statements.statement import Statement
+from compactor.tables.sql.answer import Answer, counted, done
+from compactor.tables.sql.named_partitions import key_values
+from compactor.tables.sql.sql_session import Session
 from compactor.tables.writing.append import must_be_writable
 from compactor.tables.writing.loading import local_files, must_have_its_columns, rows_of
 

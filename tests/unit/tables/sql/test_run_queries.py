@@ -9,8 +9,8 @@ import pytest
 
 from compactor.base.errors import BadExpression, NotFound
 from compactor.site.site import Site
-from compactor.sql.answer import Answer
-from compactor.sql.run import checked, run
+from compactor.tables.sql.answer import Answer
+from compactor.tables.sql.run_statements import checked, run
 
 Ask = Callable[[str], Answer]
 
