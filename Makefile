@@ -22,11 +22,11 @@ setup: ## make .venv with everything in it (no root, may be run again)
 
 .PHONY: demo
 demo: setup ## run the main job end to end on real data, print before and after, stop everything
-	@. tools/environment; exec python -m compactor.demo run
+	@. tools/environment; exec python -m demo run
 
 .PHONY: up
 up: setup ## the demo's tables with Airflow's UI, left running until Ctrl-C
-	@. tools/environment; exec python -m compactor.demo up
+	@. tools/environment; exec python -m demo up
 
 .PHONY: test
 test: setup packages lint ## setup, missing Debian packages, lint and the tests that take minutes; before every change

@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.report import Row, as_text, machine_facts, progress, write_results
 from compactor.compaction.entry import Entry
-from compactor.demo.demo_folder import DemoPaths
-from compactor.demo.servers import AirflowServers
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, own_state
 from compactor.state.batches import Batch, BatchState
+from demo.demo_folder import DemoPaths
+from demo.servers import AirflowServers
 from tests.support.tables import insert, make_table
 
 ROOT = Path(__file__).parents[1]

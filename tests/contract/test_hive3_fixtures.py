@@ -15,7 +15,6 @@ from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
-from compactor.demo.fixtures import register_fixture
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.hive3 import NEXT_TXN_ID
 from compactor.metastore.schema.tables import TXNS
@@ -30,6 +29,7 @@ from compactor.site.site import Site
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
 from compactor.worker.outcome import Result
+from demo.fixtures import register_fixture
 from tests.support.expected import by_turns, difference, plain_rows, read_expected, render_line, step, steps
 from tests.support.tables import with_settings
 

@@ -19,7 +19,6 @@ from cryptography.fernet import Fernet
 
 from compactor.compaction.entry import Entry
 from compactor.database.engine import open_database
-from compactor.demo.servers import AirflowServers, ServersFailed
 from compactor.launch import driver_processes
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema import create
@@ -28,6 +27,7 @@ from compactor.site.deployment import open_deployment
 from compactor.site.site import Site, own_state
 from compactor.state.batches import Batch
 from compactor.state.store import upgrade
+from demo.servers import AirflowServers, ServersFailed
 from tests.support.downloads import ROOT
 from tests.support.driver import FOLDER, binary
 from tests.support.ports import free_port

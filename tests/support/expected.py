@@ -22,7 +22,7 @@ import pytest
 
 from compactor.acid.row_id import RowId
 from compactor.base.ids import WriteId
-from compactor.demo.metastore_dumps import parse_description
+from demo.metastore_dumps import parse_description
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 HIVE_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"

@@ -16,8 +16,6 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
-from compactor.demo.fixtures import FixtureStep, read_step
-from compactor.demo.metastore_dumps import Row
 from compactor.hive2.major import compact_before_hive_3
 from compactor.metastore.queue.hive2_queue import Hive2
 from compactor.metastore.schema import tables
@@ -28,6 +26,8 @@ from compactor.site.finding import Finding
 from compactor.site.old_site import OldSite
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
+from demo.fixtures import FixtureStep, read_step
+from demo.metastore_dumps import Row
 from tests.support.expected import read_expected, render_line
 from tests.support.oracle import read_directory
 

@@ -10,12 +10,12 @@ from sqlalchemy import insert
 
 from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
-from compactor.demo.fixtures import FixtureStep, read_step
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID
 from compactor.metastore.transactions.rows import TxnType
 from compactor.site.site import Site
+from demo.fixtures import FixtureStep, read_step
 
 _VISIBILITY = re.compile(r"_v\d{7}$")
 

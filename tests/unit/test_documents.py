@@ -309,7 +309,7 @@ def test_the_readme_leaves_what_was_run_to_one_page() -> None:
 def test_no_docstring_begins_with_a_headless_relative() -> None:
     """It says what a thing is or does: a noun phrase or a verb comes first."""
     found = re.compile(r'^ *"""(?:What|Whether|Which|Who|How)\b.*', re.MULTILINE)
-    folders = ("compactor", "dags", "plugins", "benchmarks", "tools", "tests")
+    folders = ("compactor", "demo", "dags", "plugins", "benchmarks", "tools", "tests")
     sources = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     assert len(sources) > 500
     assert [(str(path), line) for path in sources for line in found.findall(path.read_text("utf-8"))] == []

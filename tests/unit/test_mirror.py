@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGE, UNIT = ROOT / "compactor", ROOT / "tests" / "unit"
+PACKAGE, DEMO, UNIT = ROOT / "compactor", ROOT / "demo", ROOT / "tests" / "unit"
 
 #: Module -> where it is tested instead: what is the same over every database is tested over every database at once.
 ELSEWHERE: dict[str, str] = {
@@ -150,8 +150,11 @@ ELSEWHERE: dict[str, str] = {
 
 
 def modules() -> list[str]:
-    found = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
-    return sorted(path.as_posix() for path in found if "migrations" not in path.parts)
+    files = [
+        *(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")),
+        *(path.relative_to(ROOT) for path in DEMO.rglob("*.py")),
+    ]
+    return sorted(path.as_posix() for path in files if path.name != "__init__.py" and "migrations" not in path.parts)
 
 
 def mirror(module: str) -> Path:

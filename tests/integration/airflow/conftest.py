@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compactor.demo.demo_folder import DemoPaths
+from demo.demo_folder import DemoPaths
 from tests.support.airflow_home import migrate, prepare
 
 HOME = prepare()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.compaction.states import State
-from compactor.demo.demo_folder import DemoPaths
+from demo.demo_folder import DemoPaths
 from tests.support.patience import PATIENCE, until
 from tests.support.tables import insert, make_table
 

@@ -13,9 +13,9 @@ from compactor.acid.names import parse_directory
 from compactor.airflow.assets import compacted, create_asset, requested
 from compactor.airflow.sensors import marker_variable
 from compactor.compaction.states import State
-from compactor.demo.demo_folder import DemoPaths
-from compactor.demo.fixtures import LocationForm, register_fixture
-from compactor.demo.measure import measure
+from demo.demo_folder import DemoPaths
+from demo.fixtures import LocationForm, register_fixture
+from demo.measure import measure
 from tests.support.patience import until
 
 pytestmark = pytest.mark.whole

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from compactor.cleaner.blockers import blocking_transactions
-from compactor.demo import scenes
-from compactor.demo.demo_folder import DemoPaths
-from compactor.demo.tables import TABLES
+from demo import scenes
+from demo.demo_folder import DemoPaths
+from demo.tables import TABLES
 from tests.support.patience import PATIENCE, until
 
 pytestmark = pytest.mark.whole
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def started(what: str, folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "compactor.demo", what, "--folder", str(folder), "--months", "1"]
+    command = [sys.executable, "-m", "demo", what, "--folder", str(folder), "--months", "1"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")}
     environment["PYTHONUNBUFFERED"] = "1"  # its lines are read while it runs
     return subprocess.Popen(

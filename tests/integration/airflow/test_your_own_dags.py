@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from compactor.compaction.states import State
-from compactor.demo.demo_folder import DemoPaths
-from compactor.demo.servers import AirflowServers, ServersFailed
 from compactor.site.site import Site
+from demo.demo_folder import DemoPaths
+from demo.servers import AirflowServers, ServersFailed
 from tests.support.mail_sink import MailSink
 from tests.support.patience import until
 from tests.support.tables import insert, make_table

@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from compactor.cli.program import program
-from compactor.demo.fixtures import register_fixture
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.store import Metastore
+from demo.fixtures import register_fixture
 from tests.support.expected import step
 from tests.support.patience import PATIENCE
 

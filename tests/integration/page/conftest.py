@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from compactor.demo.demo_folder import DemoPaths
-from compactor.demo.servers import AirflowServers
 from compactor.site.site import Site
+from demo.demo_folder import DemoPaths
+from demo.servers import AirflowServers
 from tests.support.busy_metastore import Busy, make_busy
 
 ROOT = Path(__file__).resolve().parents[3]

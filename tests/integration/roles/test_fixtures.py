@@ -17,7 +17,6 @@ from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.demo.fixtures import register_fixture
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
@@ -26,6 +25,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.site.site import Site
 from compactor.worker.outcome import Result
+from demo.fixtures import register_fixture
 from tests.support.expected import (
     Expected,
     by_turns,

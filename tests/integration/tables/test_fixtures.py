@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from compactor.demo.fixtures import register_fixture
 from compactor.site.site import Site
 from compactor.tables.store import Store
+from demo.fixtures import register_fixture
 from tests.support.expected import HIVE_NULL_PARTITION, difference, read_expected, step, step_id, steps
 from tests.support.scan_lines import lines_of_scan
 from tests.support.tables import with_settings

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from compactor.compaction.states import State
-from compactor.demo.demo_folder import DemoPaths
 from compactor.site.site import Site
+from demo.demo_folder import DemoPaths
 from tests.security.page.conftest import JSON, OURS, PAGE, Audit, Server
 from tests.security.page.routes import ACTIONS, TABLE, changing, filled
 from tests.support.tables import insert, make_table

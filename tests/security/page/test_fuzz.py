@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compactor.airflow.page.bounds import MOST_BODY
-from compactor.demo.demo_folder import DemoPaths
 from compactor.site.site import Site
+from demo.demo_folder import DemoPaths
 from tests.security.page.conftest import JSON, OURS, PAGE, Audit, Server
 from tests.security.page.routes import ACTIONS, filled, routes
 from tests.support.read_events import hive, plain, trino

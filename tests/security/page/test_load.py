@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from compactor.demo.demo_folder import DemoPaths
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.site.site import Site
+from demo.demo_folder import DemoPaths
 from tests.security.page.conftest import PAGE, Audit, Server
 from tests.support.patience import until
 from tests.support.silent import SilentServer, silent_server

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from compactor.demo.demo_folder import DemoPaths
 from compactor.site.site import Site
+from demo.demo_folder import DemoPaths
 from tests.security.page.conftest import JSON, OURS, PAGE, Server
 from tests.security.page.routes import ACTIONS, filled, routes
 from tests.support.tables import make_table

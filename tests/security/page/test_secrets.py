@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from sqlalchemy import insert as sql_insert
 
-from compactor.demo.demo_folder import DemoPaths
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import DATABASE_PARAMS, TABLE_PARAMS
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site
+from demo.demo_folder import DemoPaths
 from tests.security.page.conftest import JSON, OURS, PAGE, Server
 from tests.security.page.routes import ACTIONS, filled, reading
 from tests.support.airflow_home import prepare

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.operators import CompactionSubmitOperator
 from compactor.airflow.options import CONNECTION_TYPE
-from compactor.demo.demo_folder import DemoPaths
+from demo.demo_folder import DemoPaths
 
 SECRET = "postgresql://hive:geheim@db/metastore"
 

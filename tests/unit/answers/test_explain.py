@@ -10,11 +10,11 @@ from compactor.answers.explain import explain
 from compactor.base.errors import NotFound, Refused
 from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity
-from compactor.demo.fixtures import register_fixture
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site
+from demo.fixtures import register_fixture
 from tests.support.expected import step
 
 DUE, CALM = "hive-4.1/f1_basic/s10_dml_over_base", "hive-4.1/f1_basic/s9_major_cleaned"

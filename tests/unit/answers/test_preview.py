@@ -8,11 +8,11 @@ from compactor.answers.preview import preview
 from compactor.base.errors import BadFile, NotFound, Refused
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import CompactionType
-from compactor.demo.fixtures import register_fixture
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
+from demo.fixtures import register_fixture
 from tests.support.expected import step
 from tests.support.passes import compact
 from tests.support.tables import delete, insert, make_table, story

@@ -13,10 +13,10 @@ from compactor.answers.show_compactions import CompactionWords
 from compactor.answers.survey import Survey, find_tables, survey_tables
 from compactor.base.errors import BadSetting, NotFound
 from compactor.compaction.pool_policy import PoolPolicy
-from compactor.demo.fixtures import register_fixture
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.site.site import Site
 from compactor.storage.protocol import Storage
+from demo.fixtures import register_fixture
 from tests.support.expected import step
 from tests.support.passes import clean_all, compact
 from tests.support.tables import insert, make_table, with_settings

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.demo.__main__ import main
-from compactor.demo.run import Demo, NotAsPromised
+from demo.__main__ import main
+from demo.run import Demo, NotAsPromised
 
 KINDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -39,7 +39,7 @@ def test_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    assert "usage: python -m compactor.demo" in capsys.readouterr().err
+    assert "usage: python -m demo" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import Refused
-from compactor.demo.demo_folder import DemoPaths
+from demo.demo_folder import DemoPaths
 
 
 def test_a_demo_folder_has_an_embedded_metastore_in_mode_clean(tmp_path: Path) -> None:

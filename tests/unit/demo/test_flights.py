@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.errors import NotFound
-from compactor.demo import flights
-from compactor.demo.flights import Change, ChangeKind, affected, by_day, corrected, planned_changes
+from demo import flights
+from demo.flights import Change, ChangeKind, affected, by_day, corrected, planned_changes
 
 DAYS = [(month, day) for month in (1, 2) for day in range(1, 29)]
 

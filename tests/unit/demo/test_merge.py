@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from compactor.demo import merge
-from compactor.demo.demo_folder import DemoPaths
-from compactor.demo.tables import DATABASE
 from compactor.initiator.initiator import initiate
 from compactor.site.site import Site
 from compactor.statements.actions import Merge
 from compactor.statements.parser import parse
+from demo import merge
+from demo.demo_folder import DemoPaths
+from demo.tables import DATABASE
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_the_statement_is_one_merge_with_three_clauses() -> None:
 
 def test_a_merge_that_fails_names_its_log(place: DemoPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(command: list[str], **how: object) -> subprocess.CompletedProcess[str]:
-        assert command[:3] == [sys.executable, "-m", "compactor.demo.merge"]
+        assert command[:3] == [sys.executable, "-m", "demo.merge"]
         return subprocess.CompletedProcess(command, 3, "")
 
     monkeypatch.setattr(subprocess, "run", fail)

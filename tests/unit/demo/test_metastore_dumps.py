@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.base.errors import BadFile
-from compactor.demo.metastore_dumps import parse_description, parse_dump
+from demo.metastore_dumps import parse_description, parse_dump
 from tests.support.expected import FIXTURES, step
 
 DUMP = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from compactor.demo.report import TableFigures, comparison, complaints, write
+from demo.report import TableFigures, comparison, complaints, write
 
 BEFORE = TableFigures(
     table="demo.flights",

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from compactor.base.errors import Refused
-from compactor.demo.run import Demo
+from demo.run import Demo
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,15 +10,15 @@ from compactor.batches.driver import run_entries
 from compactor.cleaner.blockers import blocking_transactions
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.states import State
-from compactor.demo import scenes
-from compactor.demo.demo_folder import DemoPaths
-from compactor.demo.measure import measure
-from compactor.demo.report import copying, decoded
-from compactor.demo.tables import DATABASE
 from compactor.initiator.initiator import initiate
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
+from demo import scenes
+from demo.demo_folder import DemoPaths
+from demo.measure import measure
+from demo.report import copying, decoded
+from demo.tables import DATABASE
 from tests.support.patience import until
 
 

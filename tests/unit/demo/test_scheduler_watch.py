@@ -12,11 +12,11 @@ from rich.console import Console
 
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.demo import scheduler_watch as module
-from compactor.demo.demo_folder import DemoPaths
-from compactor.demo.scheduler_watch import DAGS, SchedulerWatch
-from compactor.demo.servers import AirflowServers, ServersFailed
 from compactor.site.site import Site
+from demo import scheduler_watch as module
+from demo.demo_folder import DemoPaths
+from demo.scheduler_watch import DAGS, SchedulerWatch
+from demo.servers import AirflowServers, ServersFailed
 
 
 class Answers:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.demo.servers import AirflowServers, ServersFailed, _group_lives, environment, free_port
+from demo.servers import AirflowServers, ServersFailed, _group_lives, environment, free_port
 from tests.support.patience import PATIENCE, until
 
 FAKE = """
@@ -82,7 +82,7 @@ def start_and_watch(servers: AirflowServers) -> None:
 
 
 def test_all_components_run_and_none_is_left(tmp_path: Path, fake: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compactor.demo.servers._GRACE", 1.0)
+    monkeypatch.setattr("demo.servers._GRACE", 1.0)
     with AirflowServers(tmp_path / "home", tmp_path, {"FAKE_NAME": str(tmp_path)}, command=fake) as servers:
         servers.start(timeout=PATIENCE)
         servers.check()
@@ -109,7 +109,7 @@ def test_a_zombie_does_not_count_as_alive() -> None:
 def test_a_component_that_ends_is_reported_with_the_end_of_its_log(
     tmp_path: Path, fake: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compactor.demo.servers._GRACE", 1.0)
+    monkeypatch.setattr("demo.servers._GRACE", 1.0)
     with (
         AirflowServers(tmp_path / "home", tmp_path, {"FAKE_DIES": "triggerer"}, command=fake) as servers,
         pytest.raises(ServersFailed, match=r"(?s)airflow triggerer ended with 3.*no more strength"),

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from compactor.compaction.states import State
-from compactor.demo import flights, tables
-from compactor.demo.demo_folder import DemoPaths
-from compactor.demo.measure import checksum, measure
 from compactor.initiator.initiator import initiate
 from compactor.site.site import Site
+from demo import flights, tables
+from demo.demo_folder import DemoPaths
+from demo.measure import checksum, measure
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,12 +10,12 @@ from sqlalchemy import update
 from compactor.base.errors import DatabaseUnavailable
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.demo.fixtures import register_fixture
 from compactor.doctor import checks as doctor
 from compactor.metastore.schema.tables import TXNS
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.finding import Finding, Level
 from compactor.site.site import VERSION, Site
+from demo.fixtures import register_fixture
 from tests.support.expected import step
 
 CALM = "hive-4.1/f1_basic/s9_major_cleaned"

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.names import staging_name
-from compactor.demo.fixtures import register_fixture
 from compactor.doctor import checks as doctor
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.site.finding import Finding, Level
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
+from demo.fixtures import register_fixture
 from tests.support.expected import step
 from tests.support.tables import with_settings
 

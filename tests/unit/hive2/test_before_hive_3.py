@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from compactor.demo.fixtures import register_fixture
 from compactor.hive2.before_hive_3 import before_hive_3
 from compactor.site.finding import Finding, Level
 from compactor.site.site import Site
+from demo.fixtures import register_fixture
 from tests.support.expected import step
 from tests.support.tables import delete, insert, make_table
 

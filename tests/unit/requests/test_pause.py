@@ -8,7 +8,6 @@ import pytest
 from compactor.base.errors import NotFound, Refused
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.demo.fixtures import register_fixture
 from compactor.initiator.fresh_look import look_at
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
@@ -17,6 +16,7 @@ from compactor.requests.pause import pause, resume
 from compactor.requests.request import request_compaction
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import VERSION, Site, paused_tables
+from demo.fixtures import register_fixture
 from tests.support.expected import step
 from tests.support.tables import insert, make_table
 

@@ -15,10 +15,10 @@ from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import NotLossless
 from compactor.base.ids import TxnId, WriteId
-from compactor.demo.fixtures import read_step
 from compactor.rows.reader import read_snapshot
 from compactor.storage.local import LocalStorage
 from compactor.tables.writing.writer import write_deletes, write_rows
+from demo.fixtures import read_step
 from tests.support.expected import difference, plain_rows, read_expected, render_line, step_id, steps
 
 ROW = "struct<a:int>"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.demo.fixtures import register_fixture
 from compactor.metastore.store import Metastore
+from demo.fixtures import register_fixture
 from tests.support.expected import difference, read_expected, step_id, steps
 from tests.support.oracle import read_lines
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import compactor
-from compactor.demo.demo_folder import DemoPaths
 from compactor.site.site import Site
+from demo.demo_folder import DemoPaths
 from tests.support import airflow_home
 
 VIEWS = ("overview", "tables", "queue", "blocked", "history", "settings")

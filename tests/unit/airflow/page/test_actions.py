@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from compactor.compaction.states import State
-from compactor.demo.demo_folder import DemoPaths
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, paused_tables
+from demo.demo_folder import DemoPaths
 from tests.support.tables import insert, make_table
 from tests.unit.airflow.page.conftest import Audit, Caller
 

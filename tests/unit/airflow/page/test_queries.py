@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from compactor.demo.demo_folder import DemoPaths
 from compactor.initiator.initiator import initiate
 from compactor.site.memory import must_be_newest
 from compactor.site.site import Site
+from demo.demo_folder import DemoPaths
 from tests.support.backups import Backup
 from tests.support.passes import clean_all, compact
 from tests.support.patience import until

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.demo.demo_folder import DemoPaths
 from compactor.site.site import Site
+from demo.demo_folder import DemoPaths
 from tests.support.tables import insert, make_table
 from tests.unit.airflow.page.conftest import Audit, Caller
 from tests.unit.airflow.page.test_access import ACTIONS

@@ -11,8 +11,8 @@ from fastapi import HTTPException, Request
 from compactor.airflow.page import told_reads
 from compactor.airflow.page.readers import Limits
 from compactor.airflow.page.told_reads import MOST_BODY
-from compactor.demo.demo_folder import DemoPaths
 from compactor.site.site import Site, own_state
+from demo.demo_folder import DemoPaths
 from tests.support.read_events import plain, trino
 from tests.support.tables import make_table
 from tests.unit.airflow.page.conftest import Caller

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compactor.demo.demo_folder import DemoPaths
+from demo.demo_folder import DemoPaths
 
 
 def test_where_airflow_knows_no_such_asset_nothing_happens(application: Any, place: DemoPaths) -> None:

@@ -1,6 +1,6 @@
 """The demo's MERGE: a day's changes go into a table of orders, in SQL on Spark, before anything is compacted.
 
-``python -m compactor.demo.merge CONFIG`` runs it in a process of its own, and Spark and the keeper of its transactions end
+``python -m demo.merge CONFIG`` runs it in a process of its own, and Spark and the keeper of its transactions end
 with it: a snapshot that an application still holds would keep the cleaner waiting.
 """
 
@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from compactor.base.errors import CompactorError
 from compactor.compaction.entry import Entity
-from compactor.demo.demo_folder import DemoPaths
-from compactor.demo.tables import DATABASE
 from compactor.site.site import Site
 from compactor.tables import Store
+from demo.demo_folder import DemoPaths
+from demo.tables import DATABASE
 
 ORDERS, CHANGES = (Entity(database=DATABASE, table=name) for name in ("orders", "order_changes"))
 INSERTS, AT_ONCE = 11, 1_000  #: more than the threshold of 10 deltas
@@ -55,7 +55,7 @@ def run(place: DemoPaths) -> str:
         MergeFailed: it failed; the message names the log.
     """
     log = place.folder / "merge.log"
-    command = [sys.executable, "-m", "compactor.demo.merge", str(place.config)]
+    command = [sys.executable, "-m", "demo.merge", str(place.config)]
     with log.open("w") as errors:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, text=True, check=False)
     if done.returncode:

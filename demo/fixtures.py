@@ -21,11 +21,11 @@ from compactor.acid import txn_states
 from compactor.acid.names import parse_directory
 from compactor.base.errors import BadFile, NotFound, Refused
 from compactor.database.clock import now_ms
-from compactor.demo.metastore_dumps import Description, Dump, Row, parse_description, parse_dump
 from compactor.metastore.catalog import values
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.schema import tables
 from compactor.metastore.store import Metastore
+from demo.metastore_dumps import Description, Dump, Row, parse_description, parse_dump
 
 _AGE_MS = 60_000  #: how old the dump's newest row becomes
 _SIDE_FILES = frozenset(

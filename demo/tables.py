@@ -11,9 +11,6 @@ import pyarrow as pa
 
 from compactor.acid import bucket
 from compactor.compaction.entry import Entity
-from compactor.demo import flights
-from compactor.demo.fixtures import register_fixture
-from compactor.demo.flights import Change, ChangeKind
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import ROW_ID_COLUMNS
@@ -21,6 +18,9 @@ from compactor.site.site import Site
 from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.writer import write_deletes, write_rows
+from demo import flights
+from demo.fixtures import register_fixture
+from demo.flights import Change, ChangeKind
 
 DATABASE = "demo"
 _THRESHOLDS = "compactorthreshold.hive.compactor.delta."

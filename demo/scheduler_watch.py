@@ -10,8 +10,8 @@ from rich.console import Console
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
-from compactor.demo.servers import AirflowServers, ServersFailed
 from compactor.site.site import Site
+from demo.servers import AirflowServers, ServersFailed
 
 #: In the order of unpausing: consumers of events first, so that no event arrives at a paused DAG.
 DAGS = ("compaction_cleaner", "compaction_worker", "acid_housekeeper", "compact_table", "compaction_initiator")

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.compaction.entry import Entity
-from compactor.demo.demo_folder import DemoPaths
-from compactor.demo.tables import DATABASE
 from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables import Table as StoreTable
+from demo.demo_folder import DemoPaths
+from demo.tables import DATABASE
 
 CLICKS, DAMAGED, LIVE = (Entity(database=DATABASE, table=name) for name in ("clicks", "damaged", "live"))
 INSERTS = 12  #: above the threshold of 10 deltas

@@ -12,10 +12,10 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.answers.survey import Content
 from compactor.compaction.entry import Entity
-from compactor.demo.report import TableFigures
 from compactor.metastore.catalog.values import Table
 from compactor.rows.reader import ROW_ID_COLUMNS, read_snapshot
 from compactor.site.site import Site, Target
+from demo.report import TableFigures
 
 _AT_ONCE = 1 << 16  #: rows converted to text at a time
 

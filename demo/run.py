@@ -15,13 +15,13 @@ from rich.console import Console
 
 from compactor.base.errors import CompactorError
 from compactor.cleaner.blockers import blocking_transactions
-from compactor.demo import merge, report, scenes, tables
-from compactor.demo.demo_folder import DemoPaths
-from compactor.demo.measure import measure
-from compactor.demo.report import TableFigures
-from compactor.demo.scheduler_watch import SchedulerWatch
-from compactor.demo.servers import AirflowServers
 from compactor.site.site import Site
+from demo import merge, report, scenes, tables
+from demo.demo_folder import DemoPaths
+from demo.measure import measure
+from demo.report import TableFigures
+from demo.scheduler_watch import SchedulerWatch
+from demo.servers import AirflowServers
 
 #: Airflow's section [compactor] for the demo: short intervals, one Spark application at a time.
 _AIRFLOW = {

@@ -1,4 +1,4 @@
-"""``python -m compactor.demo run|up``."""
+"""``python -m demo run|up``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from compactor.base.errors import CompactorError
-from compactor.demo.run import Demo
+from demo.run import Demo
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the demo and leaves no process behind. Exit codes: 0 success, 1 failure, 130 interrupted."""
-    parser = argparse.ArgumentParser(prog="python -m compactor.demo", description="The demo of Compactor.")
+    parser = argparse.ArgumentParser(prog="python -m demo", description="The demo of Compactor.")
     parser.add_argument("what", choices=("run", "up"), help="run: to the end and stop; up: leave Airflow's UI running")
     parser.add_argument("--folder", type=Path, default=Path("build/demo"), help="wiped at the beginning")
     parser.add_argument("--months", type=int, default=12, choices=range(1, 13), metavar="1..12", help="of flights")
