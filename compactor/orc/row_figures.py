@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import NamedTuple
 
-from compactor.compaction.row_figures import ColumnFigures, Extreme, RowFigures
+from compactor.acid.row_figures import ColumnFigures, Extreme, RowFigures
 from compactor.orc.format import messages
 from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.raw_size import raw_data_size

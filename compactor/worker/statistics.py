@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from compactor.acid.row_figures import ColumnFigures, RowFigures
 from compactor.base.ids import WriteId
-from compactor.compaction.row_figures import ColumnFigures, RowFigures
 from compactor.metastore.catalog.values import Column, is_true, parameter
 from compactor.metastore.statistics.values import CommitStatistics
 from compactor.rewrite.plan.unit import Shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 
-from compactor.compaction.row_figures import ColumnFigures
+from compactor.acid.row_figures import ColumnFigures
 
 _LONG = frozenset({"tinyint", "smallint", "int", "bigint", "date"})
 _DOUBLE = frozenset({"float", "double"})

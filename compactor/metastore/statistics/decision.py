@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from compactor.acid.row_figures import ColumnFigures, RowFigures
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.ids import WriteId
-from compactor.compaction.row_figures import ColumnFigures, RowFigures
 from compactor.metastore.schema.tables import COLUMN_STATS_ACCURATE
 from compactor.metastore.statistics import accuracy, columns
 from compactor.metastore.statistics.accuracy import Accuracy

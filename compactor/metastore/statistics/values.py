@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from compactor.acid.row_figures import RowFigures
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
-from compactor.compaction.row_figures import RowFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from isal import isal_zlib
 
-from compactor.compaction.row_figures import RowFigures
+from compactor.acid.row_figures import RowFigures
 from compactor.orc.io.source import LocalSink
 from compactor.storage.taking_over import TakenRange
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, fields, replace
 from operator import add, attrgetter
 
 from compactor.acid.names import ACID_VERSION, BucketFile, DeltaKind
+from compactor.acid.row_figures import RowFigures
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import VerificationFailed
 from compactor.base.ids import WriteId
 from compactor.compaction.order_by import OrderBy
-from compactor.compaction.row_figures import RowFigures
 from compactor.compaction.states import CompactionType
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rows.inputs import Input

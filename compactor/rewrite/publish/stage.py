@@ -22,9 +22,9 @@ from compactor.acid.names import (
     DeltaKind,
     Layout,
 )
+from compactor.acid.row_figures import RowFigures, merged
 from compactor.base.errors import StorageError, VerificationFailed
 from compactor.base.steps import Step, reach
-from compactor.compaction.row_figures import RowFigures, merged
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rows.acid_file import write_empty_acid_file

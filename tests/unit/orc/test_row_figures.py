@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compactor.compaction.row_figures import ColumnFigures
+from compactor.acid.row_figures import ColumnFigures
 from compactor.orc.format import messages
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail

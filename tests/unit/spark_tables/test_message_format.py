@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.acid.names import DeltaKind
+from compactor.acid.row_figures import ColumnFigures, RowFigures
 from compactor.acid.write_ids import LaterWriteIdList, ValidWriteIdList
 from compactor.base.errors import BadMessage
 from compactor.base.ids import WriteId
-from compactor.compaction.row_figures import ColumnFigures, RowFigures
 from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.failure import Failure
 from compactor.rows.inputs import Input

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from compactor.compaction.row_figures import ColumnFigures
+from compactor.acid.row_figures import ColumnFigures
 from compactor.metastore.statistics.columns import agrees, has_no_estimate, is_proved, known
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from compactor.acid.row_figures import ColumnFigures, RowFigures
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.row_figures import ColumnFigures, RowFigures
 from compactor.metastore.statistics.decision import Changes, changes
 from compactor.metastore.statistics.values import CommitStatistics, StoredColumn, StoredStatistics
 

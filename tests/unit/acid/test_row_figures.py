@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from compactor.compaction.row_figures import ColumnFigures, RowFigures, merged
+from compactor.acid.row_figures import ColumnFigures, RowFigures, merged
 
 
 def of(column: ColumnFigures, rows: int = 5) -> RowFigures:
