@@ -24,9 +24,9 @@ from compactor.metastore.schema.tables import PARTITIONS
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site
-from compactor.worker.options import Options
 from compactor.worker.outcome import Outcome, Result
 from compactor.worker.work import work_together
+from compactor.worker.worker_options import Options
 
 BAR = 1.04  #: of the time without
 _KEY = "hive.compactor.gather.stats"

@@ -28,9 +28,9 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.process_runner import ProcessRunner
 from compactor.rewrite.run.runner import InProcessRunner, Runner
 from compactor.site.site import Site
-from compactor.worker.options import Options
 from compactor.worker.outcome import Outcome
 from compactor.worker.work import work_together
+from compactor.worker.worker_options import Options
 from tests.support.many import make_partitions, site_of
 
 

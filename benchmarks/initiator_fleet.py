@@ -33,14 +33,14 @@ from benchmarks.parts.report import Row, conclude, disk_of
 from compactor.compaction.portions import portions
 from compactor.initiator import unrecorded
 from compactor.initiator.candidate_page import CandidatePage
+from compactor.initiator.candidate_scan import Scan
 from compactor.initiator.initiator import initiate
-from compactor.initiator.scan import Scan
 from compactor.metastore.catalog.values import Table as Made
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.site.site import Site
 from compactor.state import store
-from compactor.state.conditions import entity_key
+from compactor.state.seen_conditions import entity_key
 from tests.support import servers
 from tests.support.many import copy_tree, make_partitions, site_of
 

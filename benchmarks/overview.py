@@ -34,9 +34,9 @@ from compactor.metastore.schema import tables as t
 from compactor.metastore.store import open_metastore
 from compactor.site.site import Site, own_state
 from compactor.state import store
-from compactor.state.conditions import Seen
 from compactor.state.runs import DAY_MS, Run
-from compactor.state.tables import RUNS
+from compactor.state.seen_conditions import Seen
+from compactor.state.state_tables import RUNS
 from tests.support import servers
 from tests.support.many import site_of
 

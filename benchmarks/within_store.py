@@ -29,7 +29,7 @@ from compactor.metastore.schema import create
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
 from compactor.state import store
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
 from compactor.worker.outcome import Result
 from tests.support.far import Far

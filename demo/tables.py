@@ -13,10 +13,10 @@ from compactor.acid import bucket
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
-from compactor.rows.reader import ROW_ID_COLUMNS
+from compactor.rows.snapshot_reader import ROW_ID_COLUMNS
 from compactor.site.site import Site
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_deletes, write_rows
 from demo import flights
 from demo.fixtures import register_fixture

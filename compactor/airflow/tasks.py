@@ -12,8 +12,8 @@ from typing import Any
 from compactor.airflow.configuration import only_pools, text
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.options import OPTIONS
-from compactor.answers.commits import Seen, commits_since
 from compactor.answers.preview import Preview, preview
+from compactor.answers.table_commits import Seen, commits_since
 from compactor.base.errors import CompactorError, NotFound, Refused
 from compactor.base.redaction import redacted
 from compactor.batches.assembly import plan_batches
@@ -24,13 +24,13 @@ from compactor.housekeeper.housekeeper import keep_house
 from compactor.initiator.due import due_in_database, due_in_table
 from compactor.initiator.fresh_look import look_at_changed
 from compactor.initiator.initiator import initiate
-from compactor.metastore.marker import change_marker
+from compactor.metastore.change_marker import change_marker
 from compactor.requests.no_op import must_do_something
 from compactor.requests.request import RebalanceOptions, RequestWords, request_as
 from compactor.requests.request_once import request_once as request_once_of
 from compactor.site.mode import Mode, may_somewhere
+from compactor.site.named_tables import find_table
 from compactor.site.site import Site
-from compactor.site.where import find_table
 from compactor.state.runs import Run
 
 log = logging.getLogger(__name__)

@@ -17,15 +17,15 @@ from compactor.cleaner.blockers import Blocker, blockers_of
 from compactor.compaction.cleaning import CleaningFacts, Wait, may_clean
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
-from compactor.initiator.scan import Considered
+from compactor.initiator.candidate_scan import Considered
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.unit import SHAPES
 from compactor.settings.precedence import Settings
 from compactor.site.hive_roles import HiveRoles, hive_roles
-from compactor.site.memory import sentences_about
 from compactor.site.mode import Mode, mode_of
+from compactor.site.named_tables import find_table
+from compactor.site.restored_database import sentences_about
 from compactor.site.site import Site
-from compactor.site.where import find_table
 from compactor.worker.planning import PlanSummary, preview_plan
 
 _LAST = 3  #: entries of the history, and runs, that are shown for each partition

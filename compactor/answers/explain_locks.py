@@ -12,7 +12,7 @@ from compactor.locking.statement_locks import PlannedLock, TableFacts
 from compactor.locking.statement_rules import HIVE_3, HIVE_4
 from compactor.metastore.catalog.values import Table, is_true, parameter
 from compactor.site.site import Site
-from compactor.statements.actions import Explained, ExplainLocks
+from compactor.statements.parsed_actions import Explained, ExplainLocks
 from compactor.statements.parser import parse
 from compactor.statements.statement import Statement
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 
 from compactor.answers.alarms import Alarm, raised_alarms
 from compactor.answers.readings import Readings, readings_of
-from compactor.answers.running import Running, running
+from compactor.answers.running_compactions import Running, running
 from compactor.answers.survey import DUE
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.insight.past_runs import ERRORS_OF, error_of
 from compactor.site.site import Site
-from compactor.state.conditions import Share, WorstTable
 from compactor.state.decisions import PASS
 from compactor.state.runs import DAY_MS, DayOfRuns, Run
+from compactor.state.seen_conditions import Share, WorstTable
 from compactor.state.store import OwnState
 
 STEPS = ("below 20", "20 to 39", "40 to 59", "60 to 79", "80 and more")  #: of health

@@ -6,18 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.answers.explain import waits_for
-from compactor.answers.running import Running, reserved_batches, running
+from compactor.answers.running_compactions import Running, reserved_batches, running
 from compactor.answers.show_compactions import compaction_row
 from compactor.answers.survey import DUE
 from compactor.base.identities import is_compactor
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.initiator.scan import DISAGREEMENT
+from compactor.initiator.candidate_scan import DISAGREEMENT
 from compactor.metastore.queue.ended import Ended
 from compactor.site.site import Site, paused_tables
 from compactor.state.batches import Batch
-from compactor.state.conditions import Seen, Wanted
 from compactor.state.runs import Run
+from compactor.state.seen_conditions import Seen, Wanted
 
 #: The page's filters, and the outcomes that each selects.
 OUTCOMES: Mapping[str, tuple[str, ...]] = {

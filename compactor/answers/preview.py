@@ -22,13 +22,13 @@ from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import SHAPES, Shape, Unit
 from compactor.rows.acid_file import open_files
 from compactor.settings.precedence import with_request
+from compactor.site.named_tables import find_table
 from compactor.site.site import Site, Target, claims_of, must_be_compactable, must_have_its_own_ground
-from compactor.site.where import find_table
 from compactor.storage.stores import opened
 from compactor.worker.file_formats import file_format_of
-from compactor.worker.output_class import must_suit
 from compactor.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan, preview_plan_of
 from compactor.worker.rebalance_view import must_be_possible
+from compactor.worker.suitable_output import must_suit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from compactor.base.errors import StorageError
 from compactor.compaction.states import State
-from compactor.initiator.scan import DISAGREEMENT
+from compactor.initiator.candidate_scan import DISAGREEMENT
 from compactor.site.lost_workers import WORKER_TIMEOUT
-from compactor.site.memory import doubt_of
+from compactor.site.restored_database import doubt_of
 from compactor.site.site import Site
 from compactor.state.runs import DAY_MS
 

@@ -12,14 +12,14 @@ from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from compactor.answers.row import Row
-from compactor.answers.running import Running, running
+from compactor.answers.running_compactions import Running, running
 from compactor.base.errors import BadSetting, NotFound
 from compactor.base.identities import PREFIX, HolderProcess, is_compactor
 from compactor.compaction.entry import Entry
 from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.states import CompactionType, State
+from compactor.site.named_tables import Where, find_where, nearest
 from compactor.site.site import Site
-from compactor.site.where import Where, find_where, nearest
 
 _T = TypeVar("_T")
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from compactor.answers.row import Row
 from compactor.base.errors import BadSetting
+from compactor.metastore.locks.lock_manager import LockManager
 from compactor.metastore.locks.lock_rows import LockRow, LockState
-from compactor.metastore.locks.manager import LockManager
+from compactor.site.named_tables import Where, find_where, readings
 from compactor.site.site import Site
-from compactor.site.where import Where, find_where, readings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from compactor.answers.row import Row
 from compactor.compaction.entry import Entity
-from compactor.compaction.quarantine import Quarantined
+from compactor.compaction.quarantine_rules import Quarantined
+from compactor.site.named_tables import Where, find_where
 from compactor.site.site import Site
-from compactor.site.where import Where, find_where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,10 @@ from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_a
 from compactor.compaction.entry import Entity
 from compactor.compaction.pool_policy import DEFAULT, POOL
 from compactor.compaction.states import CompactionType
-from compactor.initiator.scan import DISAGREEMENT, Considered, Scan
+from compactor.initiator.candidate_scan import DISAGREEMENT, Considered, Scan
 from compactor.metastore.catalog.values import PartitionPlace, Table
+from compactor.site.named_tables import find_where
 from compactor.site.site import Site, path_of
-from compactor.site.where import find_where
 from compactor.storage.protocol import Storage
 
 #: Outcomes that require work, the most work first; all others require none.

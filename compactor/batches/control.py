@@ -16,7 +16,7 @@ from compactor.base.identities import HolderProcess
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.site import lost_workers
-from compactor.site.memory import must_be_newest
+from compactor.site.restored_database import must_be_newest
 from compactor.site.site import Site, own_state
 from compactor.state.batches import Batch, BatchState
 

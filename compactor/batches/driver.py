@@ -22,14 +22,14 @@ from compactor.rewrite.run.rare_collections import collecting_rarely
 from compactor.rewrite.run.runner import Runner
 from compactor.settings.precedence import Settings
 from compactor.site import lost_workers
-from compactor.site.memory import must_be_newest
+from compactor.site.restored_database import must_be_newest
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, own_state
 from compactor.state.runs import Run
-from compactor.worker.options import Options
 from compactor.worker.outcome import Outcome, Result
 from compactor.worker.under_way import UnderWay
 from compactor.worker.work import work_together
+from compactor.worker.worker_options import Options
 
 log = logging.getLogger(__name__)
 _THREADS = "compactor.store.threads"

@@ -20,7 +20,7 @@ from compactor.acid.names import ACID_VERSION_FILE, FLUSH_LENGTH_SUFFIX, METADAT
 from compactor.base.errors import CompactorError
 from compactor.orc.format.tail import read_tail
 from compactor.rows.remote_source import open_source
-from compactor.site.bystander import beside
+from compactor.site.best_effort import beside
 from compactor.site.site import Site
 from compactor.storage.protocol import Storage
 from compactor.worker.outcome import Outcome, Result

@@ -19,10 +19,10 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.metastore.catalog.values import Table
 from compactor.site import leftovers
 from compactor.site.abort_grace import AbortGrace
-from compactor.site.absence import Absence
-from compactor.site.agreement import Given
-from compactor.site.memory import must_be_newest
+from compactor.site.files_and_metastore import Given
 from compactor.site.mode import Mode, may
+from compactor.site.proof_of_removal import Absence
+from compactor.site.restored_database import must_be_newest
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, Target, claims_of, must_have_its_own_ground, path_of
 from compactor.site.surveyed_tables import SurveyedTables

@@ -21,10 +21,10 @@ from compactor.compaction.cleaning import Clean, Drop, Wait
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.queue.cleaning import next_cleaning
+from compactor.metastore.queue.cleaning_rows import next_cleaning
 from compactor.site import leftovers, lost_workers
-from compactor.site.memory import must_be_newest, must_still_be_newest
 from compactor.site.mode import Mode, may
+from compactor.site.restored_database import must_be_newest, must_still_be_newest
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, Target, claims_of, must_have_its_own_ground
 

@@ -24,14 +24,14 @@ from compactor.cleaner.pass_log import PassLog
 from compactor.cleaner.removing import bytes_of, remove_all, remove_directories
 from compactor.compaction.cleaning import is_output, removable
 from compactor.compaction.entry import Entry
-from compactor.metastore.queue.cleaning import CleanedEntry, no_longer_ready
+from compactor.metastore.queue.cleaning_rows import CleanedEntry, no_longer_ready
 from compactor.rewrite.publish.removal import Hiding
 from compactor.rewrite.publish.same_directory import identities
 from compactor.rewrite.publish.still_needed import must_still_be_needed
 from compactor.site import leftovers, quarantine
-from compactor.site.agreement import Given, no_longer_there
 from compactor.site.exclusive import renames
-from compactor.site.memory import must_be_newest
+from compactor.site.files_and_metastore import Given, no_longer_there
+from compactor.site.restored_database import must_be_newest
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import View, claims_of
 

@@ -10,7 +10,7 @@ from compactor.cleaner.cleaner_pass import Cleaned, CleanerPass, EndedUncleaned,
 from compactor.compaction.cleaning import retry_retention
 from compactor.compaction.entry import Entry
 from compactor.site import lost_workers
-from compactor.site.memory import must_still_be_newest
+from compactor.site.restored_database import must_still_be_newest
 from compactor.site.site import Site
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from compactor.base.ids import TxnId
 from compactor.base.steps import Step, reach
 from compactor.rewrite.publish import removal
 from compactor.rewrite.publish.same_directory import identities
-from compactor.site.agreement import must_be_the_same_table
 from compactor.site.exclusive import while_removing
-from compactor.site.memory import must_be_newest
+from compactor.site.files_and_metastore import must_be_the_same_table
+from compactor.site.restored_database import must_be_newest
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, Target
 from compactor.storage.protocol import Storage

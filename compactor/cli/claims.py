@@ -11,7 +11,7 @@ from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from compactor.requests.claims import ClaimFound
+    from compactor.requests.give_up_claims import ClaimFound
 
 _COLUMNS = ("table", "claim", "directory", "owner")
 
@@ -29,7 +29,7 @@ def claims(context: CliContext, table: str | None, names: tuple[str, ...], give_
     is compacted or removed where another table's claim is. Give it up if that table is gone, or if the directory is a
     copy of its; else two metastores lose each other's rows.
     """
-    from compactor.requests import claims as service
+    from compactor.requests import give_up_claims as service
 
     with context.site(read_only=not yes) as site:
         foreign = service.foreign_claims(site, table)

@@ -14,7 +14,7 @@ from compactor.cli.output import counted, duration, print_json, say, size
 if TYPE_CHECKING:
     from compactor.answers.explain import Explanation, PartitionExplanation, Queued
     from compactor.answers.show_quarantine import QuarantineRow
-    from compactor.initiator.scan import Considered
+    from compactor.initiator.candidate_scan import Considered
 
 
 @click.command()

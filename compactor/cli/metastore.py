@@ -14,7 +14,7 @@ from compactor.cli.output import print_either, print_json, say
 from compactor.cli.resolve import advance
 
 if TYPE_CHECKING:
-    from compactor.requests.agree import BothSides
+    from compactor.requests.accept_database import BothSides
 
 
 @click.group()
@@ -95,7 +95,7 @@ def agree(context: CliContext, yes: bool) -> None:
     time out. Refused while a table has directories with numbers that the database never gave: decide about them with
     `compactor metastore advance` before it gives them to somebody else.
     """
-    from compactor.requests import agree as service
+    from compactor.requests import accept_database as service
 
     with context.site(read_only=not yes) as site:
         sides = service.agree(site, site.user) if yes else service.both_sides(site)

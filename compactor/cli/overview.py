@@ -14,7 +14,7 @@ from compactor.cli.progress_text import progress_text
 
 if TYPE_CHECKING:
     from compactor.answers.fleet import Fleet, Returns
-    from compactor.answers.reads import TableReads
+    from compactor.answers.reader_gains import TableReads
 
 
 @click.command()
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def overview(context: CliContext, worst: int) -> None:
     """The health of all tables, what is due and runs, and what compaction brought in 7 and 30 days. Nothing is listed."""
     from compactor.answers.fleet import fleet
-    from compactor.answers.reads import table_reads
+    from compactor.answers.reader_gains import table_reads
 
     with context.site(read_only=True) as site:
         found, told = fleet(site, worst), table_reads(site)

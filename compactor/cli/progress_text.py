@@ -8,7 +8,8 @@ from compactor.cli.output import counted, duration, size
 
 
 def progress_text(row: Mapping[str, object]) -> str | None:
-    """Returns units and bytes done of all, and the time left, of a row of ``answers.running``; None if nothing is known."""
+    """Returns units and bytes done of all, and the time left, of a row of ``answers.running_compactions``; None if
+    nothing is known."""
     units, of_bytes, left = row["units"], row["bytes"], row["left_ms"]
     parts = []
     if isinstance(units, int):

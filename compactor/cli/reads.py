@@ -65,8 +65,8 @@ def show(context: CliContext, table: str | None, days: int, limit: int) -> None:
 
     With a table: each of its compactions that can be compared.
     """
-    from compactor.answers.reads import reads_of, table_reads
-    from compactor.site.where import find_table
+    from compactor.answers.reader_gains import reads_of, table_reads
+    from compactor.site.named_tables import find_table
 
     with context.site(read_only=True) as site:
         if table is None:

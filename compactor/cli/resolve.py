@@ -41,7 +41,7 @@ def resolve(
     """
     from compactor.requests import resolve as service
     from compactor.requests.in_doubt import in_doubt
-    from compactor.site.where import find_table
+    from compactor.site.named_tables import find_table
 
     with context.site(read_only=not yes) as site:
         found_table = find_table(site.metastore.catalog, table)

@@ -71,8 +71,8 @@ def repeat(stop: Stop, interval_s: float, one_pass: Callable[[], bool]) -> bool:
 @with_context
 def initiator(context: CliContext, once: bool) -> None:
     """Look at every candidate and enqueue the compactions that are due."""
+    from compactor.initiator.candidate_scan import DISAGREEMENT
     from compactor.initiator.initiator import initiate
-    from compactor.initiator.scan import DISAGREEMENT
 
     def one_pass(site: Site) -> bool:
         done = initiate(site)

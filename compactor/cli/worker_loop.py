@@ -18,8 +18,8 @@ from compactor.site.lost_workers import repair
 from compactor.site.run_as import left_to_others, must_be_ours, must_run_as
 from compactor.site.site import Site
 from compactor.storage.executor_tokens import ExecutorTokens
-from compactor.worker.options import Options
 from compactor.worker.outcome import Outcome, Result
+from compactor.worker.worker_options import Options
 
 if TYPE_CHECKING:
     from compactor.rewrite.run.process_runner import ProcessRunner

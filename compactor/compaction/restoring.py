@@ -11,7 +11,7 @@ from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import Delta, known_directory, parse_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import BadName, Refused
-from compactor.compaction.quarantine import Record, names_of
+from compactor.compaction.quarantine_rules import Record, names_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

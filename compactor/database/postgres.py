@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
-from compactor.database.server import Server, server_engine
+from compactor.database.server_engines import Server, server_engine
 from compactor.database.trouble import Trouble
 
 #: Classes of SQLSTATE (Appendix A of its manual).

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator
 
 from compactor.base.errors import CompactorError
 from compactor.database import privileges
-from compactor.doctor import metastore
-from compactor.doctor.agreement import check_agreement
-from compactor.doctor.ground import check_ground
-from compactor.doctor.log_in import check_log_in
-from compactor.doctor.memory import check_memory
-from compactor.doctor.storage import check_storage
+from compactor.doctor import metastore_checks
+from compactor.doctor.files_and_metastore_check import check_agreement
+from compactor.doctor.log_in_check import check_log_in
+from compactor.doctor.overlapping_locations_check import check_ground
+from compactor.doctor.restored_database_check import check_memory
+from compactor.doctor.storage_checks import check_storage
 from compactor.settings.precedence import with_table
 from compactor.site.finding import Finding, Level, first_few, ok
 from compactor.site.mode import Mode, loosest_mode
 from compactor.site.site import Site
+from compactor.state.state_tables import metadata
 from compactor.state.store import OwnState
-from compactor.state.tables import metadata
 
 _JAVA = 17  #: the version that Spark 4 needs
 
@@ -100,7 +100,7 @@ def _state(site: Site) -> Iterator[Finding]:
 
 def _state_rights(state: OwnState) -> Finding:
     """Returns whether our state can be written: every mode records what happened."""
-    return metastore.write_access(
+    return metastore_checks.write_access(
         state.database,
         privileges.missing(state.database, metadata.tables.values()),
         well=ok("state", f"{state.database.url} has the schema of this release"),
@@ -146,19 +146,19 @@ def _untouched(site: Site) -> Iterator[Finding]:
 
 
 CHECKS: tuple[tuple[str, Check], ...] = (
-    ("database", metastore.check_database),
+    ("database", metastore_checks.check_database),
     ("memory", check_memory),
-    ("clock", metastore.check_clock),
-    ("mode", metastore.check_rights),
-    ("hive's roles", metastore.check_hive_roles),
+    ("clock", metastore_checks.check_clock),
+    ("mode", metastore_checks.check_rights),
+    ("hive's roles", metastore_checks.check_hive_roles),
     ("state", _state),
     ("log-in", check_log_in),
     ("storage", check_storage),
     ("agreement", check_agreement),
-    ("queue", metastore.check_queue),
-    ("transactions", metastore.check_transactions),
-    ("transaction manager", metastore.check_transaction_manager),
-    ("housekeeping", metastore.check_growth),
+    ("queue", metastore_checks.check_queue),
+    ("transactions", metastore_checks.check_transactions),
+    ("transaction manager", metastore_checks.check_transaction_manager),
+    ("housekeeping", metastore_checks.check_growth),
     ("table properties", _properties),
     ("tables left alone", _untouched),
     ("overlapping tables", check_ground),

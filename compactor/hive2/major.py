@@ -38,9 +38,9 @@ from compactor.rewrite.run.task_queue import Job
 from compactor.settings.precedence import Settings, with_table
 from compactor.site.directory_claims import DirectoryClaims
 from compactor.site.finding import Finding, Level, ok
-from compactor.site.ground import Ground
 from compactor.site.mode import Mode, may
 from compactor.site.old_site import OldSite
+from compactor.site.overlapping_locations import Ground
 from compactor.site.run_as import wanted_user
 from compactor.site.site import must_be_compactable, path_of
 

@@ -19,10 +19,10 @@ from compactor.settings.precedence import Settings
 from compactor.settings.properties import parameters_naming
 from compactor.site import lost_workers, quarantine
 from compactor.site.abort_grace import AbortGrace
-from compactor.site.absence import Absence
 from compactor.site.heartbeat import heartbeat_period_ms
-from compactor.site.memory import must_be_newest
 from compactor.site.mode import Mode, may, may_somewhere
+from compactor.site.proof_of_removal import Absence
+from compactor.site.restored_database import must_be_newest
 from compactor.site.site import Site
 
 log = logging.getLogger(__name__)

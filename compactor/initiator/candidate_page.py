@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
+from compactor.compaction.decision_reuse import Basis, Lasts, StoredDecision, Writes, decision_of
 from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion
-from compactor.compaction.standing import Basis, Lasts, StoredDecision, Writes, decision_of
+from compactor.initiator.candidate_scan import Considered, Scan
 from compactor.initiator.past import Past
-from compactor.initiator.scan import Considered, Scan
 from compactor.initiator.table_digests import TableDigests
-from compactor.site.bystander import beside
+from compactor.site.best_effort import beside
 from compactor.site.side_by_side import SideBySide
 from compactor.site.surveyed_tables import TableName
 

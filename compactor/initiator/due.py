@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compactor.base.errors import CompactorError
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.initiator.scan import DISAGREEMENT, Considered, Scan
+from compactor.initiator.candidate_scan import DISAGREEMENT, Considered, Scan
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, must_be_compactable
 from compactor.site.surveyed_tables import TableName

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from compactor.compaction.entry import Entity
+from compactor.initiator.candidate_scan import Considered, Scan
 from compactor.initiator.outdated import record_conditions
 from compactor.initiator.past import Past
-from compactor.initiator.scan import Considered, Scan
-from compactor.site.bystander import beside
+from compactor.site.best_effort import beside
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site
-from compactor.state.conditions import Seen
 from compactor.state.decisions import LOOK
+from compactor.state.seen_conditions import Seen
 
 #: Looked at after one pass, since each costs a listing: all that a person asked for, and little of a fleet's work. What
 #: else a pass has changed, the initiator's next one looks at.

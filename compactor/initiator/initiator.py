@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from compactor.compaction.decision import AbortCleanup
 from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion, portions
-from compactor.initiator import collector, outdated, unrecorded
+from compactor.initiator import garbage_collection, outdated, unrecorded
+from compactor.initiator.budget import Saving, without_cost
 from compactor.initiator.candidate_page import CandidatePage
+from compactor.initiator.candidate_scan import Considered, Scan
 from compactor.initiator.one_ahead import one_ahead
 from compactor.initiator.outdated import record_conditions
 from compactor.initiator.past import Past
-from compactor.initiator.saving import Saving, without_cost
-from compactor.initiator.scan import Considered, Scan
 from compactor.metastore.catalog.values import Table
 from compactor.site import lost_workers
-from compactor.site.bystander import beside
-from compactor.site.memory import must_not_be_older
+from compactor.site.best_effort import beside
+from compactor.site.restored_database import must_not_be_older
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site
 from compactor.state.decisions import PASS, Decided
@@ -87,7 +87,7 @@ def initiate(site: Site) -> InitiatorPass:
     stores = SideBySide(site.settings.integer("compactor.store.threads"), "store")
     with stores as threads, one_ahead(_pages(scan, cursor)) as pages:
         for portion, page in pages:
-            with collector.waiting():
+            with garbage_collection.waiting():
                 found = page.sort_out(portion)
             kept += found.kept
             considered += _judge(scan, saving, page.judged(found.pending, threads))
@@ -102,7 +102,7 @@ def _pages(scan: Scan, cursor: Entity | None) -> Iterator[tuple[Portion, Candida
     """Yields all candidates in the order of the pass, each portion with what is read of its tables."""
     first: CandidatePage | None = None
     for portion in portions(scan.candidate_tables(), cursor):
-        with collector.waiting():
+        with garbage_collection.waiting():
             page = first if first is not None and portion.until is not None else CandidatePage(scan, portion.tables)
         first = page if portion.after is not None else first  # its other half comes last
         yield portion, page

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from compactor.initiator import unrecorded
-from compactor.initiator.scan import Considered, Scan
-from compactor.state.conditions import Seen
+from compactor.initiator.candidate_scan import Considered, Scan
+from compactor.state.seen_conditions import Seen
 from compactor.state.store import OwnState
 
 _OVERLAP_MS = 600_000  #: a row of the history may be committed so long after the time that it names

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from compactor.compaction.entry import Entity
-from compactor.compaction.standing import (
+from compactor.compaction.decision_reuse import (
     Digests,
     Moving,
     StoredDecision,
@@ -16,7 +15,8 @@ from compactor.compaction.standing import (
     queued_states,
     verdict_text,
 )
-from compactor.initiator.scan import Scan
+from compactor.compaction.entry import Entity
+from compactor.initiator.candidate_scan import Scan
 from compactor.metastore.catalog.values import PartitionPlace
 from compactor.metastore.queue.candidates import Aborted
 from compactor.metastore.queue.ended import Ended

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from compactor.compaction.entry import Entity
-from compactor.initiator.scan import sweep_ms
+from compactor.initiator.candidate_scan import sweep_ms
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from compactor.state.decisions import Decided

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compactor.state.progress import Progress
+from compactor.state.entry_progress import Progress
 
 _ENOUGH = 0.05  #: the share of the bytes from which on the pace says more than what was expected
 

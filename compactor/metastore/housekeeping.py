@@ -25,7 +25,7 @@ from compactor.metastore.schema.tables import (
     TXNS,
     WRITE_SET,
 )
-from compactor.metastore.transactions import rows as txn_rows
+from compactor.metastore.transactions import transaction_rows as txn_rows
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
 
 _CTC = COMPLETED_TXN_COMPONENTS.c

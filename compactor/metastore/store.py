@@ -7,28 +7,28 @@ from dataclasses import replace
 from compactor.base.errors import DatabaseUnavailable
 from compactor.database import clock
 from compactor.database.engine import Database, open_database
+from compactor.metastore.catalog.all_locations import Grounds
 from compactor.metastore.catalog.embedded import EmbeddedCatalog
-from compactor.metastore.catalog.grounds import Grounds
 from compactor.metastore.catalog.new_partitions import NewPartitions
 from compactor.metastore.catalog.partition_places import PartitionPlaces
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.claim_token import ClaimToken
+from compactor.metastore.high_water_marks import StoredMarks
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locks.hive_locks import Locks
-from compactor.metastore.marks import StoredMarks
 from compactor.metastore.mutex import Mutexes
 from compactor.metastore.notifications.log import Notifications
 from compactor.metastore.queue.candidates import Candidates
-from compactor.metastore.queue.claims import Claims
-from compactor.metastore.queue.cleaning import Cleaning
-from compactor.metastore.queue.commits import Commits
+from compactor.metastore.queue.cleaning_rows import Cleaning
+from compactor.metastore.queue.commit_section import Commits
 from compactor.metastore.queue.ended import EndedEntries
 from compactor.metastore.queue.endings import Endings
 from compactor.metastore.queue.entries import Entries
 from compactor.metastore.queue.figures import QueueFigures
 from compactor.metastore.queue.pages import CompactionLists
+from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.queue.requests import Requests
-from compactor.metastore.queue.table import QueueTable
+from compactor.metastore.queue.worker_claims import Claims
 from compactor.metastore.schema import create
 from compactor.metastore.schema.detect import BY_WRITE_IDS, dialect_for
 from compactor.metastore.schema.tables import SCHEMA_VERSION
@@ -38,7 +38,7 @@ from compactor.metastore.transactions.counters import Counters
 from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.metastore.transactions.stream_batches import StreamBatches
 from compactor.metastore.transactions.transactions import Transactions
-from compactor.metastore.transactions.write_ids import WriteIds
+from compactor.metastore.transactions.write_id_rows import WriteIds
 
 
 class Metastore:

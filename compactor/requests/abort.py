@@ -12,8 +12,8 @@ from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.site import leftovers, lost_workers
-from compactor.site.memory import must_be_newest, must_not_be_older
 from compactor.site.mode import Mode, may, must_write
+from compactor.site.restored_database import must_be_newest, must_not_be_older
 from compactor.site.site import Site
 
 log = logging.getLogger(__name__)

@@ -12,12 +12,12 @@ from compactor.base.ids import TxnId
 from compactor.base.steps import CommandStep, reach
 from compactor.compaction.disagreement import DoubtKind
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.transactions.rows import TxnType
-from compactor.metastore.transactions.values import NewTransaction
+from compactor.metastore.transactions.shown_transactions import NewTransaction
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.in_doubt import InDoubt, in_doubt
 from compactor.requests.resolve import Resolution, Resolved, Ruling, must_be_ruled, quarantine, resolve
-from compactor.site.memory import restore_claim_token
 from compactor.site.mode import must_write
+from compactor.site.restored_database import restore_claim_token
 from compactor.site.site import Site
 
 log = logging.getLogger(__name__)

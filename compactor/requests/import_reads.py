@@ -9,7 +9,7 @@ from itertools import islice
 from compactor.base.errors import BadFile
 from compactor.insight.read_events import Query, queries_of
 from compactor.site.site import Site, own_state
-from compactor.state.reads import Read
+from compactor.state.read_counts import Read
 
 _AT_ONCE = 1000  #: events that are stored in one transaction
 _AHEAD_MS = 86_400_000  #: by which an engine's clock may be ahead, or its times without a zone be those of another zone

@@ -19,7 +19,7 @@ from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import inputs_of_directory
 from compactor.rows.remote_source import open_source
-from compactor.site.agreement import Given, must_lose_nothing, visibility_transactions
+from compactor.site.files_and_metastore import Given, must_lose_nothing, visibility_transactions
 from compactor.site.site import Site, Target
 from compactor.worker.file_formats import file_format_of
 

@@ -6,8 +6,8 @@ from compactor.base.errors import Refused
 from compactor.compaction.states import parse_type
 from compactor.requests.request import RequestWords, entities_of
 from compactor.settings.precedence import with_request
+from compactor.site.named_tables import find_table
 from compactor.site.site import Site, must_be_compactable
-from compactor.site.where import find_table
 from compactor.worker.planning import NoPlan, preview_plan
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from compactor.acid import txn_states
 from compactor.base.errors import NotFound
 from compactor.base.ids import TxnId, WriteId
-from compactor.site.absence import Absence
+from compactor.site.proof_of_removal import Absence
 from compactor.site.site import Site
 
 

@@ -11,8 +11,8 @@ from compactor.metastore.catalog.values import Table
 from compactor.settings.precedence import with_override, with_table
 from compactor.settings.properties import canonical
 from compactor.site.mode import must_write
+from compactor.site.named_tables import find_table
 from compactor.site.site import Site
-from compactor.site.where import find_table
 from compactor.state.overrides import Override
 from compactor.state.store import OwnState
 

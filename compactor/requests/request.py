@@ -13,13 +13,13 @@ from compactor.compaction.order_by import OrderBy, stored
 from compactor.compaction.states import TERMINAL, CompactionType, State, parse_type
 from compactor.metastore.catalog.values import Table
 from compactor.settings.precedence import with_request
-from compactor.site.memory import must_not_be_older
 from compactor.site.mode import must_write
+from compactor.site.named_tables import find_table
+from compactor.site.restored_database import must_not_be_older
 from compactor.site.site import Site, ground_of, must_be_compactable
-from compactor.site.where import find_table
 from compactor.worker.file_formats import file_format_of
-from compactor.worker.output_class import must_suit
 from compactor.worker.rebalance_view import must_be_possible
+from compactor.worker.suitable_output import must_suit
 
 _AT_ONCE = 1000  #: requests that are made in one transaction
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.2, 5.0

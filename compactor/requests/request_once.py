@@ -17,8 +17,8 @@ from compactor.compaction.states import ENDED_BADLY, CompactionType, State
 from compactor.initiator.due import due_in_table
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import RequestWords, entities_of, request_as
+from compactor.site.named_tables import find_table
 from compactor.site.site import Site
-from compactor.site.where import find_table
 
 AUTO = "auto"  #: the type that the initiator would choose, major where nothing is due
 _DIGITS = 24  #: of a run's digest in CQ_INITIATOR_ID, which has 128 characters

@@ -20,11 +20,11 @@ from compactor.compaction.disagreement import DoubtKind
 from compactor.compaction.entry import Entity
 from compactor.initiator.initiator import look_again
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.in_doubt import InDoubt, by_entity, in_doubt, in_doubt_at
 from compactor.site.exclusive import exclusively
-from compactor.site.memory import restore_claim_token
 from compactor.site.mode import must_write
+from compactor.site.restored_database import restore_claim_token
 from compactor.site.site import Site, claims_of, must_have_its_own_ground
 
 log = logging.getLogger(__name__)

@@ -18,20 +18,20 @@ from compactor.base.errors import CompactorError, LockNotGranted, NotFound, Refu
 from compactor.base.ids import TxnId
 from compactor.base.steps import CommandStep, reach
 from compactor.compaction.entry import Entity
-from compactor.compaction.quarantine import Quarantined, Record
+from compactor.compaction.quarantine_rules import Quarantined, Record
 from compactor.compaction.restoring import Situation, Undo, undo
 from compactor.initiator.initiator import look_again
 from compactor.requests.overrides import remove_override
 from compactor.requests.pause import pause
-from compactor.rewrite.publish import quarantine
+from compactor.rewrite.publish import quarantine_moves
 from compactor.rewrite.publish.same_directory import identities
-from compactor.site.agreement import must_be_the_same_table
 from compactor.site.exclusive import exclusively
-from compactor.site.memory import must_be_newest
+from compactor.site.files_and_metastore import must_be_the_same_table
 from compactor.site.mode import Mode, may
+from compactor.site.named_tables import find_table
 from compactor.site.quarantine import SETTING
+from compactor.site.restored_database import must_be_newest
 from compactor.site.site import PAUSED, Site, Target, claims_of, must_have_its_own_ground, own_state, paused_tables
-from compactor.site.where import find_table
 
 log = logging.getLogger(__name__)
 _POLL_S = 0.1
@@ -99,14 +99,14 @@ def restore(site: Site, table: str, partition: str | None, entry_id: int, by: st
         _list(site, planned, record.names, sum(record.kept.values()))  # so that it is not due meanwhile
         with _paused(site, target, by), _covered(site, target, planned):
             still = partial(_must_be_held, site, target, entry_id, txn)
-            quarantine.put_back(site.storage, target.location, entry_id, moved.back, still)
+            quarantine_moves.put_back(site.storage, target.location, entry_id, moved.back, still)
             _let_the_others_end(site, target, entry_id, txn)
             must_be_the_same_table(site, target)
             last = _planned(site, target, record).undo  # from fresh listings: every input is in its place
             if last.back or last.outputs != moved.outputs:
                 raise _refused(target, entry_id, "its files changed meanwhile")
             with site.metastore.transactions.holding(txn):
-                quarantine.take(site.storage, target.location, entry_id, moved.outputs, expected)
+                quarantine_moves.take(site.storage, target.location, entry_id, moved.outputs, expected)
         reach(CommandStep.OUTPUT_TAKEN)
     look_again(site, target.table)
     log.warning("%s: compaction %d was undone by %s", target.entity, entry_id, by)
@@ -131,7 +131,7 @@ def _target(site: Site, table: str, partition: str | None) -> Target:
 
 
 def _record(site: Site, target: Target, entry_id: int) -> Record:
-    record = quarantine.read_record(site.storage, target.location, entry_id)
+    record = quarantine_moves.read_record(site.storage, target.location, entry_id)
     if record is not None:
         return record
     try:
@@ -165,7 +165,7 @@ def _planned(site: Site, target: Target, record: Record) -> Restoration:
         partition_id=partition_id,
         columns=target.row_type,
         here=site.storage.listing(location),
-        kept=quarantine.listing(site.storage, location, record.entry_id),
+        kept=quarantine_moves.listing(site.storage, location, record.entry_id),
         write_ids=site.write_ids(target.table, txns),
         txns=txns,
     )
@@ -245,7 +245,7 @@ def _covered(site: Site, target: Target, planned: Restoration) -> Iterator[None]
         with suppress(CompactorError):
             if all(storage.exists(f"{location}/{output}") for output in moved.outputs):
                 expected = identities(storage, location, moved.back)
-                quarantine.take(storage, location, planned.entry_id, moved.back, expected)
+                quarantine_moves.take(storage, location, planned.entry_id, moved.back, expected)
         raise
 
 

@@ -41,8 +41,8 @@ from compactor.site.spark_secrets import SPARK_KEYTABS
 from compactor.state.store import open_state
 from compactor.storage.hadoop_tokens import VARIABLE as TOKEN_FILE
 from compactor.storage.listing_limits import ListingLimits
-from compactor.storage.options import StoreOptions, secret_files
 from compactor.storage.protocol import Storage
+from compactor.storage.store_options import StoreOptions, secret_files
 from compactor.storage.stores import Stores
 
 log = logging.getLogger(__name__)

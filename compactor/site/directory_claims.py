@@ -21,7 +21,7 @@ from compactor.acid.names import CLAIM_PREFIX, DirectoryClaim, parse_claim
 from compactor.base.errors import AccessDenied, BadFile, CompactorError, Disagreement, StorageError
 from compactor.base.printable import printable
 from compactor.base.steps import Step, reach
-from compactor.metastore.catalog.grounds import Grounds
+from compactor.metastore.catalog.all_locations import Grounds
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.claim_token import ClaimToken
 from compactor.storage.protocol import Storage

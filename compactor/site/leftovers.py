@@ -14,8 +14,8 @@ from compactor.acid.names import parse_directory, parse_hidden, parse_staging
 from compactor.base.errors import CompactorError, LockNotGranted, Refused, failing_alone
 from compactor.base.ids import TxnId
 from compactor.rewrite.publish import naming, removal
-from compactor.site.agreement import Given, files_prove, must_lose_nothing, visibility_transactions
 from compactor.site.exclusive import renames, while_removing
+from compactor.site.files_and_metastore import Given, files_prove, must_lose_nothing, visibility_transactions
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, Target, View, claims_of
 

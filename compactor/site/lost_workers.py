@@ -29,10 +29,10 @@ from compactor.compaction.lost_count import last_message, loss_message, lost_wor
 from compactor.compaction.states import State
 from compactor.metastore.queue.endings import is_being_aborted
 from compactor.rewrite.publish import naming, removal
-from compactor.site.agreement import must_lose_nothing
+from compactor.site.files_and_metastore import must_lose_nothing
 from compactor.site.leftovers import can_hide_early, clear_aborted, clear_leftovers, hider
-from compactor.site.memory import must_be_newest
 from compactor.site.mode import Mode, may, may_somewhere
+from compactor.site.restored_database import must_be_newest
 from compactor.site.site import Site, Target
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from compactor.base.errors import BadFile, StorageError
-from compactor.compaction.marks import Remembered
+from compactor.compaction.mark_comparison import Remembered
 from compactor.storage.protocol import Storage
 
 log = logging.getLogger(__name__)

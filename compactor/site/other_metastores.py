@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError
 
 from compactor.base.errors import BadSetting, CompactorError, DatabaseUnavailable
 from compactor.database.engine import Database, open_database
-from compactor.metastore.catalog.grounds import Grounds
+from compactor.metastore.catalog.all_locations import Grounds
 from compactor.metastore.claim_token import ClaimToken
 from compactor.metastore.schema import create
 from compactor.metastore.schema.detect import dialect_for

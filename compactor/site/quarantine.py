@@ -22,17 +22,17 @@ from compactor.base.errors import (
 from compactor.base.ids import WriteId
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entry
-from compactor.compaction.quarantine import Quarantined, Record, due, names_of, sort_obsolete
+from compactor.compaction.quarantine_rules import Quarantined, Record, due, names_of, sort_obsolete
 from compactor.compaction.states import CompactionType, State
-from compactor.rewrite.publish import quarantine, stage
+from compactor.rewrite.publish import quarantine_moves, stage
 from compactor.rewrite.publish.manifest import Manifest, read_manifest
 from compactor.rewrite.publish.same_directory import identities
 from compactor.rewrite.publish.still_needed import must_still_be_needed
 from compactor.settings.precedence import with_request
-from compactor.site.agreement import must_be_the_same_table
 from compactor.site.exclusive import renames
-from compactor.site.memory import must_be_newest
+from compactor.site.files_and_metastore import must_be_the_same_table
 from compactor.site.mode import Mode, may
+from compactor.site.restored_database import must_be_newest
 from compactor.site.site import Site, Target, View, claims_of, must_have_its_own_ground
 from compactor.state.quarantines import Quarantines
 
@@ -60,7 +60,7 @@ def keep_manifest(site: Site, target: Target, entry: Entry, manifest: str) -> No
         if not site.storage.exists(manifest):
             return  # a cleaner was faster, and has listed what it kept
         _listed(site).keep(site.name, _quarantined(site, target, entry))
-        quarantine.keep_manifest(site.storage, manifest, target.location, entry.id)
+        quarantine_moves.keep_manifest(site.storage, manifest, target.location, entry.id)
     except CompactorError as error:
         log.warning("%s entry %d: can be compacted and cleaned, but not undone: %s", entry.entity, entry.id, error)
 
@@ -101,12 +101,12 @@ def keep_obsolete(site: Site, target: Target, entry: Entry, view: View) -> Kept:
     _listed(site).keep(site.name, _quarantined(site, target, entry))
     expected = identities(site.storage, target.location, found.keep)
     must_still_be_needed(target.location, view.directory, view.listing, site.storage.listing(target.location))
-    quarantine.make(site.storage, target.location, entry.id)
+    quarantine_moves.make(site.storage, target.location, entry.id)
     _keep_late_manifest(site, target, entry)
     must_be_the_same_table(site, target)  # so all of these are its directories, and the quarantine is in it
     must_be_newest(site, polling=True)  # a pass may have been suspended since it looked
     still = partial(site.metastore.cleaning.must_be_ready, entry)
-    quarantine.take(site.storage, target.location, entry.id, found.keep, expected, still)
+    quarantine_moves.take(site.storage, target.location, entry.id, found.keep, expected, still)
     return Kept(names=(*found.keep, *returned), removed=found.removed)
 
 
@@ -118,7 +118,7 @@ def _keep_late_manifest(site: Site, target: Target, entry: Entry) -> None:
     for child in storage.children(location):
         manifest = f"{location}/{child}/{stage.MANIFEST}"
         if parse_staging(child) == entry.txn_id and _is_of(read_manifest(storage, manifest), entry):
-            quarantine.keep_manifest(storage, manifest, location, entry.id)
+            quarantine_moves.keep_manifest(storage, manifest, location, entry.id)
             return
 
 
@@ -133,31 +133,31 @@ def _return(site: Site, target: Target, entry: Entry, obsolete: Collection[str])
     record = None if newest is None else _recorded(site, location, newest)
     if newest is None or record is None or not any(storage.exists(f"{location}/{name}") for name in record.outputs):
         return ()  # undone to the end, or replaced
-    inside = names_of(quarantine.listing(storage, location, newest))
+    inside = names_of(quarantine_moves.listing(storage, location, newest))
     names = [name for name in record.names if name in obsolete and name not in inside]
     expected = identities(storage, location, names)
     must_be_the_same_table(site, target)
     still = partial(site.metastore.cleaning.must_be_ready, entry)
-    return quarantine.take(storage, location, newest, names, expected, still)
+    return quarantine_moves.take(storage, location, newest, names, expected, still)
 
 
 def record_kept(site: Site, target: Target, entry: Entry, kept: Kept) -> None:
     """Writes the record of the entry's quarantine, if there is one, once the cleaning has left everything else as it is."""
     location = target.location
-    if not keeps(target, entry) or not site.storage.exists(quarantine.place_of(location, entry.id)):
+    if not keeps(target, entry) or not site.storage.exists(quarantine_moves.place_of(location, entry.id)):
         return
-    names = names_of(quarantine.listing(site.storage, location, entry.id))
+    names = names_of(quarantine_moves.listing(site.storage, location, entry.id))
     record = _recorded(site, location, entry.id)
     if record is None or record.names != names:
         record = _record(site, target, entry, kept, record)
-        quarantine.write_record(site.storage, location, record)
+        quarantine_moves.write_record(site.storage, location, record)
     listed = replace(_quarantined(site, target, entry), names=names, bytes=sum(record.kept.values()))
     _listed(site).keep(site.name, replace(listed, since=record.since, until=record.until))
 
 
 def _record(site: Site, target: Target, entry: Entry, kept: Kept, before: Record | None) -> Record:
     """Returns the record of what lies in the entry's quarantine now; ``before`` is an earlier one of the same entry."""
-    content = quarantine.listing(site.storage, target.location, entry.id)
+    content = quarantine_moves.listing(site.storage, target.location, entry.id)
     manifest = _manifest(site, target, entry)
     inputs, outputs = (None, ()) if before is None else (before.inputs, before.outputs)
     if manifest is not None:
@@ -184,15 +184,15 @@ def _record(site: Site, target: Target, entry: Entry, kept: Kept, before: Record
 def _recorded(site: Site, location: str, entry_id: int) -> Record | None:
     """Returns the record that an earlier pass wrote; None without one, or if it is unreadable: it is written again."""
     try:
-        return quarantine.read_record(site.storage, location, entry_id)
+        return quarantine_moves.read_record(site.storage, location, entry_id)
     except BadFile as error:
         log.warning("%s", error)
         return None
 
 
 def _manifest(site: Site, target: Target, entry: Entry) -> Manifest | None:
-    place = quarantine.place_of(target.location, entry.id)
-    found = read_manifest(site.storage, f"{place}/{quarantine.MANIFEST}")
+    place = quarantine_moves.place_of(target.location, entry.id)
+    found = read_manifest(site.storage, f"{place}/{quarantine_moves.MANIFEST}")
     return found if _is_of(found, entry) else None
 
 
@@ -215,7 +215,7 @@ def _must_be_its_own(site: Site, target: Target, entry: Entry) -> None:
     before = _recorded(site, target.location, entry.id)
     if before is not None and (before.txn, before.table_id) != (entry.txn_id, target.table.id):
         raise Disagreement(
-            f"{quarantine.place_of(target.location, entry.id)}: is the quarantine of compaction {entry.id} with "
+            f"{quarantine_moves.place_of(target.location, entry.id)}: is the quarantine of compaction {entry.id} with "
             f"transaction {before.txn}, and this one's is {entry.txn_id}; the metastore was probably restored from a "
             "backup. Nothing was removed; move that directory out of the table; the next pass goes on"
         )
@@ -290,7 +290,7 @@ def _erase(site: Site, one: Quarantined) -> bool:
                 must_have_its_own_ground(site, target.table, target.partition)
                 claims_of(site).must_be_free_above(target.table, location)
                 claims_of(site).must_be_free_by_names(target.table, location, names)
-            quarantine.erase(site.storage, location, one.entry_id)
+            quarantine_moves.erase(site.storage, location, one.entry_id)
             log.info("%s: the quarantine of compaction %d is erased, %d bytes", one.entity, one.entry_id, one.bytes)
             return True
     return target is None or bool(site.storage.children(target.location))  # an empty one may be a mount that is away

@@ -18,17 +18,17 @@ from compactor.base.identities import PREFIX, holder_id, process_user
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.pool_policy import DEFAULT, POOL, PoolPolicy, settings_at
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import no_partition
 from compactor.metastore.catalog.values import Partition, PartitionPlace, Table
 from compactor.metastore.schema.detect import BY_WRITE_IDS
 from compactor.metastore.store import Metastore
 from compactor.settings.precedence import Settings, with_off_peak, with_override, with_request, with_table
 from compactor.site.directory_claims import FRESH_S, ClaimsAround, DirectoryClaims
-from compactor.site.ground import Ground
 from compactor.site.mark_files import MarkFiles
 from compactor.site.other_metastores import OtherMetastores
+from compactor.site.overlapping_locations import Ground
 from compactor.state.store import OwnState
 from compactor.storage.protocol import Storage
 

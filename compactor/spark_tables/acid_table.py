@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from compactor.spark_tables.active_session import activate, is_remote
 from compactor.spark_tables.changed_frames import Target, deleted_rows, merged_rows, stored, updated_rows
-from compactor.spark_tables.changes import begun_of, counts_of
 from compactor.spark_tables.clauses import (
     Clause,
     Expression,
@@ -20,10 +19,11 @@ from compactor.spark_tables.clauses import (
     must_name_columns,
 )
 from compactor.spark_tables.data_source import HiveAcid
+from compactor.spark_tables.data_source_options import CHANGE, WITHIN
 from compactor.spark_tables.frame_sources import sources_in
-from compactor.spark_tables.merge_keys import key_filter
+from compactor.spark_tables.merge_scan_filter import key_filter
 from compactor.spark_tables.messages import BeginChange, BegunChange, CountChange, Place
-from compactor.spark_tables.options import CHANGE, WITHIN
+from compactor.spark_tables.row_changes import begun_of, counts_of
 from compactor.spark_tables.statement_control import ask_keeper, at_work
 from compactor.tables.writing.row_change import CHECK, Changed, Kind
 

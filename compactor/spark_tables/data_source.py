@@ -11,10 +11,16 @@ from pyspark.sql.types import StructType
 from compactor.base.errors import Refused
 from compactor.spark_tables.change_writer import ChangeWriter
 from compactor.spark_tables.client import Keeper
+from compactor.spark_tables.data_source_options import (
+    read_options,
+    schema_options,
+    stream_options,
+    stream_request,
+    write_request,
+)
 from compactor.spark_tables.frame_sources import source_of, sources_in, with_source
 from compactor.spark_tables.inserts_writer import InsertsWriter
 from compactor.spark_tables.messages import BeginWrite, BegunInserts, ChangeWork, PlannedScan, Release
-from compactor.spark_tables.options import read_options, schema_options, stream_options, stream_request, write_request
 from compactor.spark_tables.reader import Reader, schema_of
 from compactor.spark_tables.spark_types import spark_schema
 from compactor.spark_tables.stream_reader import StreamReader

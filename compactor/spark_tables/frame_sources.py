@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from pyspark.sql.types import StructField, StructType
 
+from compactor.spark_tables.data_source_options import sources_of, sources_text
 from compactor.spark_tables.messages import Commits, FrameSource, Place, PlannedScan
-from compactor.spark_tables.options import sources_of, sources_text
 
 KEY = "hive_acid"  #: of the metadata
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from compactor.spark_tables.active_session import is_remote
 from compactor.spark_tables.asking import asked
+from compactor.spark_tables.data_source_options import sources_of
 from compactor.spark_tables.frame_sources import KEY
 from compactor.spark_tables.messages import Active
-from compactor.spark_tables.options import sources_of
 from compactor.spark_tables.snapshots import HiveAcidSnapshot
 from compactor.spark_tables.statement_control import ask_keeper
 

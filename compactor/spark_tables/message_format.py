@@ -18,7 +18,7 @@ from compactor.spark_tables.messages import ANSWERS, PlannedScan, Request, Taken
 from compactor.spark_tables.wire import LONGEST
 from compactor.tables.filters import conditions as c
 from compactor.tables.filters.expressions import DEEPEST
-from compactor.tables.reading.tasks import ScanPlan, ScanTask
+from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 
 _Packed: TypeAlias = Any  #: lists, numbers, texts and bytes
 #: Every kind of message; a test compares it with the requests and their answers.

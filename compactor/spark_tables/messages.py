@@ -11,8 +11,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from compactor.spark_tables.application import Process
-from compactor.storage.options import StoreOptions
-from compactor.tables.reading.tasks import ScanPlan
+from compactor.storage.store_options import StoreOptions
+from compactor.tables.reading.scan_tasks import ScanPlan
 from compactor.tables.writing.row_change import Changed
 from compactor.tables.writing.shared_statement import SharedChange, SharedStatement
 from compactor.tables.writing.written_part import ChangedPart, WrittenPart

@@ -16,8 +16,8 @@ from compactor.spark_tables.spark_types import as_spark_expects
 from compactor.tables.filters.binding import bind
 from compactor.tables.filters.conditions import All, Condition, columns_of
 from compactor.tables.filters.partition_constants import may_have
+from compactor.tables.reading.scan_tasks import ScanTask
 from compactor.tables.reading.splits import portions
-from compactor.tables.reading.tasks import ScanTask
 from compactor.tables.writing.row_change import EXACT, FILE, FILE_TYPE
 
 _FILE = pa.field(FILE, FILE_TYPE)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from compactor.spark_tables.active_session import activate
 from compactor.spark_tables.asking import asked
-from compactor.spark_tables.changes import HiveAcidChange
 from compactor.spark_tables.data_source import HiveAcid
 from compactor.spark_tables.living_frames import watch_of
 from compactor.spark_tables.messages import ForgetStream, Place
+from compactor.spark_tables.row_changes import HiveAcidChange
 from compactor.spark_tables.snapshots import HiveAcidSnapshot
 from compactor.spark_tables.statement_control import ask_keeper
 

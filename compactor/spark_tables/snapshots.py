@@ -9,8 +9,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from compactor.spark_tables.client import Keeper
+from compactor.spark_tables.data_source_options import place_of
 from compactor.spark_tables.messages import OpenSnapshot, Release, Request
-from compactor.spark_tables.options import place_of
 
 
 class HiveAcidSnapshot(DataSource):

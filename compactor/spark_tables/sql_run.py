@@ -20,10 +20,7 @@ from compactor.site.deployment import open_deployment
 from compactor.spark_tables.acid_table import AcidTable, SourceQuery
 from compactor.spark_tables.changed_frames import SOURCE_ROW, stored
 from compactor.spark_tables.clauses import Clause, is_plain
-from compactor.spark_tables.frame_sources import sources_in
-from compactor.spark_tables.living_frames import session_of_query, watch_of
-from compactor.spark_tables.messages import BeginStatement, Creation, Place, ReadersOf
-from compactor.spark_tables.options import (
+from compactor.spark_tables.data_source_options import (
     CREATES,
     INSERTS,
     SOURCES,
@@ -33,12 +30,15 @@ from compactor.spark_tables.options import (
     creation_text,
     sources_text,
 )
+from compactor.spark_tables.frame_sources import sources_in
+from compactor.spark_tables.living_frames import session_of_query, watch_of
+from compactor.spark_tables.messages import BeginStatement, Creation, Place, ReadersOf
 from compactor.spark_tables.pushdown import quoted
 from compactor.spark_tables.session import open_snapshot, register
 from compactor.spark_tables.spark_plan import must_only_read
 from compactor.spark_tables.spark_types import hive_types
 from compactor.spark_tables.statement_control import ask_keeper, at_work
-from compactor.statements import actions
+from compactor.statements import parsed_actions
 from compactor.statements.spark_text import SparkText
 from compactor.statements.statement import Statement
 from compactor.statements.tokens import Token
@@ -107,9 +107,9 @@ def _must_be_harmless(spark: SparkSession, text: SparkText, statements: Sequence
     in_transaction = False
     for statement in statements:
         match statement.action:
-            case actions.StartTransaction():
+            case parsed_actions.StartTransaction():
                 in_transaction = True
-            case actions.Commit() | actions.Rollback():
+            case parsed_actions.Commit() | parsed_actions.Rollback():
                 in_transaction = False
             case action if not in_transaction:
                 for call in text.functions_to_look_up(action):
@@ -167,17 +167,17 @@ class _Script:
         action = statement.action
         in_transaction = self._session is not None and self._session.transaction is not None
         match action:
-            case actions.NeedsSpark(query=query, into=into):
+            case parsed_actions.NeedsSpark(query=query, into=into):
                 return self._query(query) if into is None else self._insert(statement, query, into)
-            case actions.Select(query=query) if query is not None and not in_transaction:
+            case parsed_actions.Select(query=query) if query is not None and not in_transaction:
                 return self._query(query, where=action.where if "\\" not in self._text else None)
-            case actions.Update() | actions.Delete() if not in_transaction:
+            case parsed_actions.Update() | parsed_actions.Delete() if not in_transaction:
                 return self._change(statement, action)
-            case actions.MultiInsert():
+            case parsed_actions.MultiInsert():
                 return self._insert_all(statement, action)
-            case actions.CreateTableAs():
+            case parsed_actions.CreateTableAs():
                 return self._create(statement, action)
-            case actions.Merge():
+            case parsed_actions.Merge():
                 return self._merge(statement, action)
         self._must_not_be_in_its_own_way(statement)
         answer = HANDLERS[type(action)](self.session, statement, action)
@@ -185,7 +185,7 @@ class _Script:
 
     def _query(
         self,
-        query: actions.Query,
+        query: parsed_actions.Query,
         within: str | None = None,
         before: str = "",
         where: str | None = None,
@@ -257,7 +257,7 @@ class _Script:
 
     @contextmanager
     def _statement(
-        self, targets: Sequence[Name], into: actions.Target | None, *queries: actions.Query
+        self, targets: Sequence[Name], into: parsed_actions.Target | None, *queries: parsed_actions.Query
     ) -> Iterator[str]:
         """Begins a statement that writes the rows of queries, and yields its name; it ends without a trace if the block
         raises."""
@@ -279,7 +279,7 @@ class _Script:
         found = AcidTable.for_name(self._spark, self._full(name), **self._options)
         return found.alias(alias)
 
-    def _change(self, statement: Statement, action: actions.Update | actions.Delete) -> DataFrame:
+    def _change(self, statement: Statement, action: parsed_actions.Update | parsed_actions.Delete) -> DataFrame:
         """Updates or deletes rows; raises as ``AcidTable`` does."""
         table = self._table(action.table, action.alias)
         condition = self._expression(action.condition)
@@ -287,7 +287,7 @@ class _Script:
             views = {one.table: f"compactor_{uuid.uuid4().hex}" for one in action.nested.places}
             table = replace(table, reads=tuple((view, self._full(name)) for name, view in views.items()))
             condition = f"({self._spark_text.query(action.nested, views.__getitem__).format()})"
-        if isinstance(action, actions.Delete):
+        if isinstance(action, parsed_actions.Delete):
             count = table.delete(condition).deleted
         else:
             columns = (column for column, _ in action.assignments)
@@ -295,7 +295,7 @@ class _Script:
             count = table.update(condition, values).updated
         return _frame(self._spark, [{"statement": statement.name, "table": table.name, "rows": count}], ())
 
-    def _merge(self, statement: Statement, action: actions.Merge) -> DataFrame:
+    def _merge(self, statement: Statement, action: parsed_actions.Merge) -> DataFrame:
         """Merges a table or the rows of a query; raises as ``AcidTable.merge`` does.
 
         Raises:
@@ -306,7 +306,7 @@ class _Script:
         for clause in action.clauses:
             condition = self._expression(clause.condition)
             values = map(self._text_of, clause.values)
-            if isinstance(clause, actions.WhenNotMatched):
+            if isinstance(clause, parsed_actions.WhenNotMatched):
                 insert = Clause(kind=Kind.INSERT, condition=condition, row=tuple(values), named=clause.columns)
                 merge = replace(merge, clauses=(*merge.clauses, insert))
             elif clause.columns:
@@ -315,7 +315,7 @@ class _Script:
                 merge = merge.when_matched_delete(condition)
         return _frame(self._spark, [{"statement": statement.name, "table": table.name, **asdict(merge.execute())}], ())
 
-    def _source(self, action: actions.Merge) -> SourceQuery | DataFrame:
+    def _source(self, action: parsed_actions.Merge) -> SourceQuery | DataFrame:
         """Returns the source of a merge: read in its transaction, or under the snapshot of the text."""
 
         def read(change: str | None) -> DataFrame:
@@ -330,15 +330,15 @@ class _Script:
         names = [action.source] if isinstance(action.source, Name) else _tables(action.source)
         return SourceQuery(read=read, tables=tuple(map(self._full, names)))
 
-    def _expression(self, span: actions.Span | None) -> str | None:
+    def _expression(self, span: parsed_actions.Span | None) -> str | None:
         return None if span is None else self._text_of(span)
 
-    def _text_of(self, span: actions.Span) -> str:
+    def _text_of(self, span: parsed_actions.Span) -> str:
         """Returns an expression that Spark reads as one, and to its end."""
         text = self._spark_text.expression(span)
         return text if is_plain(text) else f"({text})"
 
-    def _insert(self, statement: Statement, query: actions.Query, into: actions.Target) -> DataFrame:
+    def _insert(self, statement: Statement, query: parsed_actions.Query, into: parsed_actions.Target) -> DataFrame:
         """Writes the rows of a query.
 
         Raises:
@@ -357,7 +357,7 @@ class _Script:
             rows.write.format("hive_acid").options(**options).mode(mode).save()
         return _frame(self._spark, [{"statement": statement.name, "table": str(found)}], ())
 
-    def _insert_all(self, statement: Statement, action: actions.MultiInsert) -> DataFrame:
+    def _insert_all(self, statement: Statement, action: parsed_actions.MultiInsert) -> DataFrame:
         """Writes the rows of several INSERTs of one query in one job and one transaction, in which all tables that it reads
         are seen.
 
@@ -375,7 +375,7 @@ class _Script:
             every.write.format("hive_acid").options(**options).mode("append").save()
         return _frame(self._spark, [{"statement": statement.name, "table": str(target)} for target in targets], ())
 
-    def _rows_of_all(self, action: actions.MultiInsert, targets: Sequence[Table], within: str) -> DataFrame:
+    def _rows_of_all(self, action: parsed_actions.MultiInsert, targets: Sequence[Table], within: str) -> DataFrame:
         """Returns the rows of several INSERTs as those of one DataFrame."""
         from pyspark.sql.functions import lit, struct
 
@@ -392,7 +392,7 @@ class _Script:
         assert every is not None
         return every
 
-    def _create(self, statement: Statement, action: actions.CreateTableAs) -> DataFrame:
+    def _create(self, statement: Statement, action: parsed_actions.CreateTableAs) -> DataFrame:
         """Creates a table with the rows of a query.
 
         Raises:
@@ -408,7 +408,7 @@ class _Script:
             self._write_new(table, action, self._query(action.query, name), name)
         return _frame(self._spark, [{"statement": statement.name, "table": table, "created": True}], ())
 
-    def _write_new(self, name: str, action: actions.CreateTableAs, rows: DataFrame, statement: str) -> None:
+    def _write_new(self, name: str, action: parsed_actions.CreateTableAs, rows: DataFrame, statement: str) -> None:
         """Writes the rows with which a table is created."""
         columns = hive_types(name, rows.schema, has_time_zone=self.time_zone is not None)
         must_be_there_once(name, [column for column, _ in columns])
@@ -423,7 +423,7 @@ class _Script:
         options = {"table": name, CREATES: creation_text(wanted), STATEMENT: statement, **self._writing}
         rows.write.format("hive_acid").options(**options).mode("append").save()
 
-    def _sources(self, target: Table, query: actions.Query) -> str:
+    def _sources(self, target: Table, query: parsed_actions.Query) -> str:
         """Returns, as the option ``sources``, what a statement reads of its own target under the snapshot of the text; all
         else it reads in its own transaction."""
         names = [name for name in _tables(query) if self._full(name) == str(target)]
@@ -441,12 +441,12 @@ class _Script:
         return f"{name.database or current}.{name.table}"
 
 
-def _tables(query: actions.Query) -> list[Name]:
+def _tables(query: parsed_actions.Query) -> list[Name]:
     """Returns the tables that a query names, each once."""
     return list(dict.fromkeys(place.table for place in query.places))
 
 
-def _as_columns(table: Table, into: actions.Target, rows: DataFrame) -> DataFrame:
+def _as_columns(table: Table, into: parsed_actions.Target, rows: DataFrame) -> DataFrame:
     """Returns the rows of a query in the columns that an INSERT names, with the values of its PARTITION.
 
     Raises:

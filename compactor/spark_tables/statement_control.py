@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from compactor.spark_tables.asking import asked
-from compactor.spark_tables.changes import HiveAcidChange, KeeperRequest, options_of
 from compactor.spark_tables.errors_of_spark import typed
 from compactor.spark_tables.messages import AbortChange, Renew
+from compactor.spark_tables.row_changes import HiveAcidChange, KeeperRequest, options_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

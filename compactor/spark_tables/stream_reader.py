@@ -14,13 +14,13 @@ from pyspark.sql.types import StructType
 from compactor.base.errors import Refused
 from compactor.spark_tables.application import process
 from compactor.spark_tables.client import Keeper
+from compactor.spark_tables.data_source_options import StreamOptions
 from compactor.spark_tables.messages import Commits, Hold, LatestCommits, PlannedScan, PlanScan, Release
-from compactor.spark_tables.options import StreamOptions
 from compactor.spark_tables.reader import rows_of_tasks
 from compactor.spark_tables.spark_types import as_spark_expects
 from compactor.tables.reading.later_rows import NOTHING
+from compactor.tables.reading.scan_tasks import ScanTask
 from compactor.tables.reading.splits import portions
-from compactor.tables.reading.tasks import ScanTask
 from compactor.tables.schema import ROW_ID
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import delete, insert, select
 from compactor.base.ids import TxnId
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.tables import ABORTS, alone
+from compactor.state.state_tables import ABORTS, alone
 
 _A = ABORTS.c
 _AT_ONCE = 500  #: rows in one statement

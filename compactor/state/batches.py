@@ -19,7 +19,7 @@ from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.state.residents import idle
-from compactor.state.tables import BATCH_ENTRIES, BATCHES, alone
+from compactor.state.state_tables import BATCH_ENTRIES, BATCHES, alone
 
 RESERVED_MS = 600_000  #: ``compactor.batch.reserved``
 TASK_URL_LENGTH = 1024

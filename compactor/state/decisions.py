@@ -13,7 +13,7 @@ from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.tables import CONDITIONS, DECISIONS
+from compactor.state.state_tables import CONDITIONS, DECISIONS
 
 _D, _C = DECISIONS.c, CONDITIONS.c
 LOOK = "look"  #: the role of decisions between two passes of the initiator, which request nothing

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.tables import ENTRIES, alone
+from compactor.state.state_tables import ENTRIES, alone
 
 _E = ENTRIES.c
 _AT_ONCE = 1000  #: ids in one statement

@@ -9,7 +9,7 @@ from sqlalchemy import delete, insert, select
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.tables import OVERRIDES, alone
+from compactor.state.state_tables import OVERRIDES, alone
 
 _O = OVERRIDES.c
 

@@ -7,10 +7,10 @@ import json
 from sqlalchemy import delete, insert, select
 
 from compactor.compaction.entry import Entity
-from compactor.compaction.quarantine import Quarantined
+from compactor.compaction.quarantine_rules import Quarantined
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.tables import QUARANTINES, alone
+from compactor.state.state_tables import QUARANTINES, alone
 
 _Q = QUARANTINES.c
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, exists, insert, select, update
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.tables import BATCHES, RESIDENTS, alone
+from compactor.state.state_tables import BATCHES, RESIDENTS, alone
 
 _B, _R = BATCHES.c, RESIDENTS.c
 _PLANNED, _RUNNING, _DONE = "planned", "running", "done"

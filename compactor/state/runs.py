@@ -15,7 +15,7 @@ from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.parts import parts
 from compactor.database.retry import retried
-from compactor.state.tables import RUNS
+from compactor.state.state_tables import RUNS
 
 _R = RUNS.c
 DAY_MS = 86_400_000

@@ -9,7 +9,7 @@ from sqlalchemy import insert, select
 from compactor.base.ids import TxnId
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.tables import SIGHTINGS, alone
+from compactor.state.state_tables import SIGHTINGS, alone
 
 _S = SIGHTINGS.c
 

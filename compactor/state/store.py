@@ -14,18 +14,18 @@ from compactor.base.errors import DatabaseUnavailable
 from compactor.database.engine import Database, open_database
 from compactor.state.abort_sightings import AbortSightings
 from compactor.state.batches import Batches
-from compactor.state.conditions import Conditions
 from compactor.state.decisions import Decisions
+from compactor.state.entry_progress import ProgressRows
 from compactor.state.kept_columns import KeptColumns
 from compactor.state.overrides import StoredOverrides
-from compactor.state.places import Places
-from compactor.state.progress import ProgressRows
 from compactor.state.quarantines import Quarantines
-from compactor.state.reads import Reads
+from compactor.state.read_counts import Reads
 from compactor.state.residents import Residents
 from compactor.state.runs import Runs
+from compactor.state.seen_conditions import Conditions
+from compactor.state.seen_locations import Places
 from compactor.state.sightings import Sightings
-from compactor.state.tables import VERSION_TABLE
+from compactor.state.state_tables import VERSION_TABLE
 
 
 class OwnState:

@@ -9,8 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from compactor.base.errors import BadStatement
-from compactor.statements import alterations, changes, definitions, shows, utilities, writes
-from compactor.statements.actions import (
+from compactor.statements import (
+    parse_alterations,
+    parse_changes,
+    parse_definitions,
+    parse_shows,
+    parse_utilities,
+    parse_writes,
+)
+from compactor.statements.keywords import QUERIES
+from compactor.statements.parse_selects import query
+from compactor.statements.parsed_actions import (
     Commit,
     CreateTableAs,
     ExplainLocks,
@@ -20,11 +29,9 @@ from compactor.statements.actions import (
     StartTransaction,
     Use,
 )
-from compactor.statements.catalogue import not_run
-from compactor.statements.keywords import QUERIES
-from compactor.statements.reader import TokenReader
-from compactor.statements.selects import query
 from compactor.statements.statement import Statement
+from compactor.statements.statement_list import not_run
+from compactor.statements.token_cursor import TokenReader
 from compactor.statements.tokens import Token, split, tokens, words
 
 
@@ -83,8 +90,8 @@ def _explain(reader: TokenReader) -> Statement:
 
 def _create(reader: TokenReader) -> Statement:
     """Parses CREATE, and in CREATE TABLE … AS the query, too."""
-    found = definitions.query_after_as(reader)
-    statement = definitions.create(reader)
+    found = parse_definitions.query_after_as(reader)
+    statement = parse_definitions.create(reader)
     match statement.action, query(found).action if found else None:
         case CreateTableAs() as made, Select(count=False) as select:
             return replace(statement, action=replace(made, select=select))
@@ -121,21 +128,21 @@ def _rollback(reader: TokenReader) -> Statement:
 
 _FORMS: tuple[tuple[tuple[str, ...], Callable[[TokenReader], Statement]], ...] = (
     (("explain",), _explain),
-    (("insert",), writes.insert),
-    (("update",), changes.update),
-    (("delete",), changes.delete),
-    (("merge",), changes.merge),
-    (("load",), writes.load),
-    (("truncate",), definitions.truncate),
-    (("analyze",), definitions.analyze),
-    (("msck",), definitions.msck),
+    (("insert",), parse_writes.insert),
+    (("update",), parse_changes.update),
+    (("delete",), parse_changes.delete),
+    (("merge",), parse_changes.merge),
+    (("load",), parse_writes.load),
+    (("truncate",), parse_definitions.truncate),
+    (("analyze",), parse_definitions.analyze),
+    (("msck",), parse_definitions.msck),
     (("create",), _create),
-    (("drop",), definitions.drop),
-    (("alter",), alterations.alter),
-    (("show",), shows.show),
-    (("describe",), shows.describe),
-    (("desc",), shows.describe),
-    (("abort",), utilities.abort),
+    (("drop",), parse_definitions.drop),
+    (("alter",), parse_alterations.alter),
+    (("show",), parse_shows.show),
+    (("describe",), parse_shows.describe),
+    (("desc",), parse_shows.describe),
+    (("abort",), parse_utilities.abort),
     (("use",), _use),
     (("start",), _start),
     (("commit",), _commit),

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compactor.base.errors import BadStatement
-from compactor.statements import actions
+from compactor.statements import parsed_actions
 from compactor.statements.parser import parse_all
 from compactor.statements.statement import Statement
 
 #: Actions that change nothing, and need no right to.
 READING = (
-    actions.ShowCompactions,
-    actions.ShowTransactions,
-    actions.ShowLocks,
-    actions.ExplainLocks,
-    actions.Use,
-    actions.ShowDatabases,
-    actions.ShowTables,
-    actions.ShowPartitions,
-    actions.ShowCreateTable,
-    actions.Describe,
+    parsed_actions.ShowCompactions,
+    parsed_actions.ShowTransactions,
+    parsed_actions.ShowLocks,
+    parsed_actions.ExplainLocks,
+    parsed_actions.Use,
+    parsed_actions.ShowDatabases,
+    parsed_actions.ShowTables,
+    parsed_actions.ShowPartitions,
+    parsed_actions.ShowCreateTable,
+    parsed_actions.Describe,
 )
-_IN_TRANSACTION = (*READING, actions.Insert, actions.Update, actions.Delete, actions.Select)
+_IN_TRANSACTION = (*READING, parsed_actions.Insert, parsed_actions.Update, parsed_actions.Delete, parsed_actions.Select)
 
 
 def parse_script(text: str) -> tuple[Statement, ...]:
@@ -46,11 +46,11 @@ def _check_transactions(statements: Sequence[Statement]) -> None:
     opened: Statement | None = None
     for one in statements:
         match one.action:
-            case actions.StartTransaction():
+            case parsed_actions.StartTransaction():
                 if opened is not None:
                     raise BadStatement(f"START TRANSACTION at {one.place}: the one at {opened.place} has not ended")
                 opened = one
-            case actions.Commit() | actions.Rollback():
+            case parsed_actions.Commit() | parsed_actions.Rollback():
                 if opened is None:
                     raise BadStatement(f"{one.name} at {one.place}: no transaction was started in this text")
                 opened = None

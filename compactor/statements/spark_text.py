@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from compactor.base.errors import NotSupported
 from compactor.locking.accesses import Name
-from compactor.statements import actions
-from compactor.statements.actions import Query, Span
+from compactor.statements import parsed_actions
+from compactor.statements.parsed_actions import Query, Span
 from compactor.statements.spark_functions import FUNCTIONS, NO_CALLS, REFUSED
 from compactor.statements.tokens import Token, split
 
@@ -30,7 +30,7 @@ class SparkText:
         self._tokens = [token for statement in split(text) for token in statement]
         self._starts = [token.start for token in self._tokens]
 
-    def functions_to_look_up(self, action: actions.Action) -> tuple[Token, ...]:
+    def functions_to_look_up(self, action: parsed_actions.Action) -> tuple[Token, ...]:
         """Checks all that Spark is to be given of an action; returns the calls of functions that are none of Spark's.
 
         Raises:
@@ -47,13 +47,13 @@ class SparkText:
             calls += self._checked(self._between(expression), is_query=False)
         return tuple(calls)
 
-    def whole_queries(self, action: actions.Action, name: str) -> list[str]:
+    def whole_queries(self, action: parsed_actions.Action, name: str) -> list[str]:
         """Returns the queries of an action as Spark parses them, where each table is called ``name``."""
         texts = [self.query(query, lambda _: name).format() for query in _parts(action)[0]]
         match action:
-            case actions.MultiInsert(source=Query(), alias=alias):
+            case parsed_actions.MultiInsert(source=Query(), alias=alias):
                 return [texts[0], *(f"FROM {name} AS {_quoted(alias)} {text}" for text in texts[1:])]
-            case actions.Update(nested=Query()) | actions.Delete(nested=Query()):
+            case parsed_actions.Update(nested=Query()) | parsed_actions.Delete(nested=Query()):
                 return [f"SELECT 1 FROM {name} WHERE ({text})" for text in texts]
         return texts
 
@@ -173,20 +173,20 @@ def _behind_group(tokens: Sequence[Token], at: int) -> int:
     return at
 
 
-def _parts(action: actions.Action) -> tuple[list[Query], list[Span]]:
+def _parts(action: parsed_actions.Action) -> tuple[list[Query], list[Span]]:
     """Returns the queries and expressions of an action that Spark evaluates."""
     match action:
-        case actions.NeedsSpark(query=query) | actions.CreateTableAs(query=query):
+        case parsed_actions.NeedsSpark(query=query) | parsed_actions.CreateTableAs(query=query):
             return [query], []
-        case actions.Select(query=query):
+        case parsed_actions.Select(query=query):
             return [] if query is None else [query], []
-        case actions.MultiInsert(inserts=inserts, source=source):
+        case parsed_actions.MultiInsert(inserts=inserts, source=source):
             return [*([] if source is None else [source]), *(one.query for one in inserts)], []
-        case actions.Update(values=values, condition=condition, nested=nested):
+        case parsed_actions.Update(values=values, condition=condition, nested=nested):
             return _condition(condition, nested, values)
-        case actions.Delete(condition=condition, nested=nested):
+        case parsed_actions.Delete(condition=condition, nested=nested):
             return _condition(condition, nested, ())
-        case actions.Merge(source=source, on=on, clauses=clauses):
+        case parsed_actions.Merge(source=source, on=on, clauses=clauses):
             expressions = [on, *(clause.condition for clause in clauses if clause.condition is not None)]
             expressions += [value for clause in clauses for value in clause.values]
             return [source] if isinstance(source, Query) else [], expressions

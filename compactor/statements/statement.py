@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compactor.locking.accesses import Access
-from compactor.statements.actions import Action
+from compactor.statements.parsed_actions import Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from compactor.base.errors import StorageError
 from compactor.base.steps import StoreStep, reach
 from compactor.storage.capabilities import ABFS, Capabilities
+from compactor.storage.copy_parts import Part, PartLimits, plan_parts
 from compactor.storage.file_status import FileStatus
 from compactor.storage.object_store import (
     REFUSED,
@@ -33,7 +34,6 @@ from compactor.storage.object_store import (
     side_files_and_data,
     warn_once,
 )
-from compactor.storage.part_plan import Part, PartLimits, plan_parts
 from compactor.storage.taking_over import TakenRange, TakingOver, ends_of
 
 _T = TypeVar("_T")

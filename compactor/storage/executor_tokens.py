@@ -16,7 +16,7 @@ from types import TracebackType
 from compactor.base.errors import StorageError
 from compactor.storage.hdfs_client import HdfsClient, given_token, saying_plainly, split_location
 from compactor.storage.hdfs_options import HdfsOptions
-from compactor.storage.options import SCHEMES, StoreOptions
+from compactor.storage.store_options import SCHEMES, StoreOptions
 
 log = logging.getLogger(__name__)
 _RENEWED_AT = 0.75  #: of the time until it expires

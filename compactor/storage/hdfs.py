@@ -25,7 +25,7 @@ from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.file_status import FileStatus
 from compactor.storage.hdfs_client import HdfsClient, RemoteError, saying_plainly, split_location
 from compactor.storage.listing_limits import ListingLimits
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.taking_over import TakenRange, TakingOver
 
 log = logging.getLogger(__name__)

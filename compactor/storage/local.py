@@ -34,7 +34,7 @@ from compactor.storage.no_links import (
     reading,
     regular,
 )
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.taking_over import TakenRange, TakingOver
 
 SHARED_BYTES = 1 << 20  #: of a range that is worth a call, and up to a block of padding

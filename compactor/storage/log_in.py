@@ -11,7 +11,7 @@ from compactor.base.errors import StorageError
 from compactor.storage.hdfs_client import HdfsClient, given_token, saying_plainly
 from compactor.storage.hdfs_options import HdfsOptions, Kerberos
 from compactor.storage.kerberos_errors import LogInFailed
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.file_status import FileStatus
 from compactor.storage.listing_limits import ListingLimits
-from compactor.storage.options import SCHEMES, StoreOptions
+from compactor.storage.store_options import SCHEMES, StoreOptions
 from compactor.storage.taking_over import KnownBytes, TakenRange, TakingOver, pieces
 
 log = logging.getLogger(__name__)

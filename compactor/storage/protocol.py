@@ -11,7 +11,7 @@ from compactor.base.errors import StorageError
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.file_status import FileStatus
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.taking_over import TakenRange, TakingOver
 
 

@@ -16,9 +16,9 @@ from compactor.storage.gcs import GcsStorage
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.local import LocalStorage
-from compactor.storage.options import SCHEMES, StoreOptions
 from compactor.storage.protocol import Storage
 from compactor.storage.s3 import S3Storage
+from compactor.storage.store_options import SCHEMES, StoreOptions
 from compactor.storage.taking_over import TakenRange, TakingOver
 
 

@@ -33,12 +33,12 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind, Types
-from compactor.site.memory import doubt_of_programs
+from compactor.site.restored_database import doubt_of_programs
 from compactor.site.site import Site, claims_of, new_ground, path_of
 from compactor.tables.hive_columns import hive_columns
 from compactor.tables.schema import ROW_ID
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
+from compactor.tables.transactions.transaction_block import transaction
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
 _LONGEST = {TypeKind.CHAR: 255, TypeKind.VARCHAR: 65535}  #: in characters

@@ -13,8 +13,8 @@ from compactor.site.deployment import open_deployment
 from compactor.site.site import Site
 from compactor.tables.definitions import Definition, create_database, create_table, drop_table
 from compactor.tables.table import Table
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
+from compactor.tables.transactions.transaction_block import transaction
 
 
 class Store:

@@ -17,8 +17,8 @@ from compactor.tables.reading.scan import Scan
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import NANOSECONDS, arrow_schema
 from compactor.tables.transactions.loaded_tables import LoadedTable, find_again
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.append import How, RowSource, append, must_be_writable, overwrite
 from compactor.tables.writing.changes import delete, update
 from compactor.tables.writing.mutation import Mutation

@@ -11,16 +11,16 @@ from functools import partial
 
 from compactor.base.errors import CommitUnknown, CompactorError, LostClaim, StorageError, failing_alone
 from compactor.base.steps import Step, reach
-from compactor.metastore.queue.commits import Commit
+from compactor.metastore.queue.commit_section import Commit
 from compactor.rewrite.publish import naming, stage
 from compactor.site import quarantine
 from compactor.site.heartbeat import Heartbeat
 from compactor.site.side_by_side import SideBySide
-from compactor.worker.bounds import request_rest
+from compactor.worker.bounded_requests import request_rest
 from compactor.worker.group import Group
 from compactor.worker.outcome import Outcome, Result
+from compactor.worker.output_statistics import known_statistics
 from compactor.worker.phases import Committed, Opened, StagedEntry
-from compactor.worker.statistics import known_statistics
 
 log = logging.getLogger(__name__)
 TOGETHER = 16  #: the most entries that one transaction of the database commits

@@ -18,7 +18,7 @@ from compactor.base.errors import (
 )
 from compactor.compaction.states import State
 from compactor.site import leftovers
-from compactor.site.memory import must_not_be_older
+from compactor.site.restored_database import must_not_be_older
 from compactor.worker.outcome import Outcome, Result
 from compactor.worker.phases import Claimed, Located, Opened, Planned, StagedEntry
 

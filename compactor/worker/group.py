@@ -21,7 +21,7 @@ from compactor.site.heartbeat import Heartbeat
 from compactor.site.lost_workers import WORKER_TIMEOUT
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site
-from compactor.worker.bounds import Budget
+from compactor.worker.bounded_requests import Budget
 from compactor.worker.ending import end, put_back
 from compactor.worker.outcome import Outcome, Result
 from compactor.worker.phases import Claimed, Opened, Planned

@@ -18,8 +18,8 @@ from compactor.base.steps import Step, reach
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.states import CompactionType
 from compactor.locking.lock_types import LockType
-from compactor.metastore.transactions.rows import TxnType
-from compactor.metastore.transactions.values import NewTransaction
+from compactor.metastore.transactions.shown_transactions import NewTransaction
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import stage
@@ -27,13 +27,12 @@ from compactor.rewrite.run.runner import Runner
 from compactor.site import leftovers
 from compactor.site.exclusive import renames
 from compactor.site.heartbeat import Heartbeat, heartbeat_period_ms
-from compactor.site.memory import must_not_be_older
+from compactor.site.restored_database import must_not_be_older
 from compactor.site.site import Look, Site, Targets, claims_of
 from compactor.worker.admission import admit
 from compactor.worker.commit import committing
 from compactor.worker.ending import put_back
 from compactor.worker.group import Group
-from compactor.worker.options import Options
 from compactor.worker.outcome import Outcome, Result
 from compactor.worker.phases import (
     Admitted,
@@ -49,6 +48,7 @@ from compactor.worker.planning import PlanRequest, plan_scope, scope_of
 from compactor.worker.publication import publish
 from compactor.worker.recording import record_alone, work_of
 from compactor.worker.staging import Stager
+from compactor.worker.worker_options import Options
 
 TOGETHER_BYTES = 4 * 1024 * 1024  #: the most input of an entry that goes with others: none waits long for another
 

@@ -22,7 +22,7 @@ from compactor.rewrite.plan.slices import sliced
 from compactor.rewrite.plan.unit import SHAPES
 from compactor.settings.output_class import OutputClass
 from compactor.site.site import Look, Site, Target, View, compactor_view
-from compactor.worker.bounds import bound_of
+from compactor.worker.bounded_requests import bound_of
 from compactor.worker.file_formats import file_format_of
 from compactor.worker.naming_delay import delayed_view
 from compactor.worker.rebalance_view import allocate_write_id, must_be_possible

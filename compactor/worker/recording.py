@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compactor.base.ids import WriteId
 from compactor.base.steps import Step, reach
-from compactor.metastore.queue.claims import Work
+from compactor.metastore.queue.worker_claims import Work
 from compactor.site.site import Site
 from compactor.worker.phases import Opened
 

@@ -16,11 +16,11 @@ from compactor.rewrite.publish.unchanged_inputs import unchanged_inputs
 from compactor.rewrite.run.runner import Runner
 from compactor.site.heartbeat import Heartbeat
 from compactor.site.site import Site, claims_of
-from compactor.worker.bounds import Budget, bound_of
+from compactor.worker.bounded_requests import Budget, bound_of
 from compactor.worker.group import Group, Watch
-from compactor.worker.options import Options
 from compactor.worker.phases import Planned, StagedEntry
 from compactor.worker.recording import record_alone, work_of
+from compactor.worker.worker_options import Options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

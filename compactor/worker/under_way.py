@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from compactor.state.progress import Progress
+from compactor.state.entry_progress import Progress
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,15 +11,15 @@ from compactor.base.steps import Step, reach
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.rewrite.run.runner import Runner
-from compactor.site.memory import must_be_newest
 from compactor.site.mode import Mode, may
+from compactor.site.restored_database import must_be_newest
 from compactor.site.site import VERSION, Site
 from compactor.worker.ending import end
 from compactor.worker.group import Group
 from compactor.worker.group_run import GroupRun
-from compactor.worker.options import Options
 from compactor.worker.outcome import Outcome
 from compactor.worker.phases import Claimed
+from compactor.worker.worker_options import Options
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from tests.support.committing import committing
 from tests.support.patience import PATIENCE
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from compactor.base.ids import TxnId, WriteId
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.rows import TxnType
-from compactor.metastore.transactions.values import NewTransaction
+from compactor.metastore.transactions.shown_transactions import NewTransaction
+from compactor.metastore.transactions.transaction_rows import TxnType
 
 OPENING = NewTransaction(user="u", host="h", type=TxnType.COMPACTION, agent="compactor-advance")
 

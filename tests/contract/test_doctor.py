@@ -17,20 +17,20 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.database import privileges
 from compactor.doctor import checks
-from compactor.doctor import metastore as doctor_metastore
+from compactor.doctor import metastore_checks as doctor_metastore
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.settings.precedence import Settings
 from compactor.site.finding import Finding, Level
 from compactor.site.hive_roles import LEADERS
 from compactor.site.site import Site
+from compactor.state.state_tables import metadata
 from compactor.state.store import OwnState, init, open_state
-from compactor.state.tables import metadata
 from compactor.storage.local import LocalStorage
 from tests.support.places import Place
 from tests.support.tables import insert as insert_rows

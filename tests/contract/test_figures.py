@@ -12,7 +12,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.metastore.queue.candidates import AbortFigures
 from compactor.metastore.schema.tables import COMPLETED_COMPACTIONS
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.state.store import OwnState
 
 WORKER = "compactor-1"

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from sqlalchemy import update
 
+from compactor.metastore.catalog.all_locations import PartitionGround
 from compactor.metastore.catalog.embedded import NewTable
-from compactor.metastore.catalog.grounds import PartitionGround
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import SDS, TBLS
 from compactor.metastore.store import Metastore

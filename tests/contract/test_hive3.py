@@ -23,17 +23,17 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.doctor.checks import doctor
 from compactor.housekeeper.housekeeper import keep_house
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.catalog.values import Table as CatalogTable
 from compactor.metastore.locks.lock_rows import NO_TXN
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.restore import restore
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.settings.precedence import Settings
 from compactor.site import lost_workers
 from compactor.site.finding import Level

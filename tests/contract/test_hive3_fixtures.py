@@ -23,7 +23,7 @@ from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.settings.precedence import Settings
 from compactor.site.site import Site
 from compactor.state.store import OwnState

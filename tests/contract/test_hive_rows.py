@@ -10,14 +10,14 @@ from sqlalchemy import Table, select
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.catalog.values import Table as CatalogTable
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from tests.support.committing import committing
 
 pytestmark = pytest.mark.usefixtures("hive4")

@@ -21,13 +21,13 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType
 from compactor.locking import statement_locks
 from compactor.locking.accesses import Name
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
 from compactor.locking.statement_locks import TableFacts
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.settings.precedence import Settings
 from compactor.statements.parser import parse
 from tests.support.committing import committing

@@ -16,7 +16,7 @@ from compactor.metastore.schema.tables import (
     WRITE_SET,
 )
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 
 ENTITY = Entity(database="default", table="t")
 AT_ONCE = -60_000  #: hive.txn.opentxn.timeout under which every id counts as settled

@@ -9,7 +9,7 @@ from sqlalchemy.exc import OperationalError
 
 from compactor.compaction.states import CompactionType
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from tests.contract.test_fences import ENTITY, WORKER, claim, create, request
 from tests.contract.test_statistics import Subject
 from tests.support.committing import committing

@@ -8,7 +8,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from tests.support.candidates import candidates_of
 from tests.support.committing import committing
 

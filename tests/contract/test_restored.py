@@ -26,8 +26,8 @@ from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.store import Metastore
+from compactor.requests.accept_database import agree
 from compactor.requests.advance import advance, measure_gap
-from compactor.requests.agree import agree
 from compactor.requests.request import request_compaction
 from compactor.requests.resolve import Ruling
 from compactor.rewrite.run.runner import InProcessRunner

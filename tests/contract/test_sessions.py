@@ -9,10 +9,10 @@ from sqlalchemy import delete
 
 from compactor.base.errors import LockNotGranted, TransactionAborted
 from compactor.compaction.entry import Entity
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
+from compactor.metastore.locks.lock_manager import wait_for
 from compactor.metastore.locks.lock_rows import LockState
-from compactor.metastore.locks.manager import wait_for
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXNS
 from compactor.metastore.store import Metastore
 from tests.support.aborted import aborted_of

@@ -14,17 +14,17 @@ from alembic.migration import MigrationContext
 from compactor.base.errors import LostClaim, NotFound, Refused
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
-from compactor.compaction.quarantine import Quarantined
+from compactor.compaction.quarantine_rules import Quarantined
 from compactor.compaction.states import CompactionType
 from compactor.state import store
 from compactor.state.batches import BatchState
-from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
-from compactor.state.places import KnownPlace
 from compactor.state.runs import Run
+from compactor.state.seen_conditions import Seen
+from compactor.state.seen_locations import KnownPlace
 from compactor.state.sightings import Sighting
+from compactor.state.state_tables import DECISIONS, VERSION_TABLE, metadata
 from compactor.state.store import OwnState
-from compactor.state.tables import DECISIONS, VERSION_TABLE, metadata
 from tests.support import servers
 
 T = Entity(database="default", table="t")

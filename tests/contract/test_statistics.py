@@ -19,12 +19,12 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Partition, Table
-from compactor.metastore.queue.commits import Commit
+from compactor.metastore.queue.commit_section import Commit
 from compactor.metastore.schema import tables as t
-from compactor.metastore.statistics import tables as s
-from compactor.metastore.statistics.values import CommitStatistics
+from compactor.metastore.statistics import statistics_tables as s
+from compactor.metastore.statistics.commit_statistics import CommitStatistics
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 
 FLAGS = "COLUMN_STATS_ACCURATE"
 KINDS = ("a table", "a partition")

@@ -13,11 +13,11 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.commits import not_overwritten
+from compactor.metastore.transactions.commit_rows import not_overwritten
 from compactor.metastore.transactions.open_limits import TxnLimits
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.shown_transactions import HeartbeatRange, KeyValue, NewTransaction
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.metastore.transactions.transactions import Transactions
-from compactor.metastore.transactions.values import HeartbeatRange, KeyValue, NewTransaction
 
 T = Entity(database="default", table="t")
 P1, P2 = (Entity(database="default", table="t", partition=f"p={n}") for n in (1, 2))

@@ -15,7 +15,7 @@ import pytest
 from compactor.base.errors import CompactorError, WriteConflict
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
-from compactor.metastore.notifications.writes import Write
+from compactor.metastore.notifications.write_events import Write
 from compactor.metastore.store import Metastore
 from compactor.state.store import OwnState
 from compactor.tables.store import Store

@@ -14,10 +14,10 @@ from compactor.batches.driver import run_entries
 from compactor.housekeeper.housekeeper import keep_house
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
-from compactor.rewrite.publish import quarantine
+from compactor.rewrite.publish import quarantine_moves
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
-from compactor.state.tables import QUARANTINES
+from compactor.state.state_tables import QUARANTINES
 from tests.crash.conftest import Kept
 from tests.crash.test_steps import assert_settled, watched, with_story
 from tests.support import roles
@@ -73,7 +73,7 @@ def test_a_crash_while_directories_are_kept_or_erased(
     assert rows_of(site, table) == wanted
     if role is roles.keeping_cleaner:
         (entry,) = [e for e in site.metastore.entries.history() if e.error is None][:1]
-        record = quarantine.read_record(site.storage, table.location, entry.id)
+        record = quarantine_moves.read_record(site.storage, table.location, entry.id)
         assert record is not None
         assert record.kept.items() <= before.items()
         assert record.inputs is not None

@@ -17,7 +17,7 @@ from compactor.base.errors import Disagreement, StorageError
 from compactor.cleaner.cleaner import clean
 from compactor.housekeeper.housekeeper import keep_house
 from compactor.metastore.catalog.values import Table
-from compactor.requests.agree import agree
+from compactor.requests.accept_database import agree
 from compactor.site.mark_files import MarkFiles
 from compactor.site.site import Site
 from compactor.tables import Store

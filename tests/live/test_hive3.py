@@ -16,14 +16,14 @@ from compactor.batches.assembly import claimable
 from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.worker.options import Options
 from compactor.worker.outcome import Result
+from compactor.worker.worker_options import Options
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, entity, left_clean, side_by_side
 from tests.support.expected import as_hive_shows, difference, step
 from tests.support.hive3 import HIVE_3_1

@@ -16,7 +16,7 @@ import pytest
 
 from compactor.base.steps import Step
 from compactor.compaction.states import State
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.site.lost_workers import repair
 from tests.support.beside import TRANSACTIONAL, Beside
 from tests.support.live_hive import HiveError

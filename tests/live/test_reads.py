@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from compactor.answers.reads import reads_of
+from compactor.answers.reader_gains import reads_of
 from compactor.site.deployment import open_deployment
 from tests.support.beside import TRANSACTIONAL, Beside
 from tests.support.passes import compact

@@ -8,8 +8,8 @@ import pytest
 from compactor.acid import bucket
 from compactor.acid.names import Base
 from compactor.compaction.states import State
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_deletes, write_rows
 from tests.support.beside import TRANSACTIONAL, Beside, entity
 from tests.support.stories import KINDS, Story, begun

@@ -13,12 +13,12 @@ from sqlalchemy import update
 
 from compactor.answers.explain import explain
 from compactor.base.errors import UnnamedPlace
-from compactor.doctor.storage import check_storage
+from compactor.doctor.storage_checks import check_storage
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import SDS
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores, opened
 from tests.support.hostile import every_role, is_compacted_and_cleaned
 from tests.support.listening import Listener

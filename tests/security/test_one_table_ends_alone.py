@@ -16,15 +16,15 @@ from compactor.answers.survey import survey_tables
 from compactor.base.ids import WriteId
 from compactor.cleaner.cleaner import clean
 from compactor.doctor.checks import doctor
-from compactor.doctor.storage import check_storage
+from compactor.doctor.storage_checks import check_storage
 from compactor.housekeeper.housekeeper import keep_house
 from compactor.initiator.initiator import initiate
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, HIVE_LOCKS, SDS, TABLE_PARAMS
 from compactor.requests.request import request_compaction
-from compactor.site.absence import Absence
+from compactor.site.proof_of_removal import Absence
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker.outcome import Result

@@ -19,14 +19,14 @@ from compactor.answers.preview import preview
 from compactor.base.errors import AccessDenied, DatabaseUnavailable, Disagreement, Refused, StorageError
 from compactor.cleaner.cleaner import clean
 from compactor.doctor.checks import doctor
+from compactor.initiator.candidate_scan import DISAGREEMENT
 from compactor.initiator.initiator import initiate
-from compactor.initiator.scan import DISAGREEMENT
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import SDS, TBLS
+from compactor.requests.accept_database import agree
 from compactor.requests.advance import advance, measure_gap
-from compactor.requests.agree import agree
-from compactor.requests.claims import foreign_claims, give_up
+from compactor.requests.give_up_claims import foreign_claims, give_up
 from compactor.requests.request import request_compaction
 from compactor.requests.resolve import Ruling
 from compactor.site.deployment import open_deployment

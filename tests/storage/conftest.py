@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
 from tests.support.azurite import ACCOUNT, azurite, connection
 from tests.support.daemons import Hdfs, gcs, hdfs, httpfs, s3

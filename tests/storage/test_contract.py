@@ -10,7 +10,7 @@ import pytest
 from compactor.acid.names import CLAIM_PREFIX, DirectoryClaim
 from compactor.base.errors import BadFile, StorageError
 from compactor.base.ids import TxnId
-from compactor.compaction.marks import Marks, MarkToken, Remembered
+from compactor.compaction.mark_comparison import Marks, MarkToken, Remembered
 from compactor.site.mark_files import MarkFiles
 from compactor.storage.capabilities import EVERY
 from compactor.storage.stores import Stores

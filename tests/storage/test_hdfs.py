@@ -13,7 +13,7 @@ from compactor.storage.capabilities import HDFS, HTTPFS
 from compactor.storage.hdfs import HdfsStorage, _length
 from compactor.storage.hdfs_client import RemoteError
 from compactor.storage.listing_limits import ListingLimits
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from tests.storage.conftest import BY_HTTPFS, hdfs_options
 from tests.support.daemons import Hdfs
 from tests.support.ports import free_port

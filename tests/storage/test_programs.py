@@ -12,7 +12,7 @@ import pytest
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import parse_staging
 from compactor.base.errors import StorageError
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
 from compactor.storage.stores import Stores
 from compactor.tables.store import Store

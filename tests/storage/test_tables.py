@@ -22,12 +22,12 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
 from compactor.requests.restore import restore
 from compactor.rewrite.plan.file_format import FileFormat
-from compactor.rewrite.publish import quarantine
+from compactor.rewrite.publish import quarantine_moves
 from compactor.site import lost_workers
 from compactor.site.quarantine import erase_due
 from compactor.site.site import Site, own_state
-from compactor.state.tables import QUARANTINES
-from compactor.storage.options import StoreOptions
+from compactor.state.state_tables import QUARANTINES
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
 from compactor.worker.outcome import Outcome, Result
 from tests.storage.conftest import KINDS, Place
@@ -106,7 +106,7 @@ def test_what_was_replaced_is_kept_where_the_store_renames(site: Site, table: Ta
     clean_all(site)
     assert set(left(site, table)) == {".compactor_quarantine_1", *outcome.output}
     aborted = {"delta_0000003_0000003_0000"}
-    held = quarantine.listing(site.storage, site.target(entity_of(table)).location, 1).directories
+    held = quarantine_moves.listing(site.storage, site.target(entity_of(table)).location, 1).directories
     assert (set(held), rows(site, table)) == (before - aborted, wanted)
     restore(site, "default.t", None, 1, "ann")
     assert set(left(site, table)) == {".compactor_quarantine_1", *(before - aborted)}

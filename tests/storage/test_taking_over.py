@@ -19,7 +19,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
 from compactor.storage.taking_over import TakenRange
 from compactor.worker.outcome import Result

@@ -29,7 +29,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema import tables
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
 from compactor.state import store

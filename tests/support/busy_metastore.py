@@ -10,12 +10,12 @@ from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
 from compactor.initiator.initiator import initiate
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
-from compactor.state.conditions import Seen
-from compactor.worker.options import Options
+from compactor.state.seen_conditions import Seen
+from compactor.worker.worker_options import Options
 from tests.support.passes import clean_all
 from tests.support.tables import delete, insert, make_table, with_settings
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import insert, inspect, select, update
 
-from compactor.metastore.notifications import tables as n
+from compactor.metastore.notifications import notification_tables as n
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 

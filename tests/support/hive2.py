@@ -24,7 +24,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.finding import Finding
 from compactor.site.old_site import OldSite
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
 from demo.fixtures import FixtureStep, read_step
 from demo.metastore_dumps import Row

@@ -18,8 +18,8 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.site.site import Site
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 from tests.support.tables import entity_of
 
 INPUTS = {

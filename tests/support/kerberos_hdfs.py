@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compactor.storage.hdfs import HdfsStorage
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from tests.support.certificates import Authority
 from tests.support.daemons import Daemon
 from tests.support.hadoop import hadoop_jars, java_command, write_site

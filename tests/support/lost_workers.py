@@ -8,7 +8,7 @@ from compactor.acid.names import staging_name
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entry
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 

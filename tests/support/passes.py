@@ -23,14 +23,14 @@ from compactor.initiator.fresh_look import look_at_changed
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner, Runner
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.worker.options import Options
 from compactor.worker.outcome import Outcome
+from compactor.worker.worker_options import Options
 from tests.support.patience import until
 from tests.support.tables import entity_of
 

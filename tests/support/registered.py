@@ -13,7 +13,7 @@ from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.site.site import Site
 from demo.fixtures import FixtureStep, read_step
 

@@ -17,8 +17,8 @@ from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.site.site import Site
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 
 Row = Mapping[str, Any]
 COLUMNS = {

@@ -14,8 +14,8 @@ from compactor.metastore.catalog.values import Column, Table
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.site.site import Site
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_rows
 
 ROW_TYPE = "struct<id:bigint,payload:binary>"

@@ -38,7 +38,7 @@ from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.deployment import configure, open_site
 from compactor.site.exclusive import exclusively
 from compactor.site.site import Site

@@ -33,7 +33,7 @@ from compactor.orc.io.source import BytesSource
 from compactor.rewrite.plan.plan import PlanContext, plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import stage
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.storage.local import LocalStorage
 from tests.support.units import run_units
 from tests.torture import victims

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from compactor.airflow.page.access import ABORT, COMPACT, By
 from compactor.airflow.page.action import action
-from compactor.airflow.page.bounds import PartitionName, PoolName, PropertyKey, PropertyValue, TableName, Word
 from compactor.airflow.page.readers import PageWork
+from compactor.airflow.page.request_bounds import PartitionName, PoolName, PropertyKey, PropertyValue, TableName, Word
 from compactor.airflow.page.worker_event import announce
 from compactor.base.ids import TxnId
 from compactor.compaction.states import TERMINAL

@@ -12,10 +12,10 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Respons
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 
-from compactor.airflow.page import actions, queries, told_reads
+from compactor.airflow.page import actions, queries, read_events_endpoint
 from compactor.airflow.page.access import may_see, visible
-from compactor.airflow.page.bounds import BoundedBody
 from compactor.airflow.page.readers import Overloaded
+from compactor.airflow.page.request_bounds import BoundedBody
 from compactor.base.errors import BadSetting, CompactorError, DatabaseUnavailable, NotFound, Refused
 from compactor.base.redaction import redacted
 
@@ -81,14 +81,14 @@ def build() -> FastAPI:
     app = FastAPI(title="Compactor", docs_url=None, redoc_url=None, openapi_url=None, default_response_class=PublicJson)
     app.include_router(queries.router, prefix="/{metastore}/api")
     app.include_router(actions.router, prefix="/{metastore}/api")
-    app.include_router(told_reads.router, prefix="/{metastore}/api")
+    app.include_router(read_events_endpoint.router, prefix="/{metastore}/api")
     app.include_router(pages)
     app.add_exception_handler(CompactorError, _refused)
     app.add_exception_handler(Overloaded, _overloaded)
     app.add_exception_handler(HTTPException, _not_allowed)
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(Exception, _broken)
-    app.add_middleware(BoundedBody, unbounded=f"/api{told_reads.PATH}")
+    app.add_middleware(BoundedBody, unbounded=f"/api{read_events_endpoint.PATH}")
     app.middleware("http")(_with_headers)
     return app
 

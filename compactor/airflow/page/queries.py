@@ -11,14 +11,14 @@ from fastapi import APIRouter, Depends, Query
 
 from compactor.airflow.configuration import dag_id
 from compactor.airflow.page.access import By, may_see
-from compactor.airflow.page.bounds import PartitionName, SearchText, TableName, Word
 from compactor.airflow.page.last_answers import last_count_of
 from compactor.airflow.page.readers import PageWork, on_readers
+from compactor.airflow.page.request_bounds import PartitionName, SearchText, TableName, Word
 from compactor.answers import overview
 from compactor.answers.explain import considered_json
 from compactor.answers.fleet import with_queue
 from compactor.answers.preview import preview
-from compactor.answers.reads import table_reads
+from compactor.answers.reader_gains import table_reads
 from compactor.answers.show import show_settings
 from compactor.base.errors import BadSetting
 from compactor.cleaner.blockers import blocking_transactions
@@ -27,9 +27,9 @@ from compactor.compaction.states import State
 from compactor.initiator.fresh_look import look_at
 from compactor.settings.catalogue import CATALOGUE
 from compactor.settings.setting import LARGEST, Scope
-from compactor.site.memory import sentences_about
 from compactor.site.mode import modes_of_databases
-from compactor.site.where import find_table, parse_table
+from compactor.site.named_tables import find_table, parse_table
+from compactor.site.restored_database import sentences_about
 from compactor.state.decisions import PASS
 
 _DAGS = ("compaction_initiator", "compaction_worker", "compaction_cleaner", "acid_housekeeper", "compact_table")

@@ -31,7 +31,7 @@ from compactor.site.run_as import must_run_as
 from compactor.site.site import Site, own_state
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.storage.stores import Stores
-from compactor.worker.options import Options
+from compactor.worker.worker_options import Options
 
 
 def main(arguments: list[str] | None = None) -> int:

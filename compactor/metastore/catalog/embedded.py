@@ -40,7 +40,7 @@ from compactor.metastore.schema.tables import (
     TABLE_PARAMS,
     TBLS,
 )
-from compactor.metastore.transactions.commits import InTransaction
+from compactor.metastore.transactions.commit_rows import InTransaction
 
 ORC_INPUT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
 ORC_OUTPUT = "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat"

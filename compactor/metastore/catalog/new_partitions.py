@@ -34,7 +34,7 @@ from compactor.metastore.schema.tables import (
     SORT_COLS,
     TBLS,
 )
-from compactor.metastore.transactions.commits import InTransaction
+from compactor.metastore.transactions.commit_rows import InTransaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

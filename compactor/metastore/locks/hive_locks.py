@@ -16,8 +16,8 @@ from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.prepared import send, send_all
 from compactor.database.retry import retried
+from compactor.locking.lock_requests import LockRequest, sorted_requests
 from compactor.locking.lock_types import LockType, conflicts, overlap
-from compactor.locking.requests import LockRequest, sorted_requests
 from compactor.metastore.locks.lock_rows import (
     NEW_ROW,
     NO_TXN,
@@ -35,8 +35,8 @@ from compactor.metastore.locks.lock_rows import (
 )
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import HIVE_LOCKS, NEXT_LOCK_ID, TXN_LOCK_TBL
-from compactor.metastore.transactions import rows as txn_rows
-from compactor.metastore.transactions.rows import must_be_open
+from compactor.metastore.transactions import transaction_rows as txn_rows
+from compactor.metastore.transactions.transaction_rows import must_be_open
 
 _log = logging.getLogger(__name__)
 

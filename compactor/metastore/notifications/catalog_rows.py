@@ -10,6 +10,7 @@ from sqlalchemy import Column, Connection, Row, Select, select
 from sqlalchemy import Table as SqlTable
 
 from compactor.database.parts import parts
+from compactor.metastore.notifications.notification_tables import SD_PARAMS
 from compactor.metastore.notifications.objects import (
     FieldSchema,
     PartitionObject,
@@ -17,7 +18,6 @@ from compactor.metastore.notifications.objects import (
     StorageDescriptor,
     TableObject,
 )
-from compactor.metastore.notifications.tables import SD_PARAMS
 from compactor.metastore.schema.tables import (
     BUCKETING_COLS,
     CATALOG,

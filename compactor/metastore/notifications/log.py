@@ -14,8 +14,8 @@ from sqlalchemy import Connection, insert, inspect, select, update
 from compactor.database.clock import now_ms
 from compactor.database.savepoint import apart
 from compactor.metastore.notifications.events import MESSAGE_FORMAT, Event
-from compactor.metastore.notifications.tables import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
-from compactor.metastore.notifications.writes import Told, Write, read_told
+from compactor.metastore.notifications.notification_tables import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
+from compactor.metastore.notifications.write_events import Told, Write, read_told
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.sequences import draw
 from compactor.metastore.schema.tables import CATALOG

@@ -10,8 +10,8 @@ from sqlalchemy import BigInteger, ColumnElement, Label, Select, cast, func, sel
 
 from compactor.acid import txn_states
 from compactor.base.ids import WriteId
+from compactor.compaction.decision_reuse import Writes
 from compactor.compaction.entry import Entity
-from compactor.compaction.standing import Writes
 from compactor.database.engine import Database
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (

@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select, tru
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
-from compactor.metastore.queue.rows import CC, KNOWN_ENDED
-from compactor.metastore.queue.table import QueueTable
+from compactor.metastore.queue.queue_rows import CC, KNOWN_ENDED
+from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import COMPLETED_COMPACTIONS
 

@@ -19,12 +19,12 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database.retry import retried
 from compactor.metastore.notifications.log import Notifications
-from compactor.metastore.notifications.transactions import aborted
-from compactor.metastore.queue.table import QueueTable
+from compactor.metastore.notifications.transaction_events import aborted
+from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.schema.tables import (
     TXNS,
 )
-from compactor.metastore.transactions import rows as txn_rows
+from compactor.metastore.transactions import transaction_rows as txn_rows
 
 #: Hive's own words (``AbortCompactionFunction``), spelling included.
 ABORT_MESSAGE = "Compaction Aborted by Abort Comapction request."

@@ -12,8 +12,8 @@ from sqlalchemy import (
 from compactor.base.errors import NotFound
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.metastore.queue.rows import CC, CQ, KNOWN_ENDED, KNOWN_QUEUED
-from compactor.metastore.queue.table import QueueTable
+from compactor.metastore.queue.queue_rows import CC, CQ, KNOWN_ENDED, KNOWN_QUEUED
+from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.schema.entity import entity_is
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,

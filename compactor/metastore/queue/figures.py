@@ -15,8 +15,8 @@ from sqlalchemy import ColumnElement, Select, case, func, select
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.lost_count import LOST, lost_workers
 from compactor.compaction.states import State
-from compactor.metastore.queue.rows import CC, CQ, KNOWN_ENDED, KNOWN_QUEUED
-from compactor.metastore.queue.table import QueueTable
+from compactor.metastore.queue.queue_rows import CC, CQ, KNOWN_ENDED, KNOWN_QUEUED
+from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
 
 _STATES = tuple(state.value for state in State)

@@ -22,7 +22,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.metastore.catalog.grounds import Grounds
+from compactor.metastore.catalog.all_locations import Grounds
 from compactor.metastore.catalog.locations import same_place
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.claim_token import ClaimToken

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, Table, case, func, select
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.database.engine import Database
-from compactor.metastore.queue.rows import Rows
+from compactor.metastore.queue.queue_rows import Rows
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
 
 _TYPES = tuple(kind.value for kind in CompactionType)

@@ -22,8 +22,8 @@ from compactor.database.clock import now_ms
 from compactor.database.retry import retried
 from compactor.metastore.mutex import schedule_alone
 from compactor.metastore.queue import properties_text
-from compactor.metastore.queue.rows import CQ
-from compactor.metastore.queue.table import QueueTable
+from compactor.metastore.queue.queue_rows import CQ
+from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,

@@ -17,12 +17,12 @@ from compactor.database.clock import now_ms
 from compactor.database.savepoint import apart
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.statistics import subjects as rows
-from compactor.metastore.statistics.decision import Changes, changes
+from compactor.metastore.statistics.changed_statistics import Changes, changes
+from compactor.metastore.statistics.commit_statistics import StoredStatistics, Subject
+from compactor.metastore.statistics.concurrent_writers import undisturbed
+from compactor.metastore.statistics.statistics_tables import TAB_COL_STATS
 from compactor.metastore.statistics.subjects import Subjects
-from compactor.metastore.statistics.tables import TAB_COL_STATS
-from compactor.metastore.statistics.values import StoredStatistics, Subject
-from compactor.metastore.statistics.writers import undisturbed
-from compactor.metastore.transactions.write_ids import WriteIds
+from compactor.metastore.transactions.write_id_rows import WriteIds
 
 _log = logging.getLogger(__name__)
 _SAID = 16  #: the most reasons that one process logs

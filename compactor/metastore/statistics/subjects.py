@@ -13,9 +13,9 @@ from compactor.database.parts import parts
 from compactor.database.prepared import send, send_all
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import PARTITION_PARAMS, PARTITIONS, TABLE_PARAMS, TBLS
-from compactor.metastore.statistics.decision import PARAMETERS
-from compactor.metastore.statistics.tables import ENGINE, FIGURES, PART_COL_STATS, TAB_COL_STATS
-from compactor.metastore.statistics.values import StoredColumn, StoredStatistics
+from compactor.metastore.statistics.changed_statistics import PARAMETERS
+from compactor.metastore.statistics.commit_statistics import StoredColumn, StoredStatistics
+from compactor.metastore.statistics.statistics_tables import ENGINE, FIGURES, PART_COL_STATS, TAB_COL_STATS
 
 AT_ONCE = 16  #: as many as commit together
 

@@ -13,7 +13,7 @@ from compactor.compaction.entry import Entity
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.entity import entity_is
 from compactor.metastore.schema.tables import DBS, PARTITIONS, TBLS, TXN_COMPONENTS, TXNS
-from compactor.metastore.transactions import rows as txn_rows
+from compactor.metastore.transactions import transaction_rows as txn_rows
 
 _TC = TXN_COMPONENTS.c
 

@@ -12,8 +12,8 @@ from compactor.database.retry import retried
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID
-from compactor.metastore.transactions.rows import must_be_open
-from compactor.metastore.transactions.values import NewTransaction
+from compactor.metastore.transactions.shown_transactions import NewTransaction
+from compactor.metastore.transactions.transaction_rows import must_be_open
 
 _NWI = NEXT_WRITE_ID.c
 

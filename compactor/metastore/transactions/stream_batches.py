@@ -15,7 +15,7 @@ from compactor.base.errors import Refused, TransactionAborted
 from compactor.base.ids import TxnId
 from compactor.database.engine import Database
 from compactor.metastore.schema.tables import REPL_TXN_MAP
-from compactor.metastore.transactions.commits import InTransaction
+from compactor.metastore.transactions.commit_rows import InTransaction
 
 _NUMBER = REPL_TXN_MAP.c.RTM_SRC_TXN_ID
 

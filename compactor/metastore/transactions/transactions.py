@@ -15,15 +15,21 @@ from compactor.base.ids import TxnId
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.metastore.notifications import transactions as told
+from compactor.metastore.notifications import transaction_events as told
 from compactor.metastore.notifications.log import Notifications
-from compactor.metastore.notifications.writes import Told, Write
+from compactor.metastore.notifications.write_events import Told, Write
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import HIVE_LOCKS, MIN_HISTORY_LEVEL, TXNS
-from compactor.metastore.transactions import commits
-from compactor.metastore.transactions import rows as txn_rows
+from compactor.metastore.transactions import commit_rows
+from compactor.metastore.transactions import transaction_rows as txn_rows
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS, OpenLimit, TxnLimits
-from compactor.metastore.transactions.rows import (
+from compactor.metastore.transactions.shown_transactions import (
+    HeartbeatRange,
+    KeyValue,
+    NewTransaction,
+    OpenTransaction,
+)
+from compactor.metastore.transactions.transaction_rows import (
     TIMED_OUT,
     TxnRow,
     TxnType,
@@ -32,7 +38,6 @@ from compactor.metastore.transactions.rows import (
     must_be_open,
     unknown_error,
 )
-from compactor.metastore.transactions.values import HeartbeatRange, KeyValue, NewTransaction, OpenTransaction
 
 TIMEOUT_MS = 300_000  #: ``hive.txn.timeout``
 REPL_TIMEOUT_MS = 11 * 86_400_000  #: ``hive.repl.txn.timeout``
@@ -150,16 +155,16 @@ class Transactions:
                 raise aborted_error(conn, txn)
             winner = self._commit_unless_lost(conn, txn, row.type)
             if winner is None and key_value is not None:
-                commits.set_property(conn, key_value)
+                commit_rows.set_property(conn, key_value)
         if winner is not None:
-            raise commits.lost(txn, winner)
+            raise commit_rows.lost(txn, winner)
 
     @contextmanager
     def committing(
         self,
         txn: TxnId,
         written: Sequence[Write] = (),
-        first: Sequence[commits.InTransaction] = (),
+        first: Sequence[commit_rows.InTransaction] = (),
         *,
         agent: str | None = None,
     ) -> Iterator[None]:
@@ -184,17 +189,17 @@ class Transactions:
             row = must_be_open(conn, self._dialect, txn, agent)
             for work in first:
                 work(conn)
-            commits.must_have_written(conn, txn, write_ids)
-            winner = commits.conflict(conn, self._dialect, txn)
+            commit_rows.must_have_written(conn, txn, write_ids)
+            winner = commit_rows.conflict(conn, self._dialect, txn)
             if winner is None:
-                commits.take_marks_away(conn, self._dialect, write_ids)
+                commit_rows.take_marks_away(conn, self._dialect, write_ids)
                 found = self._notifications.read(conn, written)
                 yield
                 winner = self._commit_unless_lost(conn, txn, row.type, found)
             else:
                 self._mark_aborted(conn, [txn], "write conflicts")
         if winner is not None:
-            raise commits.lost(txn, winner)
+            raise commit_rows.lost(txn, winner)
 
     @retried
     def abort(
@@ -460,14 +465,14 @@ class Transactions:
         """Commits ``txn``, or aborts it and returns the transaction that it loses to."""
         self._dialect.lock_transactions(conn, exclusive=True)
         commit_id = self._dialect.newest(conn)
-        winner = commits.conflict(conn, self._dialect, txn)
+        winner = commit_rows.conflict(conn, self._dialect, txn)
         if winner is not None:
             self._mark_aborted(conn, [txn], "write conflicts")
             return winner
         # Without MIN_HISTORY_LEVEL Hive uses WRITE_SET to find every transaction that wrote.
         by_write_ids = self._limits.min_history_write_id is True
         everything = by_write_ids or not self._limits.min_history_level
-        commits.complete(conn, self._dialect, txn, type, commit_id, everything=everything)
+        commit_rows.complete(conn, self._dialect, txn, type, commit_id, everything=everything)
         self._notifications.write(conn, told.committed(txn, self._dialect, written))
         return None
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from compactor.acid.names import DeltaKind
 from compactor.orc.assembler import WrittenFile
 from compactor.orc.codecs.bloom_filters import StripeFilters, asked_filters, common_filters, stripe_filters
+from compactor.orc.footer_figures import row_figures
 from compactor.orc.format.common_types import common_types
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail, key_statistics
 from compactor.orc.format.types import Types, acid_types
 from compactor.orc.pieces import Piece, SyntheticKeys, zone_of_stripe
-from compactor.orc.row_figures import row_figures
 from compactor.orc.stripe_compatibility import calendars_agree, encodable_target
 from compactor.rewrite.full_acid.delete_events import LoadedEvents
 from compactor.rewrite.full_acid.stripe_choice import Action, Choice

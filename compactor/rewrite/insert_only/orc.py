@@ -16,6 +16,7 @@ from typing import Any
 from compactor.base.errors import NotLossless, VerificationFailed
 from compactor.orc.assembler import Assembler, WrittenFile
 from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, stripe_filters
+from compactor.orc.footer_figures import row_figures
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import Filters, Tail, read_tail
 from compactor.orc.io.file_pool import FilePool
@@ -23,7 +24,6 @@ from compactor.orc.io.source import LocalSource, Source
 from compactor.orc.pieces import Piece, lacks_zone, zone_of_stripe
 from compactor.orc.point_check import check_filters
 from compactor.orc.reencode import reencode
-from compactor.orc.row_figures import row_figures
 from compactor.orc.stripe_compatibility import encodable_target, is_copyable, is_writable
 from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_rows
 from compactor.rewrite.insert_only.output_file import FinishedFile

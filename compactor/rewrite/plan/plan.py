@@ -16,7 +16,7 @@ from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Figures, Shape, Unit
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
 from compactor.settings.output_class import UNKNOWN_TO_ORC_1_5, OutputClass
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

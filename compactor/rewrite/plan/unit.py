@@ -21,7 +21,7 @@ from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rows.inputs import Input
 from compactor.settings.output_class import OutputClass
 from compactor.storage.deferred_uploads import Upload
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.taking_over import TakenRange
 
 FIRST_WRITE_ID = WriteId(0)  #: of original rows; no event aims below it

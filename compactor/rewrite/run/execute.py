@@ -27,8 +27,8 @@ from compactor.rewrite.plan.unit import Output, Unit, UnitResult
 from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.memory_limit import memory_limit
-from compactor.storage.options import StoreOptions
 from compactor.storage.protocol import Storage
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import opened
 
 log = logging.getLogger(__name__)

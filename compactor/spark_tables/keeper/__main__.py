@@ -9,7 +9,7 @@ from pathlib import Path
 
 from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.keeper.desk import Desk
+from compactor.spark_tables.keeper.dispatch import Desk
 from compactor.spark_tables.keeper.server import Server
 from compactor.spark_tables.wire import listen
 

@@ -11,8 +11,8 @@ from compactor.base.errors import BadExpression, BadStatement
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind
-from compactor.spark_tables.keeper.commits import write_ids_between
-from compactor.spark_tables.keeper.held import Held
+from compactor.spark_tables.keeper.held_transaction import Held
+from compactor.spark_tables.keeper.stream_position import write_ids_between
 from compactor.spark_tables.messages import PlannedScan, PlanScan
 from compactor.statements.tokens import tokens
 from compactor.tables.filters.binding import bind
@@ -29,7 +29,7 @@ from compactor.tables.filters.conditions import (
     Settled,
 )
 from compactor.tables.reading.later_rows import later_rows
-from compactor.tables.reading.planning import plan_scan
+from compactor.tables.reading.scan_planning import plan_scan
 from compactor.tables.reading.wanted import Wanted, comparable_schema
 from compactor.tables.schema import IN_PARTS
 from compactor.tables.store import named_table

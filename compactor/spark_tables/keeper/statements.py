@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from compactor.base.errors import TransactionAborted
 from compactor.compaction.entry import Entity
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.held import Held
-from compactor.spark_tables.keeper.inserts import existing_once, lock_for_inserts
-from compactor.spark_tables.keeper.under_way import UnderWay
+from compactor.spark_tables.keeper.held_by_name import UnderWay
+from compactor.spark_tables.keeper.held_inserts import existing_once, lock_for_inserts
+from compactor.spark_tables.keeper.held_transaction import Held
 from compactor.spark_tables.messages import BeginStatement
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction import Transaction

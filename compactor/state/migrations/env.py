@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from compactor.state.tables import VERSION_TABLE, metadata
+from compactor.state.state_tables import VERSION_TABLE, metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

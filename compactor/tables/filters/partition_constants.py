@@ -15,7 +15,7 @@ from compactor.orc.format.types import TypeKind
 from compactor.tables.filters.conditions import Column, Condition, Kind, Value
 from compactor.tables.filters.outcomes import Facts, may_match, single
 from compactor.tables.schema import PARTS
-from compactor.tables.wall_clock import seconds_and_nanos
+from compactor.tables.time_texts import seconds_and_nanos
 
 if TYPE_CHECKING:
     from compactor.metastore.catalog.values import Column as Key

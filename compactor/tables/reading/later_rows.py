@@ -9,7 +9,7 @@ from compactor.acid.names import Base, Delta, known_directory
 from compactor.acid.write_ids import LaterWriteIdList, RangeAnswer, ValidWriteIdList
 from compactor.base.ids import WriteId
 from compactor.rows.inputs import Input
-from compactor.tables.reading.tasks import ScanPlan
+from compactor.tables.reading.scan_tasks import ScanPlan
 
 #: The list that sees nothing at all, not even the files of a table from before it was transactional, whose write ID is 0.
 NOTHING = ValidWriteIdList(table=None, high_watermark=WriteId(-1))

@@ -13,8 +13,8 @@ from compactor.base.errors import CompactorError, failing_alone
 from compactor.insight.query_text import likeness
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
-from compactor.state.reads import Read
-from compactor.tables.reading.tasks import ScanPlan
+from compactor.state.read_counts import Read
+from compactor.tables.reading.scan_tasks import ScanPlan
 from compactor.tables.reading.wanted import Wanted
 
 log = logging.getLogger(__name__)

@@ -14,13 +14,13 @@ from compactor.base.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from compactor.tables.reading.own_reads import Stopwatch, tell
-from compactor.tables.reading.planning import plan_scan
+from compactor.tables.reading.scan_planning import plan_scan
+from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.reading.task_reader import read_task
-from compactor.tables.reading.tasks import ScanPlan, ScanTask
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import IN_PARTS
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
+from compactor.tables.transactions.transaction_block import transaction
 
 if TYPE_CHECKING:
     import duckdb

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from compactor.rows.inputs import Input
-from compactor.tables.reading.tasks import ScanTask
+from compactor.tables.reading.scan_tasks import ScanTask
 
 _OPENING = 1 << 20  #: bytes that a task counts at least: opening files takes time, too
 

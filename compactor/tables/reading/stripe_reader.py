@@ -29,7 +29,7 @@ from compactor.rewrite.full_acid.stripe_choice import Choice, dense_start
 from compactor.rows.acid_file import AcidFile
 from compactor.tables.reading.arrow_values import Fit, fitted
 from compactor.tables.reading.calendars import is_hybrid
-from compactor.tables.reading.tasks import ScanPlan
+from compactor.tables.reading.scan_tasks import ScanPlan
 from compactor.tables.schema import ROW_ID_TYPE
 
 MOST_ROWS = 1 << 20  #: of a batch without columns of its own

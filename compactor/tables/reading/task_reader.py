@@ -25,8 +25,8 @@ from compactor.tables.filters.evaluation import matching
 from compactor.tables.filters.partition_constants import facts_of_partition
 from compactor.tables.filters.pruning import FilePruner
 from compactor.tables.reading.in_order import Job, in_order
+from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.reading.stripe_reader import FileColumns, Rows, stripe_rows
-from compactor.tables.reading.tasks import ScanPlan, ScanTask
 
 FEW = 8  #: one row group of so many is sought by itself: pyorc, which can, takes that much longer for a row
 

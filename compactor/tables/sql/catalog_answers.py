@@ -9,7 +9,7 @@ from compactor.base.errors import NotFound
 from compactor.base.redaction import redact_value
 from compactor.metastore.catalog.embedded import ORC_INPUT
 from compactor.metastore.catalog.values import Table
-from compactor.statements import actions
+from compactor.statements import parsed_actions
 from compactor.statements.statement import Statement
 from compactor.tables.sql.answer import Answer
 from compactor.tables.sql.named_partitions import matching
@@ -18,13 +18,13 @@ from compactor.tables.sql.sql_session import Session
 _DESCRIBED = ("col_name", "data_type", "comment")
 
 
-def databases(session: Session, statement: Statement, asked: actions.ShowDatabases) -> Answer:
+def databases(session: Session, statement: Statement, asked: parsed_actions.ShowDatabases) -> Answer:
     """Answers SHOW DATABASES."""
     names = sorted(session.site.metastore.catalog.databases())
     return _names(statement, "database_name", _like(names, asked.like), "there is no such database")
 
 
-def tables(session: Session, statement: Statement, asked: actions.ShowTables) -> Answer:
+def tables(session: Session, statement: Statement, asked: parsed_actions.ShowTables) -> Answer:
     """Answers SHOW TABLES.
 
     Raises:
@@ -37,7 +37,7 @@ def tables(session: Session, statement: Statement, asked: actions.ShowTables) ->
     return _names(statement, "tab_name", _like(names, asked.like), "there is no such table")
 
 
-def partitions(session: Session, statement: Statement, asked: actions.ShowPartitions) -> Answer:
+def partitions(session: Session, statement: Statement, asked: parsed_actions.ShowPartitions) -> Answer:
     """Answers SHOW PARTITIONS.
 
     Raises:
@@ -47,13 +47,13 @@ def partitions(session: Session, statement: Statement, asked: actions.ShowPartit
     return _names(statement, "partition", sorted(part.name for part in found), "there is no such partition")
 
 
-def create_table(session: Session, statement: Statement, asked: actions.ShowCreateTable) -> Answer:
+def create_table(session: Session, statement: Statement, asked: parsed_actions.ShowCreateTable) -> Answer:
     """Answers SHOW CREATE TABLE."""
     text = definition(session.found(asked.table))
     return Answer(statement=statement.name, rows=[{"createtab_stmt": text}], said=text)
 
 
-def describe(session: Session, statement: Statement, asked: actions.Describe) -> Answer:
+def describe(session: Session, statement: Statement, asked: parsed_actions.Describe) -> Answer:
     """Answers DESCRIBE; EXTENDED and FORMATTED say the same of the table itself."""
     table = session.found(asked.table)
     rows = [_described(column.name, column.type) for column in table.columns]

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from compactor.base.errors import NotConforming, NotFound, Refused
 from compactor.metastore.catalog.values import Column, Table
-from compactor.statements import actions
+from compactor.statements import parsed_actions
 from compactor.statements.statement import Statement
 from compactor.tables.schema import column_type
 from compactor.tables.sql.answer import Answer, counted, done
@@ -17,7 +17,7 @@ from compactor.tables.sql.sql_session import Session
 from compactor.tables.writing.literals import literal_arrays
 
 
-def insert(session: Session, statement: Statement, asked: actions.Insert) -> Answer:
+def insert(session: Session, statement: Statement, asked: parsed_actions.Insert) -> Answer:
     """Appends the rows of VALUES, or puts them in place of what is there.
 
     Raises:
@@ -35,27 +35,27 @@ def insert(session: Session, statement: Statement, asked: actions.Insert) -> Ans
     return done(statement.name, f"{found}: {counted(count)} written", table=str(found), rows=count)
 
 
-def update(session: Session, statement: Statement, asked: actions.Update) -> Answer:
+def update(session: Session, statement: Statement, asked: parsed_actions.Update) -> Answer:
     """Gives rows other values; raises as ``Table.update`` does."""
     table = session.opened(session.found(asked.table))
     count = table.update(dict(asked.assignments), asked.where)
     return done(statement.name, f"{table.name}: {counted(count)} updated", table=table.name, rows=count)
 
 
-def delete(session: Session, statement: Statement, asked: actions.Delete) -> Answer:
+def delete(session: Session, statement: Statement, asked: parsed_actions.Delete) -> Answer:
     """Deletes rows; raises as ``Table.delete`` does."""
     table = session.opened(session.found(asked.table))
     count = table.delete(asked.where)
     return done(statement.name, f"{table.name}: {counted(count)} deleted", table=table.name, rows=count)
 
 
-def start(session: Session, statement: Statement, asked: actions.StartTransaction) -> Answer:
+def start(session: Session, statement: Statement, asked: parsed_actions.StartTransaction) -> Answer:
     """Opens a transaction for the statements that follow."""
     txn = session.start()
     return done(statement.name, f"transaction {txn} is open", txnid=txn)
 
 
-def commit(session: Session, statement: Statement, asked: actions.Commit) -> Answer:
+def commit(session: Session, statement: Statement, asked: parsed_actions.Commit) -> Answer:
     """Commits the transaction.
 
     Raises:
@@ -66,14 +66,14 @@ def commit(session: Session, statement: Statement, asked: actions.Commit) -> Ans
     return done(statement.name, f"transaction {txn} is committed", txnid=txn)
 
 
-def roll_back(session: Session, statement: Statement, asked: actions.Rollback) -> Answer:
+def roll_back(session: Session, statement: Statement, asked: parsed_actions.Rollback) -> Answer:
     """Ends the transaction without its writes."""
     txn = session.roll_back()
     return done(statement.name, f"transaction {txn} is rolled back", txnid=txn)
 
 
 def columns_of_values(
-    table: Table, asked: actions.Insert | actions.Target, static: Mapping[str, object]
+    table: Table, asked: parsed_actions.Insert | parsed_actions.Target, static: Mapping[str, object]
 ) -> list[Column]:
     """Returns the column of each value of a row: the table's order, or the given one, dynamic partition keys last.
 
@@ -100,7 +100,7 @@ def columns_of_values(
     return [*found.values(), *(known[key] for key in named)]
 
 
-def _rows(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[actions.Literal]]) -> pa.Table:
+def _rows(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[parsed_actions.Literal]]) -> pa.Table:
     wanted, given = len(columns), len(rows[0])
     if wanted != given:
         names = ", ".join(column.name for column in columns)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from compactor.base.errors import NotConforming, NotFound, Refused
 from compactor.metastore.catalog import values
 from compactor.site.mode import must_write
-from compactor.statements import actions
+from compactor.statements import parsed_actions
 from compactor.statements.statement import Statement
 from compactor.tables.definitions import Definition, create_with_commit, must_be_embedded
 from compactor.tables.schema import IN_PARTS
@@ -19,7 +19,7 @@ from compactor.tables.table import Table
 from compactor.tables.writing.append import How, append
 
 
-def create_as(session: Session, statement: Statement, asked: actions.CreateTableAs) -> Answer:
+def create_as(session: Session, statement: Statement, asked: parsed_actions.CreateTableAs) -> Answer:
     """Creates a table with the rows of columns of one table; their types are those of that table.
 
     Raises:
@@ -40,7 +40,7 @@ def create_as(session: Session, statement: Statement, asked: actions.CreateTable
     return done(statement.name, said, table=str(made), created=True, rows=count)
 
 
-def answer_if_there(session: Session, statement: Statement, asked: actions.CreateTableAs) -> Answer | None:
+def answer_if_there(session: Session, statement: Statement, asked: parsed_actions.CreateTableAs) -> Answer | None:
     """Returns the answer where a table of this name is there and IF NOT EXISTS is said; None if it is to be created.
 
     Raises:
@@ -56,7 +56,7 @@ def answer_if_there(session: Session, statement: Statement, asked: actions.Creat
     return done(statement.name, f"table {name} is there already", table=name, created=False)
 
 
-def _definition(name: str, asked: actions.CreateTableAs, columns: list[tuple[str, str]]) -> Definition:
+def _definition(name: str, asked: parsed_actions.CreateTableAs, columns: list[tuple[str, str]]) -> Definition:
     """Returns the definition of a table with the ``columns`` of a query, each with Hive's type.
 
     Raises:
@@ -83,7 +83,7 @@ def must_be_there_once(name: str, columns: Sequence[str]) -> None:
         raise NotConforming(f"{name}: the query has the column {twice!r} twice; give one of them another name")
 
 
-def _columns(source: values.Table, select: actions.Select) -> list[tuple[str, str]]:
+def _columns(source: values.Table, select: parsed_actions.Select) -> list[tuple[str, str]]:
     """Returns the columns of the query, in its order.
 
     Raises:
@@ -96,7 +96,7 @@ def _columns(source: values.Table, select: actions.Select) -> list[tuple[str, st
     return [(name, kinds[name]) for name in names]
 
 
-def _rows(source: Table, select: actions.Select) -> pa.RecordBatchReader:
+def _rows(source: Table, select: parsed_actions.Select) -> pa.RecordBatchReader:
     """Returns the rows, no more than the limit."""
     scan = source.scan(select.where, selected_fields=select.columns, timestamps=IN_PARTS)
     reader = scan.to_arrow_batch_reader()

@@ -10,7 +10,7 @@ from compactor.locking.accesses import Name, Spec
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.site.mode import must_write
 from compactor.site.site import claims_of, new_ground, path_of
-from compactor.statements import actions
+from compactor.statements import parsed_actions
 from compactor.statements.statement import Statement
 from compactor.tables.definitions import (
     Definition,
@@ -34,7 +34,7 @@ _COPIED = ("orc.", "bucketing_version", "transactional")  #: beginnings of the p
 _OF_ITS_KIND = frozenset(("transactional", "transactional_properties", "external", "bucketing_version"))
 
 
-def create_database(session: Session, statement: Statement, asked: actions.CreateDatabase) -> Answer:
+def create_database(session: Session, statement: Statement, asked: parsed_actions.CreateDatabase) -> Answer:
     """Creates a database; without a location below the warehouse.
 
     Raises:
@@ -65,7 +65,7 @@ def _warehouse(session: Session) -> str:
         raise Refused("CREATE DATABASE: there is no database default to put it beside; give its LOCATION") from error
 
 
-def drop_database(session: Session, statement: Statement, asked: actions.DropDatabase) -> Answer:
+def drop_database(session: Session, statement: Statement, asked: parsed_actions.DropDatabase) -> Answer:
     """Drops a database without tables; its directory stays.
 
     Raises:
@@ -82,7 +82,7 @@ def drop_database(session: Session, statement: Statement, asked: actions.DropDat
     return done(statement.name, f"database {name} is dropped", database=name, dropped=True)
 
 
-def create(session: Session, statement: Statement, asked: actions.CreateTable) -> Answer:
+def create(session: Session, statement: Statement, asked: parsed_actions.CreateTable) -> Answer:
     """Creates a full ACID table.
 
     Raises:
@@ -103,7 +103,7 @@ def create(session: Session, statement: Statement, asked: actions.CreateTable) -
     return done(statement.name, f"table {made} is created at {made.location}", table=str(made), created=True)
 
 
-def _definition(name: str, asked: actions.CreateTable) -> Definition:
+def _definition(name: str, asked: parsed_actions.CreateTable) -> Definition:
     every = (*asked.columns, *asked.partitioned_by)
     names = [column for column, _ in every]
     if twice := next((one for one in names if names.count(one) > 1), None):
@@ -117,7 +117,7 @@ def _definition(name: str, asked: actions.CreateTable) -> Definition:
     )
 
 
-def _like(session: Session, asked: actions.CreateTable) -> Definition:
+def _like(session: Session, asked: parsed_actions.CreateTable) -> Definition:
     assert asked.like is not None
     like = session.found(asked.like)
     if not like.is_full_acid or like.sort_columns:
@@ -134,7 +134,7 @@ def _like(session: Session, asked: actions.CreateTable) -> Definition:
     )
 
 
-def drop(session: Session, statement: Statement, asked: actions.DropTable) -> Answer:
+def drop(session: Session, statement: Statement, asked: parsed_actions.DropTable) -> Answer:
     """Drops a table once nobody else uses it.
 
     Raises:
@@ -156,7 +156,7 @@ def drop(session: Session, statement: Statement, asked: actions.DropTable) -> An
     return done(statement.name, f"table {table} is dropped{stay}", table=str(table), dropped=True)
 
 
-def truncate(session: Session, statement: Statement, asked: actions.TruncateTable) -> Answer:
+def truncate(session: Session, statement: Statement, asked: parsed_actions.TruncateTable) -> Answer:
     """Puts no rows in place of all that the table, or those of its partitions, hold: in one transaction.
 
     Raises:
@@ -210,7 +210,7 @@ def _overwrite_with_nothing(
             opened.overwrite(empty, partition=key_values(table, spec))
 
 
-def add_partitions(session: Session, statement: Statement, asked: actions.AddPartitions) -> Answer:
+def add_partitions(session: Session, statement: Statement, asked: parsed_actions.AddPartitions) -> Answer:
     """Adds partitions with their directories, which have to be empty or not there.
 
     Raises:
@@ -261,7 +261,7 @@ def _add(session: Session, table: Table, places: Mapping[str, str]) -> None:
         raise
 
 
-def drop_partitions(session: Session, statement: Statement, asked: actions.DropPartitions) -> Answer:
+def drop_partitions(session: Session, statement: Statement, asked: parsed_actions.DropPartitions) -> Answer:
     """Drops partitions; their files stay unless they are purged.
 
     Raises:
@@ -297,7 +297,7 @@ def drop_partitions(session: Session, statement: Statement, asked: actions.DropP
     )
 
 
-def add_columns(session: Session, statement: Statement, asked: actions.AddColumns) -> Answer:
+def add_columns(session: Session, statement: Statement, asked: parsed_actions.AddColumns) -> Answer:
     """Adds columns behind the others; rows that are there have NULL in them.
 
     Raises:
@@ -315,7 +315,7 @@ def add_columns(session: Session, statement: Statement, asked: actions.AddColumn
     return done(statement.name, f"{table} has the columns {', '.join(names)}, too", table=str(table), columns=names)
 
 
-def rename(session: Session, statement: Statement, asked: actions.RenameTable) -> Answer:
+def rename(session: Session, statement: Statement, asked: parsed_actions.RenameTable) -> Answer:
     """Gives a table another name; its directory stays where it is.
 
     Raises:
@@ -331,7 +331,7 @@ def rename(session: Session, statement: Statement, asked: actions.RenameTable) -
     return done(statement.name, said, table=str(table), renamed=str(renamed))
 
 
-def set_properties(session: Session, statement: Statement, asked: actions.SetProperties) -> Answer:
+def set_properties(session: Session, statement: Statement, asked: parsed_actions.SetProperties) -> Answer:
     """Sets properties of a table, or removes them.
 
     Raises:

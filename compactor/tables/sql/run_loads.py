@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compactor.base.errors import NotSupported
-from compactor.statements import actions
+from compactor.statements import parsed_actions
 from compactor.statements.statement import Statement
 from compactor.tables.sql.answer import Answer, counted, done
 from compactor.tables.sql.named_partitions import key_values
@@ -12,7 +12,7 @@ from compactor.tables.writing.append import must_be_writable
 from compactor.tables.writing.loading import local_files, must_have_its_columns, rows_of
 
 
-def load(session: Session, statement: Statement, asked: actions.Load) -> Answer:
+def load(session: Session, statement: Statement, asked: parsed_actions.Load) -> Answer:
     """Appends the rows of files, or puts them in place of what is there.
 
     Raises:

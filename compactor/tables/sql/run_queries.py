@@ -11,7 +11,7 @@ from compactor.metastore.catalog import values
 from compactor.orc.codecs.json_values import value
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import Types
-from compactor.statements import actions
+from compactor.statements import parsed_actions
 from compactor.statements.statement import Statement
 from compactor.tables.schema import IN_PARTS, ROW_ID
 from compactor.tables.sql.answer import Answer
@@ -23,7 +23,7 @@ _NONE = "there are no such rows"
 _ROW_ID_TYPE = "struct<writeid:bigint,bucketid:int,rowid:bigint>"
 
 
-def select(session: Session, statement: Statement, asked: actions.Select) -> Answer:
+def select(session: Session, statement: Statement, asked: parsed_actions.Select) -> Answer:
     """Reads rows in the order of files; with a limit no more than it takes.
 
     Raises:
@@ -43,7 +43,7 @@ def select(session: Session, statement: Statement, asked: actions.Select) -> Ans
     return Answer(statement=statement.name, rows=rows, columns=tuple(shown), said=_NONE, whole=True)
 
 
-def _words(asked: actions.Select) -> Mapping[str, Any]:
+def _words(asked: parsed_actions.Select) -> Mapping[str, Any]:
     """Returns the arguments of the scan."""
     fields = None if asked.columns is None else [name for name in asked.columns if name != ROW_ID]
     row_ids = asked.columns is not None and ROW_ID in asked.columns
@@ -56,7 +56,7 @@ def _types(table: values.Table, names: Sequence[str]) -> list[Types]:
 
 
 def _rows(
-    session: Session, table: values.Table, asked: actions.Select, names: Sequence[str]
+    session: Session, table: values.Table, asked: parsed_actions.Select, names: Sequence[str]
 ) -> Iterator[Mapping[str, object]]:
     """Yields rows as JSON has them, columns in the order of ``names``; a scan that a limit ends commits as others do."""
     types, left = _types(table, names), asked.limit

@@ -8,7 +8,7 @@ from typing import Any
 from compactor.base.errors import BadExpression, NotSupported
 from compactor.compaction.states import parse_type
 from compactor.site.site import Site
-from compactor.statements import actions
+from compactor.statements import parsed_actions
 from compactor.statements.script import parse_script
 from compactor.statements.statement import Statement
 from compactor.tables.filters.expressions import parse as parse_filter
@@ -28,38 +28,38 @@ Handler = Callable[[Session, Statement, Any], Answer]
 
 #: How each action is done. An action that is not here is refused before anything is done.
 HANDLERS: dict[type, Handler] = {
-    actions.ShowCompactions: run_utilities.compactions,
-    actions.ShowTransactions: run_utilities.transactions,
-    actions.ShowLocks: run_utilities.locks,
-    actions.AbortTransactions: run_utilities.abort_transactions,
-    actions.AbortCompactions: run_utilities.abort_compactions,
-    actions.Compact: run_utilities.compact,
-    actions.ExplainLocks: run_utilities.explain_locks,
-    actions.Use: run_utilities.use,
-    actions.ShowDatabases: catalog_answers.databases,
-    actions.ShowTables: catalog_answers.tables,
-    actions.ShowPartitions: catalog_answers.partitions,
-    actions.ShowCreateTable: catalog_answers.create_table,
-    actions.Describe: catalog_answers.describe,
-    actions.CreateDatabase: run_definitions.create_database,
-    actions.DropDatabase: run_definitions.drop_database,
-    actions.CreateTable: run_definitions.create,
-    actions.CreateTableAs: run_creations.create_as,
-    actions.DropTable: run_definitions.drop,
-    actions.TruncateTable: run_definitions.truncate,
-    actions.AddPartitions: run_definitions.add_partitions,
-    actions.DropPartitions: run_definitions.drop_partitions,
-    actions.AddColumns: run_definitions.add_columns,
-    actions.RenameTable: run_definitions.rename,
-    actions.SetProperties: run_definitions.set_properties,
-    actions.Insert: run_changes.insert,
-    actions.Load: run_loads.load,
-    actions.Update: run_changes.update,
-    actions.Delete: run_changes.delete,
-    actions.StartTransaction: run_changes.start,
-    actions.Commit: run_changes.commit,
-    actions.Rollback: run_changes.roll_back,
-    actions.Select: run_queries.select,
+    parsed_actions.ShowCompactions: run_utilities.compactions,
+    parsed_actions.ShowTransactions: run_utilities.transactions,
+    parsed_actions.ShowLocks: run_utilities.locks,
+    parsed_actions.AbortTransactions: run_utilities.abort_transactions,
+    parsed_actions.AbortCompactions: run_utilities.abort_compactions,
+    parsed_actions.Compact: run_utilities.compact,
+    parsed_actions.ExplainLocks: run_utilities.explain_locks,
+    parsed_actions.Use: run_utilities.use,
+    parsed_actions.ShowDatabases: catalog_answers.databases,
+    parsed_actions.ShowTables: catalog_answers.tables,
+    parsed_actions.ShowPartitions: catalog_answers.partitions,
+    parsed_actions.ShowCreateTable: catalog_answers.create_table,
+    parsed_actions.Describe: catalog_answers.describe,
+    parsed_actions.CreateDatabase: run_definitions.create_database,
+    parsed_actions.DropDatabase: run_definitions.drop_database,
+    parsed_actions.CreateTable: run_definitions.create,
+    parsed_actions.CreateTableAs: run_creations.create_as,
+    parsed_actions.DropTable: run_definitions.drop,
+    parsed_actions.TruncateTable: run_definitions.truncate,
+    parsed_actions.AddPartitions: run_definitions.add_partitions,
+    parsed_actions.DropPartitions: run_definitions.drop_partitions,
+    parsed_actions.AddColumns: run_definitions.add_columns,
+    parsed_actions.RenameTable: run_definitions.rename,
+    parsed_actions.SetProperties: run_definitions.set_properties,
+    parsed_actions.Insert: run_changes.insert,
+    parsed_actions.Load: run_loads.load,
+    parsed_actions.Update: run_changes.update,
+    parsed_actions.Delete: run_changes.delete,
+    parsed_actions.StartTransaction: run_changes.start,
+    parsed_actions.Commit: run_changes.commit,
+    parsed_actions.Rollback: run_changes.roll_back,
+    parsed_actions.Select: run_queries.select,
 }
 
 
@@ -79,9 +79,9 @@ def checked(text: str, *, has_spark: bool = False) -> tuple[Statement, ...]:
     in_transaction = False
     for one in statements:
         match one.action:
-            case actions.StartTransaction():
+            case parsed_actions.StartTransaction():
                 in_transaction = True
-            case actions.Commit() | actions.Rollback():
+            case parsed_actions.Commit() | parsed_actions.Rollback():
                 in_transaction = False
         _check(one, has_spark and not in_transaction)
     return statements
@@ -91,34 +91,36 @@ def _check(statement: Statement, has_spark: bool) -> None:
     """Checks one statement; within a transaction nothing is Spark's."""
     what = f"{statement.name} at {statement.place}"
     match statement.action:
-        case actions.NotRun(because=because):
+        case parsed_actions.NotRun(because=because):
             raise NotSupported(f"{what}: {because}")
-        case actions.NeedsSpark(because=because) if not has_spark:
+        case parsed_actions.NeedsSpark(because=because) if not has_spark:
             raise NotSupported(
                 f"{what} needs Spark: {because} is more than SELECT columns FROM table WHERE filter, or INSERT of literals; "
                 "compactor.spark_tables.sql(spark, text) runs it"
             )
-        case actions.CreateTableAs(select=None, because=because) if not has_spark:
+        case parsed_actions.CreateTableAs(select=None, because=because) if not has_spark:
             raise NotSupported(
                 f"{what} needs Spark: {because} is more than SELECT columns FROM table WHERE filter; "
                 "compactor.spark_tables.sql(spark, text) runs it"
             )
-        case actions.CreateTableAs(select=actions.Select(where=where)) if not has_spark:
+        case parsed_actions.CreateTableAs(select=parsed_actions.Select(where=where)) if not has_spark:
             _check_filter(what, where)
-        case actions.Merge() | actions.MultiInsert() if not has_spark:
+        case parsed_actions.Merge() | parsed_actions.MultiInsert() if not has_spark:
             raise NotSupported(f"{what} needs Spark; compactor.spark_tables.sql(spark, text) runs it")
-        case actions.Update(nested=nested) | actions.Delete(nested=nested) if nested is not None and not has_spark:
+        case parsed_actions.Update(nested=nested) | parsed_actions.Delete(nested=nested) if (
+            nested is not None and not has_spark
+        ):
             raise NotSupported(
                 f"{what} needs Spark, outside of transactions: its condition has a query of its own; "
                 "compactor.spark_tables.sql(spark, text) runs it"
             )
-        case actions.Select(where=where) | actions.Delete(where=where) if not has_spark:
+        case parsed_actions.Select(where=where) | parsed_actions.Delete(where=where) if not has_spark:
             _check_filter(what, where)
-        case actions.Update(where=where, assignments=assignments) if not has_spark:
+        case parsed_actions.Update(where=where, assignments=assignments) if not has_spark:
             _check_filter(what, where)
             for column, value in assignments:
                 _check_filter(f"{what}: {column}", f"c = {value}")
-        case actions.Compact(type=kind):
+        case parsed_actions.Compact(type=kind):
             parse_type(kind)
 
 

@@ -13,7 +13,7 @@ from compactor.compaction.states import State
 from compactor.locking.accesses import Name, Spec
 from compactor.requests import abort
 from compactor.requests.request import Enqueued, RebalanceOptions, request_compaction, wait_for
-from compactor.statements import actions
+from compactor.statements import parsed_actions
 from compactor.statements.statement import Statement
 from compactor.tables.sql.answer import Answer, done, listed
 from compactor.tables.sql.named_partitions import stored_name
@@ -24,7 +24,7 @@ _REQUESTED = ("table", "compaction", "state", "refused", "errormessage")
 _SUCCEEDED = (State.READY_FOR_CLEANING, State.SUCCEEDED)
 
 
-def compactions(session: Session, statement: Statement, asked: actions.ShowCompactions) -> Answer:
+def compactions(session: Session, statement: Statement, asked: parsed_actions.ShowCompactions) -> Answer:
     """Answers SHOW COMPACTIONS."""
     name, partition = _where(session, asked.schema, asked.table, asked.partition)
     words = show_compactions.CompactionWords(
@@ -35,13 +35,13 @@ def compactions(session: Session, statement: Statement, asked: actions.ShowCompa
     return listed(statement.name, rows, show_compactions.SHOWN, "there are no compactions")
 
 
-def transactions(session: Session, statement: Statement, asked: actions.ShowTransactions) -> Answer:
+def transactions(session: Session, statement: Statement, asked: parsed_actions.ShowTransactions) -> Answer:
     """Answers SHOW TRANSACTIONS."""
     rows = show.show_transactions(session.site)
     return listed(statement.name, rows, show.TransactionRow.columns(), "no transaction is open or aborted")
 
 
-def locks(session: Session, statement: Statement, asked: actions.ShowLocks) -> Answer:
+def locks(session: Session, statement: Statement, asked: parsed_actions.ShowLocks) -> Answer:
     """Answers SHOW LOCKS."""
     name, partition = _where(session, asked.schema, asked.table, asked.partition)
     where = show_locks.find_place(session.site, name, partition)
@@ -63,7 +63,7 @@ def _where(
     return session.full(table), stored_name(session.site.metastore.catalog, session.found(table), spec)
 
 
-def abort_transactions(session: Session, statement: Statement, asked: actions.AbortTransactions) -> Answer:
+def abort_transactions(session: Session, statement: Statement, asked: parsed_actions.AbortTransactions) -> Answer:
     """Aborts open transactions; one that cannot be aborted keeps none of the others from it.
 
     Raises:
@@ -76,7 +76,7 @@ def abort_transactions(session: Session, statement: Statement, asked: actions.Ab
     return Answer(statement=statement.name, rows=rows, said=said)
 
 
-def abort_compactions(session: Session, statement: Statement, asked: actions.AbortCompactions) -> Answer:
+def abort_compactions(session: Session, statement: Statement, asked: parsed_actions.AbortCompactions) -> Answer:
     """Aborts compactions; one that cannot be aborted keeps none of the others from it.
 
     Raises:
@@ -89,7 +89,7 @@ def abort_compactions(session: Session, statement: Statement, asked: actions.Abo
     return Answer(statement=statement.name, rows=rows, said=said)
 
 
-def compact(session: Session, statement: Statement, asked: actions.Compact) -> Answer:
+def compact(session: Session, statement: Statement, asked: parsed_actions.Compact) -> Answer:
     """Requests a compaction, and waits for it if it is asked for.
 
     Raises:
@@ -128,14 +128,14 @@ def _rows(requested: Sequence[Enqueued], ended: Sequence[Entry]) -> list[dict[st
     return rows
 
 
-def explain_locks(session: Session, statement: Statement, asked: actions.ExplainLocks) -> Answer:
+def explain_locks(session: Session, statement: Statement, asked: parsed_actions.ExplainLocks) -> Answer:
     """Answers EXPLAIN LOCKS."""
     found = locks_of_statement(session.site, statement, database=session.database)
     said = "\n".join(["LOCK INFORMATION:", *map(str, found.locks)])
     return Answer(statement=statement.name, rows=[lock.to_json() for lock in found.locks], said=said)
 
 
-def use(session: Session, statement: Statement, asked: actions.Use) -> Answer:
+def use(session: Session, statement: Statement, asked: parsed_actions.Use) -> Answer:
     """Makes a database the current one.
 
     Raises:

@@ -8,15 +8,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from compactor.answers.explain_locks import planned_locks
 from compactor.base.errors import NotFound, Refused
 from compactor.locking.accesses import Name
-from compactor.locking.requests import LockRequest, sorted_requests
+from compactor.locking.lock_requests import LockRequest, sorted_requests
 from compactor.metastore.catalog import values
 from compactor.site.mode import must_write
 from compactor.site.site import Site
 from compactor.statements.statement import Statement
 from compactor.tables.table import Table
 from compactor.tables.transactions.held_locks import wait_for_locks
-from compactor.tables.transactions.running import give_up, transaction
 from compactor.tables.transactions.transaction import Transaction
+from compactor.tables.transactions.transaction_block import give_up, transaction
 
 _ROLE = "sql"
 

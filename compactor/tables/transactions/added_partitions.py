@@ -18,8 +18,8 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.new_partitions import NewPartition
 from compactor.metastore.catalog.values import Partition, Table
-from compactor.metastore.transactions.commits import InTransaction
-from compactor.metastore.transactions.write_ids import recording
+from compactor.metastore.transactions.commit_rows import InTransaction
+from compactor.metastore.transactions.write_id_rows import recording
 from compactor.site.site import Site, path_of
 
 if TYPE_CHECKING:

@@ -21,22 +21,22 @@ from compactor.base.errors import CommitUnknown, CompactorError, Disagreement
 from compactor.base.ids import WriteId
 from compactor.base.steps import WriteStep, reach
 from compactor.compaction.entry import Entity
-from compactor.locking.requests import LockRequest
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.transactions.commits import InTransaction, not_overwritten
-from compactor.metastore.transactions.rows import must_be_open
-from compactor.metastore.transactions.values import NewTransaction
+from compactor.metastore.transactions.commit_rows import InTransaction, not_overwritten
+from compactor.metastore.transactions.shown_transactions import NewTransaction
+from compactor.metastore.transactions.transaction_rows import must_be_open
 from compactor.site.heartbeat import Heartbeat, heartbeat_period_ms
-from compactor.site.memory import doubt_of_programs
 from compactor.site.mode import must_write
+from compactor.site.restored_database import doubt_of_programs
 from compactor.site.site import Site, must_have_its_own_ground, path_of
 from compactor.tables.transactions.held_locks import wait_for_locks
 from compactor.tables.transactions.loaded_tables import LoadedTable, load_again
 from compactor.tables.transactions.lock_kinds import lock_of
 from compactor.tables.transactions.numbers_on_disk import must_have_given_all_numbers, note_given
-from compactor.tables.transactions.running import ending
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
+from compactor.tables.transactions.transaction_block import ending
 from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
 from compactor.tables.transactions.watch import Watch
 

@@ -15,8 +15,8 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.transactions.commits import InTransaction
-from compactor.metastore.transactions.write_ids import insert_component
+from compactor.metastore.transactions.commit_rows import InTransaction
+from compactor.metastore.transactions.write_id_rows import insert_component
 from compactor.site.site import Site
 
 

@@ -19,7 +19,7 @@ from compactor.base.errors import Disagreement, StorageError
 from compactor.base.ids import WriteId
 from compactor.compaction.disagreement import Numbers, doubts, must_agree
 from compactor.metastore.catalog.values import Partition, Table
-from compactor.site.agreement import visibility_transactions
+from compactor.site.files_and_metastore import visibility_transactions
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, path_of
 from compactor.tables.transactions.loaded_tables import LoadedTable, find_again

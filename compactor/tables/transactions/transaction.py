@@ -28,13 +28,13 @@ from compactor.base.errors import (
 from compactor.base.ids import TxnId, WriteId
 from compactor.base.steps import TransactionStep, WriteStep, reach
 from compactor.compaction.entry import Entity
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
 from compactor.locking.statement_locks import locking_is_on
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Partition, Table
-from compactor.metastore.transactions.commits import InTransaction
-from compactor.metastore.transactions.values import NewTransaction
+from compactor.metastore.transactions.commit_rows import InTransaction
+from compactor.metastore.transactions.shown_transactions import NewTransaction
 from compactor.site.heartbeat import Heartbeat
 from compactor.site.mode import must_write
 from compactor.site.site import Site, must_have_its_own_ground, path_of

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
-from compactor.metastore.notifications.writes import Write
+from compactor.metastore.notifications.write_events import Write
 from compactor.tables.transactions.pending import PendingDirectory
 
 

@@ -18,8 +18,8 @@ from compactor.orc.format.tail import JULIAN
 from compactor.rewrite.run.attempt_files import attempt_folder
 from compactor.settings.output_class import OutputClass, refused_by_orc_1_5
 from compactor.site.site import Site, path_of
-from compactor.tables.reading.planning import must_be_readable
 from compactor.tables.reading.scan import Scan
+from compactor.tables.reading.scan_planning import must_be_readable
 from compactor.tables.transactions.lock_kinds import is_hive_4
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.conform import Door

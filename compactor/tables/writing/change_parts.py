@@ -18,9 +18,9 @@ from compactor.rewrite.full_acid.delete_events import SortedEvents
 from compactor.rewrite.full_acid.output_format import output_of
 from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.storage.protocol import Storage
-from compactor.tables.writing.changed_rows import ChangedRows
 from compactor.tables.writing.delete_files import write_deleted
 from compactor.tables.writing.divided import together
+from compactor.tables.writing.merge_check import ChangedRows
 from compactor.tables.writing.part_files import door_of, make_durable, must_have_a_statement, staged_inserts
 from compactor.tables.writing.shared_statement import SharedChange, SharedStatement
 from compactor.tables.writing.written_part import ChangedPart, WrittenPart

@@ -20,10 +20,10 @@ from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents,
 from compactor.rewrite.full_acid.output_format import output_of
 from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.attempt_files import attempt_folder
-from compactor.tables.reading.planning import partitions_to_read, plan_scan
 from compactor.tables.reading.scan import THREADS
+from compactor.tables.reading.scan_planning import partitions_to_read, plan_scan
+from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.reading.task_reader import read_task
-from compactor.tables.reading.tasks import ScanPlan, ScanTask
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import IN_PARTS, ROW_ID
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement

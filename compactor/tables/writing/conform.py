@@ -30,7 +30,7 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind, Types
 from compactor.orc.stripe_compatibility import FIRST_GREGORIAN_DAY
 from compactor.tables.schema import PARTS
-from compactor.tables.wall_clock import seconds_and_nanos
+from compactor.tables.time_texts import seconds_and_nanos
 from compactor.tables.writing.encodable import encodable
 
 #: Arrow's arrays and types are of many classes, which can be distinguished only at run time.

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from compactor.base.errors import NotConforming
 from compactor.tables.schema import PARTS
-from compactor.tables.wall_clock import seconds_and_nanos
+from compactor.tables.time_texts import seconds_and_nanos
 
 _LONGEST = 40  #: digits of a number that may be one of Arrow's
 

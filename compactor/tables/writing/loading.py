@@ -20,9 +20,9 @@ from compactor.orc.format.types import Types
 from compactor.rows.inputs import Input
 from compactor.rows.remote_source import open_source
 from compactor.site.site import Site
-from compactor.tables.reading.planning import default_zone_of
+from compactor.tables.reading.scan_planning import default_zone_of
+from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.reading.task_reader import read_task
-from compactor.tables.reading.tasks import ScanPlan, ScanTask
 from compactor.tables.schema import IN_PARTS, arrow_schema, select
 
 

@@ -16,7 +16,7 @@ from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.rows.keys import Mask, Numbers
-from compactor.tables.reading.planning import partitions_to_read
+from compactor.tables.reading.scan_planning import partitions_to_read
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import IN_PARTS, ROW_ID, ROW_ID_TYPE
 from compactor.tables.transactions.transaction import Transaction, WriteOperation

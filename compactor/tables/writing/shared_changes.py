@@ -12,7 +12,7 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.tail import JULIAN
 from compactor.site.site import path_of
-from compactor.tables.reading.planning import must_be_readable, partitions_to_read
+from compactor.tables.reading.scan_planning import must_be_readable, partitions_to_read
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.transactions.lock_kinds import is_hive_4
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from compactor.base.errors import NotConforming
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
-from compactor.tables.reading.planning import partitions_to_read
 from compactor.tables.reading.scan import Scan
+from compactor.tables.reading.scan_planning import partitions_to_read
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import IN_PARTS
 from compactor.tables.transactions.transaction import Transaction, WriteOperation

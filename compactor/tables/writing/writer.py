@@ -21,7 +21,7 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail
 from compactor.orc.format.types import acid_types
 from compactor.rows.delete_events import DeleteEvents
-from compactor.rows.reader import ROW_ID_COLUMNS
+from compactor.rows.snapshot_reader import ROW_ID_COLUMNS
 from compactor.tables.writing.delete_files import keys_of, write_deleted
 from compactor.tables.writing.insert_files import encode_inserts
 

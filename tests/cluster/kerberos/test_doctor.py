@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.doctor.log_in import check_log_in
+from compactor.doctor.log_in_check import check_log_in
 from compactor.site.finding import Finding, Level
 from compactor.site.site import Site
 from compactor.storage.stores import Stores

@@ -59,7 +59,7 @@ def test_an_expired_ticket(realm: SecureHdfs, tmp_path: Path, monkeypatch: pytes
 def test_a_clock_that_is_wrong(realm: SecureHdfs, tmp_path: Path) -> None:
     """Twenty minutes fast."""
     code = (
-        "from compactor.storage.hdfs import HdfsStorage as S; from compactor.storage.options import StoreOptions as O;"
+        "from compactor.storage.hdfs import HdfsStorage as S; from compactor.storage.store_options import StoreOptions as O;"
         f"S(O.of({{'hdfs': {{'url': {realm.url!r}, 'kerberos': True}}}})).listing({realm.location!r})"
     )
     environment = os.environ | realm.kdc.ticket("compactor", tmp_path / "tickets")

@@ -10,7 +10,7 @@ import pytest
 from compactor.base.errors import StorageError
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.storage.hdfs import HdfsStorage
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from tests.support.kerberos_hdfs import TOKEN_LIFE_S, TOKEN_RENEWAL_S, SecureHdfs, options_of, reached
 from tests.support.patience import until
 

@@ -11,7 +11,7 @@ import pytest
 from compactor.compaction.states import State
 from compactor.launch.spark_submit import Fate
 from compactor.requests.request import request_compaction
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
 from tests.support.daemons import Hdfs, hdfs
 from tests.support.hadoop import write_site

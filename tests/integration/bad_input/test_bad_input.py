@@ -31,8 +31,8 @@ from compactor.rewrite.run.runner import Runner
 from compactor.site.deployment import configure
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_rows
 from compactor.worker.outcome import Result
 from tests.support.passes import with_storage

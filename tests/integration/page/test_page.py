@@ -20,7 +20,7 @@ from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.site.site import Site, paused_tables
-from compactor.state.progress import Progress
+from compactor.state.entry_progress import Progress
 from tests.integration.page.conftest import ROOT, SLOW, Shown, opened
 
 pytestmark = pytest.mark.whole

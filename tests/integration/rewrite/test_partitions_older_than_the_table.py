@@ -19,10 +19,10 @@ from compactor.metastore.schema.tables import CDS, COLUMNS_V2, SDS, TBLS
 from compactor.orc.format.hive_types import schema_text
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_rows
 from tests.support.mixtures import tail_of
 

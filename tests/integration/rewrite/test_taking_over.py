@@ -18,7 +18,7 @@ from compactor.rewrite.run.execute import perform_task
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from tests.support import roles
 from tests.support.forked import die
 from tests.support.moved_tables import rows

@@ -13,7 +13,7 @@ from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import CleanerPass, clean
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site

@@ -29,7 +29,7 @@ from compactor.housekeeper.housekeeper import keep_house
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.deployment import configure, open_site

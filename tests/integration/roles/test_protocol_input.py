@@ -23,8 +23,8 @@ from compactor.orc.reencode import encode_acid
 from compactor.rows.output_metadata import OutputMetadata
 from compactor.site.site import Site
 from compactor.tables import Store
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_deletes, write_rows
 from compactor.worker.outcome import Result
 from tests.support.passes import clean_all, compact, rows_without_visibility

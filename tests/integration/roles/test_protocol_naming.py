@@ -26,20 +26,20 @@ from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.states import State
 from compactor.housekeeper.housekeeper import keep_house
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.local import LocalStorage
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.worker import publication
 from compactor.worker.outcome import Result
 from tests.support.committing import watched_sections

@@ -22,8 +22,8 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion
 from compactor.compaction.states import CompactionType
 from compactor.initiator.candidate_page import CandidatePage
+from compactor.initiator.candidate_scan import Considered, Scan
 from compactor.initiator.initiator import initiate
-from compactor.initiator.scan import Considered, Scan
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner

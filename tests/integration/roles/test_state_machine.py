@@ -33,18 +33,18 @@ from compactor.batches.assembly import claimable
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.housekeeper.housekeeper import keep_house
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.locks.lock_rows import LockState
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
 from compactor.tables.writing.writer import write_rows
-from compactor.worker.options import Options
 from compactor.worker.outcome import Result
+from compactor.worker.worker_options import Options
 from tests.support.oracle import read_directory
 from tests.support.passes import clean_all, rows_without_visibility
 from tests.support.sizes import sized

@@ -27,7 +27,7 @@ from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.run.process_runner import ProcessRunner
 from compactor.rewrite.run.runner import InProcessRunner, Runner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site, compactor_view
 from compactor.tables.writing.writer import write_rows

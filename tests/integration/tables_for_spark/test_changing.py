@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused
-from compactor.spark_tables import AcidTable, Changed, merge_keys, register, sql
+from compactor.spark_tables import AcidTable, Changed, merge_scan_filter, register, sql
 from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
@@ -271,7 +271,7 @@ def test_a_merge_reads_by_the_keys_of_its_source_and_finds_what_it_found(
             ],
             "i int, s string, d decimal(9,2), f double, n int, rowid long",
         )
-        monkeypatch.setattr(merge_keys, "MOST_KEYS", most)
+        monkeypatch.setattr(merge_scan_filter, "MOST_KEYS", most)
         merge = acid(name).alias("t").merge(source.alias("s"), on)
         merge = merge.when_matched_update("t.n % 2 = 0", {"n": "t.n + 1000"}).when_matched_delete()
         changed = merge.when_not_matched_insert(values={"n": "s.n + 5000", "i": "s.i"})
@@ -324,8 +324,8 @@ def test_keys_that_are_no_filter_leave_nothing_out(
 def test_too_many_keys_for_a_filter_leave_nothing_out(spark: SparkSession, acid: Callable[[str], AcidTable]) -> None:
     """TABLES rule 12: the text of a filter has a longest length, which fewer keys than the most may exceed."""
     count = 80_000
-    assert count < merge_keys.MOST_KEYS
-    assert count * len(f"{10**12}, ") > merge_keys.LONGEST
+    assert count < merge_scan_filter.MOST_KEYS
+    assert count * len(f"{10**12}, ") > merge_scan_filter.LONGEST
     source = spark.range(2, 9).union(spark.range(10**12, 10**12 + count))
     merge = acid("db.t").alias("t").merge(source.alias("s"), "t.i = s.id")
     assert merge.when_matched_delete().execute() == Changed(deleted=2)

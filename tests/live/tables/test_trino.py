@@ -10,8 +10,8 @@ import pytest
 from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables.store import named_table
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.part_files import write_part
 from compactor.tables.writing.shared import begin, finish
 from compactor.tables.writing.writer import write_rows

@@ -98,7 +98,7 @@ class Histories(RuleBasedStateMachine):
             "COMPACTOR_METASTORE_URL": f"sqlite:///{folder}/metastore.db",
             "COMPACTOR_WAREHOUSE": f"{folder}/w",
         }
-        self.stack.enter_context(patch("compactor.tables.transactions.running.Heartbeat", Beats))
+        self.stack.enter_context(patch("compactor.tables.transactions.transaction_block.Heartbeat", Beats))
         site = self.stack.enter_context(open_site(configure("default", environment=environment)))
         chosen = {
             "hive.txn.opentxn.timeout": "0ms",

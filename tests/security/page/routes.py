@@ -20,7 +20,8 @@ ACTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "transactions/{txn}/abort": ("compactor_abort_transaction", "edit the DAG acid_housekeeper", {}),
 }
 API = "/{metastore}/api/"
-#: Where programs with a token post, who have no login; ``tests/unit/airflow/page/test_told_reads.py`` has their rights.
+#: Where programs with a token post, who have no login; ``tests/unit/airflow/page/test_read_events_endpoint.py`` has
+#: their rights.
 BY_TOKEN = ("reads",)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compactor.airflow.page.bounds import MOST_BODY
+from compactor.airflow.page.request_bounds import MOST_BODY
 from compactor.site.site import Site
 from demo.demo_folder import DemoPaths
 from tests.security.page.conftest import JSON, OURS, PAGE, Audit, Server

@@ -12,16 +12,16 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.locking.requests import LockRequest
+from compactor.locking.lock_requests import LockRequest
 from compactor.metastore.locks.hive_locks import Locks
 from compactor.metastore.locks.lock_rows import LockRow
-from compactor.metastore.queue.claims import Claims
-from compactor.metastore.queue.rows import CQ
+from compactor.metastore.queue.queue_rows import CQ
+from compactor.metastore.queue.worker_claims import Claims
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, NEXT_WRITE_ID, TXNS
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions import commits
+from compactor.metastore.transactions import commit_rows
 from compactor.metastore.transactions.transactions import Transactions
-from compactor.metastore.transactions.write_ids import WriteIds
+from compactor.metastore.transactions.write_id_rows import WriteIds
 
 _MOMENT = 0.01
 
@@ -108,7 +108,7 @@ def _commit(metastore: Metastore) -> None:
     def nobody(*_: Any) -> None:
         return None
 
-    commits.conflict = nobody
+    commit_rows.conflict = nobody
 
 
 #: The guards taken away, by name. Only for a separate process: some of it changes the product's modules.

@@ -16,13 +16,13 @@ from compactor.base.errors import CompactorError, NotFound, TransactionAborted
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column as TableColumn
 from compactor.metastore.locks.lock_rows import NO_TXN, Lock
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.state.store import open_state
 from tests.support.committing import committing
 from tests.support.history.recorder import Recorder

@@ -15,7 +15,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site, own_state
-from compactor.state.tables import RUNS
+from compactor.state.state_tables import RUNS
 from tests.support.tables import insert, make_table, with_settings
 
 

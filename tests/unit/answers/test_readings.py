@@ -9,7 +9,7 @@ from compactor.compaction.states import State
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.mark_files import MarkFiles
-from compactor.site.memory import must_be_newest
+from compactor.site.restored_database import must_be_newest
 from compactor.site.site import Site
 from tests.support.backups import Backup
 from tests.support.tables import insert, make_table

@@ -4,7 +4,7 @@ import pytest
 
 from compactor.answers.show import TransactionRow, show_decisions, show_settings, show_transactions
 from compactor.base.errors import Refused
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.site.site import Site
 from demo.fixtures import register_fixture
 from tests.support.expected import step

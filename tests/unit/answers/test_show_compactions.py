@@ -13,8 +13,8 @@ from compactor.answers.show_compactions import (
 from compactor.base.errors import BadSetting
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
+from compactor.site.named_tables import Where
 from compactor.site.site import VERSION, Site
-from compactor.site.where import Where
 from demo.fixtures import register_fixture
 from tests.support.expected import step
 

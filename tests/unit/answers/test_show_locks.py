@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from compactor.answers.show_locks import LockExtended, LockShown, show_locks, show_locks_extended
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
+from compactor.site.named_tables import Where
 from compactor.site.site import Site
-from compactor.site.where import Where
 
 
 def test_keys_are_hives_columns_in_lower_case() -> None:

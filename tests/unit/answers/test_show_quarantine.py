@@ -4,9 +4,9 @@ import pytest
 
 from compactor.answers.show_quarantine import QuarantineFilter, QuarantineRow, of_table, show_quarantine
 from compactor.compaction.entry import Entity
-from compactor.compaction.quarantine import Quarantined
+from compactor.compaction.quarantine_rules import Quarantined
+from compactor.site.named_tables import Where
 from compactor.site.site import Site, own_state
-from compactor.site.where import Where
 
 NAMES = ("delta_0000001_0000001_0000", "delta_0000002_0000002_0000")
 

@@ -5,7 +5,7 @@ import pytest
 from compactor.base.errors import DatabaseUnavailable
 from compactor.batches.progress_writer import ProgressWriter
 from compactor.site.site import Site, own_state
-from compactor.state.progress import ProgressRows
+from compactor.state.entry_progress import ProgressRows
 from compactor.worker.under_way import UnderWay
 from tests.support.patience import until
 

@@ -11,11 +11,11 @@ from compactor.cleaner.aborted_writes import abort_candidates
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
-from compactor.initiator.scan import Scan
+from compactor.initiator.candidate_scan import Scan
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TBLS, TXNS
 from compactor.site.site import Site
-from compactor.state.tables import ABORTS
+from compactor.state.state_tables import ABORTS
 from tests.support.backups import Backup
 from tests.support.passes import clean_all, compact, settle, time_out_all
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings

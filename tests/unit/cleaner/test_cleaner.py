@@ -22,7 +22,7 @@ from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.backups import Backup, without_memory

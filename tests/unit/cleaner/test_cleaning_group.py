@@ -16,7 +16,7 @@ from compactor.cleaner.cleaner import clean
 from compactor.cleaner.cleaner_pass import CleanerPass
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.queue.cleaning import Cleaning
+from compactor.metastore.queue.cleaning_rows import Cleaning
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site

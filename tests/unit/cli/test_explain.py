@@ -8,9 +8,9 @@ from click.testing import Result
 
 from compactor.answers.explain import explain
 from compactor.cli.explain import lines
-from compactor.compaction.quarantine import Quarantined
+from compactor.compaction.quarantine_rules import Quarantined
 from compactor.requests.request import request_compaction
-from compactor.site.memory import must_be_newest
+from compactor.site.restored_database import must_be_newest
 from compactor.site.site import Site, own_state
 from tests.support.backups import Backup
 from tests.support.tables import entity_of, insert, make_table

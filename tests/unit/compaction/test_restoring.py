@@ -11,7 +11,7 @@ from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import Refused
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.quarantine import Record
+from compactor.compaction.quarantine_rules import Record
 from compactor.compaction.restoring import Situation, Undo, undo
 
 BASE, ONE, TWO = "base_0000002_v0000031", "delta_0000001_0000001_0000", "delta_0000002_0000002_0000"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.rows.reader import ROW_ID_COLUMNS
+from compactor.rows.snapshot_reader import ROW_ID_COLUMNS
 from compactor.site.site import Site
 from demo.measure import checksum, measure
 from tests.support.tables import delete, insert, make_table

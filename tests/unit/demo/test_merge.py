@@ -9,7 +9,7 @@ import pytest
 
 from compactor.initiator.initiator import initiate
 from compactor.site.site import Site
-from compactor.statements.actions import Merge
+from compactor.statements.parsed_actions import Merge
 from compactor.statements.parser import parse
 from demo import merge
 from demo.demo_folder import DemoPaths

@@ -22,7 +22,7 @@ from compactor.database.engine import Database, open_database
 from compactor.hive2.before_hive_3 import before_hive_3
 from compactor.hive2.major import compact_before_hive_3
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.finding import Finding, Level
 from compactor.site.old_site import OldSite

@@ -15,8 +15,8 @@ from compactor.housekeeper.housekeeper import keep_house
 from compactor.metastore.schema.tables import TXNS
 from compactor.requests.overrides import override
 from compactor.site.site import Site
-from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
+from compactor.state.seen_conditions import Seen
 from compactor.storage.local import LocalStorage
 from tests.support.accidents import end_a_transaction, forget_components
 from tests.support.backups import Backup, without_memory

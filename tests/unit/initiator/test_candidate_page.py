@@ -17,13 +17,13 @@ from compactor.compaction.pool_policy import PoolPolicy, Window
 from compactor.compaction.states import State
 from compactor.initiator.initiator import InitiatorPass, initiate, look_again
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site
-from compactor.state.conditions import Conditions
 from compactor.state.overrides import Override
+from compactor.state.seen_conditions import Conditions
 from compactor.storage.local import LocalStorage
 from tests.support.far_store import OthersMeet, count_as_far
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of

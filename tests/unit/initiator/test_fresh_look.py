@@ -15,8 +15,8 @@ from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
-from compactor.state.conditions import Seen
 from compactor.state.decisions import PASS
+from compactor.state.seen_conditions import Seen
 from compactor.state.store import OwnState
 from tests.support.passes import clean_all
 from tests.support.tables import entity_of, insert, make_table, with_settings

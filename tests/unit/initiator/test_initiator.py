@@ -16,11 +16,11 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.requests import Requests
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
-from compactor.state.conditions import Conditions
 from compactor.state.decisions import Decisions
+from compactor.state.seen_conditions import Conditions
 from compactor.storage.local import LocalStorage
-from compactor.worker.options import Options
 from compactor.worker.outcome import Result
+from compactor.worker.worker_options import Options
 from tests.support.passes import clean_all, compact, with_storage
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 

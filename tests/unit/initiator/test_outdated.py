@@ -8,8 +8,8 @@ from compactor.batches.assembly import claimable
 from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity
 from compactor.initiator import outdated, unrecorded
+from compactor.initiator.candidate_scan import Scan
 from compactor.initiator.initiator import initiate
-from compactor.initiator.scan import Scan
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site

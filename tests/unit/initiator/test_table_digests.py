@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction.entry import Entity
-from compactor.initiator.scan import Scan
+from compactor.initiator.candidate_scan import Scan
 from compactor.initiator.table_digests import TableDigests
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site

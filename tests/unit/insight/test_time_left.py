@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.insight.time_left import time_left
-from compactor.state.progress import Progress
+from compactor.state.entry_progress import Progress
 
 
 def after(bytes_done: int, spent_ms: int, size: int = 1000, at: int = 50_000) -> Progress:

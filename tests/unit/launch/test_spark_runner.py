@@ -19,7 +19,7 @@ from compactor.rewrite.run import progress
 from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.task_queue import Job
 from compactor.storage.executor_tokens import ExecutorTokens
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from tests.support.acid_files import FIRST_FILE, dense, write_file
 from tests.support.patience import PATIENCE
 from tests.support.units import run_units, small_unit

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType, compatible, conflicts, overlap
-from compactor.locking.requests import LockRequest
 
 R, W, X, E = LockType
 #: Hive 4: requested type -> existing types beside which it may proceed.

@@ -12,7 +12,7 @@ from compactor.compaction.states import State
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.abort import abort_compaction
 from compactor.requests.request import request_compaction
 from compactor.site.lost_workers import repair

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compactor.compaction.disagreement import DoubtKind
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.in_doubt import in_doubt
 from compactor.site.site import Site
 from tests.support.tables import insert, leave_manifest, make_table

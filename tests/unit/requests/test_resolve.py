@@ -11,7 +11,7 @@ from compactor.base.errors import LockNotGranted, Refused
 from compactor.compaction.disagreement import DoubtKind
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.in_doubt import InDoubt, in_doubt
 from compactor.requests.resolve import Ruling, resolve
 from compactor.rewrite.run.runner import InProcessRunner

@@ -25,9 +25,9 @@ from compactor.requests.pause import resume
 from compactor.requests.request import request_compaction
 from compactor.requests.restore import preview_restore, restore
 from compactor.rewrite.plan.file_format import FileFormat
-from compactor.rewrite.publish import quarantine
+from compactor.rewrite.publish import quarantine_moves
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.quarantine import erase_due
 from compactor.site.site import Site, own_state, paused_tables
 from compactor.storage.local import LocalStorage
@@ -183,7 +183,7 @@ def test_the_output_is_kept_for_as_long_again_and_then_erased(site: Site, table:
     (now,) = own_state(site).quarantines.all(site.name)
     assert now.names == (output,)
     assert now.until > was.until
-    assert now.bytes == sum(f.length for f in quarantine.listing(site.storage, table.location, 1).files)
+    assert now.bytes == sum(f.length for f in quarantine_moves.listing(site.storage, table.location, 1).files)
     own_state(site).quarantines.keep(site.name, replace(now, until=1))
     rows = rows_of(site, table)
     assert len(erase_due(site)) == 1

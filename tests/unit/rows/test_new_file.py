@@ -10,8 +10,8 @@ import pytest
 
 from compactor.orc.io.source import BytesSource
 from compactor.rows.new_file import Target
-from compactor.storage.options import StoreOptions
 from compactor.storage.protocol import Storage
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
 from compactor.storage.taking_over import TakenRange, TakingOver
 

@@ -11,7 +11,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
 from compactor.site.abort_grace import AbortGrace
 from compactor.site.site import Site
-from compactor.state.tables import ABORTS
+from compactor.state.state_tables import ABORTS
 from tests.support.tables import insert, make_table, with_settings
 
 DELTA = "delta_0000001_0000001_0000"

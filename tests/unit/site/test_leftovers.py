@@ -10,7 +10,7 @@ from compactor.batches.assembly import claimable
 from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site import leftovers
 from compactor.site.site import Site, compactor_view

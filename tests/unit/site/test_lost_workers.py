@@ -23,7 +23,7 @@ from compactor.initiator.initiator import initiate
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
-from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.abort import abort_compaction
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner

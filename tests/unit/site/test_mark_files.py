@@ -11,7 +11,7 @@ import pytest
 
 from compactor.base.errors import StorageError
 from compactor.base.ids import TxnId
-from compactor.compaction.marks import Marks, MarkToken, Remembered
+from compactor.compaction.mark_comparison import Marks, MarkToken, Remembered
 from compactor.site.mark_files import MarkFiles
 from compactor.storage.local import LocalStorage
 

@@ -18,7 +18,7 @@ from compactor.batches.assembly import claimable
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import Cleaned, clean
 from compactor.compaction.entry import Request
-from compactor.compaction.quarantine import Quarantined, Record
+from compactor.compaction.quarantine_rules import Quarantined, Record
 from compactor.compaction.states import CompactionType, State
 from compactor.housekeeper.housekeeper import keep_house
 from compactor.metastore.catalog.values import Table
@@ -28,7 +28,7 @@ from compactor.rewrite.publish.stage import token
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.quarantine import erase_due, keep_manifest
 from compactor.site.site import Site
-from compactor.state.tables import QUARANTINES
+from compactor.state.state_tables import QUARANTINES
 from compactor.storage.capabilities import LOCAL, Capabilities
 from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all, compact, lose_cleaners, settle, with_storage

@@ -42,11 +42,11 @@ from compactor.spark_tables.messages import (
     Taken,
 )
 from compactor.storage.deferred_uploads import Upload
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.taking_over import KnownBytes, TakenRange
 from compactor.tables.filters import conditions as c
 from compactor.tables.filters.binding import bind
-from compactor.tables.reading.tasks import ScanPlan, ScanTask
+from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.writing.written_part import WrittenPart
 from tests.support.sizes import sized
 

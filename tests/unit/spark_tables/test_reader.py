@@ -19,10 +19,10 @@ from compactor.spark_tables.messages import Hold, PlannedScan
 from compactor.spark_tables.reader import Portion, Reader, schema_of
 from compactor.spark_tables.spark_types import spark_schema
 from compactor.tables import Store
-from compactor.tables.reading.planning import plan_scan
+from compactor.tables.reading.scan_planning import plan_scan
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.store import named_table
-from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction_block import transaction
 
 
 @pytest.fixture

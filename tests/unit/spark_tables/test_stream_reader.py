@@ -13,9 +13,9 @@ from compactor.acid import txn_states
 from compactor.base.errors import BadSetting, Refused
 from compactor.site.site import Site
 from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.keeper.desk import Desk
+from compactor.spark_tables.data_source_options import stream_options
+from compactor.spark_tables.keeper.dispatch import Desk
 from compactor.spark_tables.messages import Commits, LatestCommits
-from compactor.spark_tables.options import stream_options
 from compactor.spark_tables.spark_types import spark_schema
 from compactor.spark_tables.stream_reader import PortionOfBatch, StreamReader
 from compactor.tables import Store, Table

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compactor.compaction.entry import Entity
-from compactor.compaction.quarantine import Quarantined
+from compactor.compaction.quarantine_rules import Quarantined
 from compactor.state.store import OwnState
 
 ONE = Quarantined(

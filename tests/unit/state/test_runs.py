@@ -6,8 +6,8 @@ from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.state.runs import Run
+from compactor.state.state_tables import RUNS
 from compactor.state.store import OwnState
-from compactor.state.tables import RUNS
 
 T, P = Entity(database="d", table="t"), Entity(database="d", table="t", partition="p=1")
 RUN = Run(metastore="m", entry_id=1, entity=T, type=CompactionType.MAJOR, txn=TxnId(9), worker_id="compactor-1")

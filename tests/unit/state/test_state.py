@@ -13,8 +13,8 @@ from compactor.compaction.entry import Entity
 from compactor.database.engine import open_database
 from compactor.metastore.schema import create
 from compactor.state import store
+from compactor.state.state_tables import VERSION_TABLE, metadata
 from compactor.state.store import OwnState
-from compactor.state.tables import VERSION_TABLE, metadata
 
 T = Entity(database="default", table="t")
 P = Entity(database="default", table="p", partition="d=1")

@@ -11,10 +11,10 @@ from compactor.base.errors import CompactorError, NotFound
 from compactor.locking.accesses import Accessing, Name
 from compactor.locking.statement_locks import TableFacts, locks
 from compactor.settings.precedence import Settings
-from compactor.statements import actions
-from compactor.statements.catalogue import FORMS, form_named
+from compactor.statements import parsed_actions
 from compactor.statements.parser import parse
 from compactor.statements.script import parse_script
+from compactor.statements.statement_list import FORMS, form_named
 
 CASES = Path(__file__).with_name("statements.txt")
 
@@ -46,7 +46,7 @@ def outcome(text: str) -> str:
     except CompactorError as error:
         return f"! {error}"
     of: Accessing = statement
-    if isinstance(statement.action, actions.ExplainLocks):
+    if isinstance(statement.action, parsed_actions.ExplainLocks):
         of = statement.action.explained
     shown = [f"{statement.name} [{statement.place}]", f"  {_action(statement.action)}"]
     try:
@@ -55,17 +55,23 @@ def outcome(text: str) -> str:
         return "\n".join([*shown, f"  no locks: {error}"])
 
 
-_SHOWN = actions.Target | actions.WhenMatched | actions.WhenNotMatched | actions.Select | actions.BranchInsert
+_SHOWN = (
+    parsed_actions.Target
+    | parsed_actions.WhenMatched
+    | parsed_actions.WhenNotMatched
+    | parsed_actions.Select
+    | parsed_actions.BranchInsert
+)
 
 
-def _action(action: actions.Action | _SHOWN) -> str:
+def _action(action: parsed_actions.Action | _SHOWN) -> str:
     """The action with those of its fields that the text has set."""
     given = [(one.name, getattr(action, one.name), one.default) for one in fields(action)]
     told = [f"{name}={_value(value)}" for name, value, default in given if value != default]
     return f"{type(action).__name__}({', '.join(told)})"
 
 
-def _query(query: actions.Query) -> str:
+def _query(query: parsed_actions.Query) -> str:
     """Its pieces, and where it names tables."""
     named = [f"{one.table} {one.start}-{one.end}{' with an alias' if one.aliased else ''}" for one in query.places]
     return f"{query.pieces} of {', '.join(named) or 'no table'}"
@@ -74,9 +80,9 @@ def _query(query: actions.Query) -> str:
 def _value(value: object) -> str:
     if isinstance(value, Name):
         return str(value)
-    if isinstance(value, actions.Literal):
+    if isinstance(value, parsed_actions.Literal):
         return f"{value.word} {value.value!r}".strip()
-    if isinstance(value, actions.Query):
+    if isinstance(value, parsed_actions.Query):
         return _query(value)
     if isinstance(value, _SHOWN):
         return _action(value)

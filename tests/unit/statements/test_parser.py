@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from compactor.base.errors import BadStatement, Refused
 from compactor.locking.accesses import Access, Name
 from compactor.locking.statement_rules import DROP_DATABASE, AccessKind
-from compactor.statements import catalogue
-from compactor.statements.actions import NeedsSpark
+from compactor.statements import statement_list
+from compactor.statements.parsed_actions import NeedsSpark
 from compactor.statements.parser import parse, parse_all
 from compactor.statements.spark_text import SparkText
 from tests.support.sizes import sized
@@ -140,7 +140,7 @@ def test_the_place_is_that_in_the_whole_text() -> None:
 
 
 #: Words of the list, and what may follow them.
-_WORDS = sorted({word for form in catalogue.FORMS for word in re.findall(r"[A-Z]+", form.syntax)})
+_WORDS = sorted({word for form in statement_list.FORMS for word in re.findall(r"[A-Z]+", form.syntax)})
 _OTHERS = (
     "a",
     "b",

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from compactor.base.errors import BadStatement
-from compactor.statements import actions
+from compactor.statements import parsed_actions
 from compactor.statements.script import only_reads, parse_script
 
 
 def test_a_text_may_have_several_transactions() -> None:
     found = parse_script("start transaction; commit; select a from t; start transaction; rollback;")
     assert [type(one.action) for one in found] == [
-        actions.StartTransaction,
-        actions.Commit,
-        actions.Select,
-        actions.StartTransaction,
-        actions.Rollback,
+        parsed_actions.StartTransaction,
+        parsed_actions.Commit,
+        parsed_actions.Select,
+        parsed_actions.StartTransaction,
+        parsed_actions.Rollback,
     ]
 
 

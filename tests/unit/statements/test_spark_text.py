@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.base.errors import BadStatement, NotSupported
-from compactor.statements import actions
+from compactor.statements import parsed_actions
 from compactor.statements.parser import parse
 from compactor.statements.spark_functions import FUNCTIONS, NO_CALLS, REFUSED
 from compactor.statements.spark_text import SparkText
@@ -14,7 +14,7 @@ from compactor.statements.spark_text import SparkText
 def passed_on(text: str) -> str:
     """Returns what Spark gets of a query, with the names of tables in brackets."""
     action = parse(text).action
-    assert isinstance(action, actions.NeedsSpark | actions.Select)
+    assert isinstance(action, parsed_actions.NeedsSpark | parsed_actions.Select)
     assert action.query is not None
     assert SparkText(text).functions_to_look_up(action) == ()
     return SparkText(text).query(action.query, "[{}]".format)

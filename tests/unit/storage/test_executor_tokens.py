@@ -17,7 +17,7 @@ import pytest
 from compactor.base.errors import StorageError, UnnamedPlace
 from compactor.storage import executor_tokens
 from compactor.storage.executor_tokens import ExecutorTokens
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from tests.support.patience import until
 from tests.unit.storage.test_hadoop_tokens import stored, write_private
 

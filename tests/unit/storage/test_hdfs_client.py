@@ -15,7 +15,7 @@ from compactor.base.errors import AccessDenied, NotSupported, StorageError
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.hdfs_client import RemoteError, _error_in, host_of, saying_plainly
 from compactor.storage.kerberos_errors import UNPROVEN
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from compactor.base.errors import StorageError, UnnamedPlace
 from compactor.storage.log_in import log_in
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from tests.unit.storage.test_executor_tokens import NameNode
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from compactor.base.errors import NotSupported, StorageError
 from compactor.storage import capabilities
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores, opened
 
 STORES = Stores()

@@ -15,8 +15,8 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.site.site import Site
 from compactor.tables import open_metastore
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_rows
 
 PAGE = Path(__file__).parents[3] / "docs" / "tables.md"

@@ -18,15 +18,15 @@ from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.queue.commits import Commit, Commits, Committing
+from compactor.metastore.queue.commit_section import Commit, Commits, Committing
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker import group_run
-from compactor.worker.options import Options
 from compactor.worker.outcome import Outcome, Result
 from compactor.worker.work import work_together
+from compactor.worker.worker_options import Options
 from tests.support.committing import watched_sections
 from tests.support.far_store import OthersMeet, count_as_far
 from tests.support.passes import clean_all

@@ -17,7 +17,7 @@ from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker.outcome import Result

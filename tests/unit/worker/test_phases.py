@@ -20,9 +20,9 @@ from compactor.site import leftovers
 from compactor.site.site import Site
 from compactor.worker import group_run, work
 from compactor.worker.ending import abandon, put_back
-from compactor.worker.options import Options
 from compactor.worker.phases import Claimed, Committed, MustBeMajor, Opened, Planned, StagedEntry
 from compactor.worker.publication import publish
+from compactor.worker.worker_options import Options
 from tests.support.tables import insert, make_table
 from tests.support.watching import names_in
 

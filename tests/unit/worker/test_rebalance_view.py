@@ -22,19 +22,19 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS, WRITE_SET
-from compactor.metastore.transactions.rows import TxnType
-from compactor.metastore.transactions.write_ids import WriteIds
+from compactor.metastore.transactions.transaction_rows import TxnType
+from compactor.metastore.transactions.write_id_rows import WriteIds
 from compactor.requests.request import RebalanceOptions, request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.reader import read_snapshot
+from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site, compactor_view
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_deletes, write_rows
-from compactor.worker.options import Options
 from compactor.worker.outcome import Outcome, Result
 from compactor.worker.rebalance_view import allocate_write_id, must_be_possible
 from compactor.worker.work import work
+from compactor.worker.worker_options import Options
 from tests.support.passes import clean_all, compact, rows_without_visibility, settle
 from tests.support.tables import entity_of, insert, make_table, rows_of, story, with_settings
 from tests.support.watching import Interrupted, names_in

@@ -21,9 +21,9 @@ from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, MIN_HISTORY_WRI
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.worker.options import Options
 from compactor.worker.outcome import Outcome, Result
 from compactor.worker.work import work
+from compactor.worker.worker_options import Options
 from tests.support.passes import clean_all, compact, with_storage
 from tests.support.patience import until
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings

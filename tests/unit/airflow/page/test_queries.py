@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from compactor.initiator.initiator import initiate
-from compactor.site.memory import must_be_newest
+from compactor.site.restored_database import must_be_newest
 from compactor.site.site import Site
 from demo.demo_folder import DemoPaths
 from tests.support.backups import Backup

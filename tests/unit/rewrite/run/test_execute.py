@@ -20,7 +20,7 @@ from compactor.rewrite.plan.unit import Shape, UnitResult
 from compactor.rewrite.run.execute import attempt_task, attempt_tasks
 from compactor.rewrite.run.failure import Failure
 from compactor.rows.acid_file import open_files
-from compactor.storage.options import StoreOptions
+from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
 from tests.support.acid_files import dense, write_file
 from tests.support.units import acid_unit, execute

@@ -15,7 +15,7 @@ from compactor.base.errors import NotFound
 from compactor.rewrite.run.failure import Failure
 from compactor.spark_tables.application import process
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.keeper.desk import Desk
+from compactor.spark_tables.keeper.dispatch import Desk
 from compactor.spark_tables.keeper.server import Server
 from compactor.spark_tables.message_format import decode, encode
 from compactor.spark_tables.messages import CheckSnapshot, Hold, OpenSnapshot, Place, Release, Taken

@@ -16,8 +16,8 @@ from compactor.base.errors import Refused, TransactionAborted
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.site.site import Site
 from compactor.spark_tables.application import process
-from compactor.spark_tables.keeper import desk as desk_module
-from compactor.spark_tables.keeper.desk import Desk
+from compactor.spark_tables.keeper import dispatch as desk_module
+from compactor.spark_tables.keeper.dispatch import Desk
 from compactor.spark_tables.keeper.statements import SILENT_S, Statements
 from compactor.spark_tables.messages import (
     Active,

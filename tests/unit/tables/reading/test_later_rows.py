@@ -16,13 +16,13 @@ from compactor.site.site import Site
 from compactor.tables import Store, Table
 from compactor.tables.reading import task_reader
 from compactor.tables.reading.later_rows import NOTHING, later_rows
-from compactor.tables.reading.planning import plan_scan
+from compactor.tables.reading.scan_planning import plan_scan
+from compactor.tables.reading.scan_tasks import ScanPlan
 from compactor.tables.reading.task_reader import read_task
-from compactor.tables.reading.tasks import ScanPlan
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.store import named_table
-from compactor.tables.transactions.running import transaction
-from compactor.worker.options import Options
+from compactor.tables.transactions.transaction_block import transaction
+from compactor.worker.worker_options import Options
 from tests.support.passes import clean_all, compact
 from tests.support.tables import with_settings
 

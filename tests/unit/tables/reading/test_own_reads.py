@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.site.site import Site, own_state
-from compactor.state.reads import Read, Reads
+from compactor.state.read_counts import Read, Reads
 from compactor.tables import Store
 from tests.support.tables import make_table, with_settings
 

@@ -17,14 +17,14 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import HIVE_LOCKS
 from compactor.site.site import Site
-from compactor.tables.reading.planning import plan_scan
+from compactor.tables.reading.scan_planning import plan_scan
+from compactor.tables.reading.scan_tasks import ScanPlan
 from compactor.tables.reading.task_reader import read_task
-from compactor.tables.reading.tasks import ScanPlan
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.store import Store
 from compactor.tables.table import Table
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_deletes, write_rows
 from compactor.worker.outcome import Result
 from tests.support.passes import clean_all, compact

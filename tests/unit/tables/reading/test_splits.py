@@ -11,13 +11,13 @@ from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import Input
 from compactor.site.site import Site
 from compactor.tables import Store
-from compactor.tables.reading.planning import plan_scan
+from compactor.tables.reading.scan_planning import plan_scan
+from compactor.tables.reading.scan_tasks import ScanTask
 from compactor.tables.reading.splits import portions, split
 from compactor.tables.reading.task_reader import read_task
-from compactor.tables.reading.tasks import ScanTask
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.store import named_table
-from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction_block import transaction
 
 MB = 1 << 20
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from compactor.cli.program import program
 from compactor.metastore.store import Metastore
-from compactor.statements.catalogue import FORMS, Form
+from compactor.statements.statement_list import FORMS, Form
 
 PAGE = Path(__file__).parents[4] / "docs" / "sql.md"
 EXAMPLES = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)

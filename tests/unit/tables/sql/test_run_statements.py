@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compactor.base.errors import BadExpression, BadStatement, CompactorError, NotConforming, NotSupported, Refused
 from compactor.site.site import Site
-from compactor.statements import actions
+from compactor.statements import parsed_actions
 from compactor.tables.sql.run_statements import HANDLERS, checked, run
 from tests.support.sizes import sized
 
@@ -35,8 +35,8 @@ def rows(sql: Sql) -> Callable[[str], Rows]:
 
 def test_every_action_is_done_or_refused_before_anything_is() -> None:
     """TABLES 15: a closed list."""
-    refused = {actions.NotRun, actions.NeedsSpark, actions.Merge, actions.MultiInsert}
-    assert set(HANDLERS) | refused == set(actions.Action.__args__)  # type: ignore[attr-defined]  # a union of classes
+    refused = {parsed_actions.NotRun, parsed_actions.NeedsSpark, parsed_actions.Merge, parsed_actions.MultiInsert}
+    assert set(HANDLERS) | refused == set(parsed_actions.Action.__args__)  # type: ignore[attr-defined]  # a union of classes
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from compactor.metastore.schema.tables import HIVE_LOCKS, TXN_COMPONENTS, TXNS
 from compactor.site.site import Site
 from compactor.tables.transactions import batch as batches
 from compactor.tables.transactions.batch import AGE_S, MOST, Batch, following
-from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction_block import transaction
 from tests.support.tables import make_table, with_settings
 
 

@@ -14,7 +14,7 @@ from compactor.metastore.schema.tables import TXN_COMPONENTS
 from compactor.site.site import Site
 from compactor.tables.definitions import Definition, create_with_commit
 from compactor.tables.store import Store
-from compactor.tables.transactions.running import transaction
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.append import How, append
 from tests.support.tables import with_settings
 

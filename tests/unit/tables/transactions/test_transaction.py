@@ -9,16 +9,16 @@ from sqlalchemy import select
 
 from compactor.base.errors import Disagreement, FileGone, LockNotGranted, Refused, SnapshotExpired, TransactionAborted
 from compactor.compaction.entry import Entity
+from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
-from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, HIVE_LOCKS, TXN_COMPONENTS
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 from tests.support.patience import until
 
 T = Entity(database="default", table="t")

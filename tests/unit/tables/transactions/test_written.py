@@ -5,7 +5,7 @@ from __future__ import annotations
 from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
-from compactor.metastore.notifications.writes import Write
+from compactor.metastore.notifications.write_events import Write
 from compactor.rewrite.publish.stage import StagedDirectory, StagedFile
 from compactor.tables.transactions.pending import PendingDirectory
 from compactor.tables.transactions.written import Written

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from compactor.site.site import Site
 from compactor.tables.store import Store
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import WriteOperation
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.inserts import TARGET, values_of, write_parts
 from compactor.tables.writing.shared import begin, finish
 

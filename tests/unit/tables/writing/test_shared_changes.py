@@ -14,14 +14,14 @@ from compactor.base.errors import NotFound, NotSupported, Refused, VerificationF
 from compactor.locking.lock_types import LockType
 from compactor.site.site import Site
 from compactor.tables import Store
-from compactor.tables.reading.planning import plan_scan
+from compactor.tables.reading.scan_planning import plan_scan
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import IN_PARTS, ROW_ID
 from compactor.tables.store import named_table
 from compactor.tables.table import Table
-from compactor.tables.transactions.running import transaction
 from compactor.tables.transactions.transaction import Transaction
+from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.change_parts import write_changes
 from compactor.tables.writing.row_change import FILE, FILE_TYPE, KIND, Changed, Kind
 from compactor.tables.writing.shared_changes import Intent, begin_changes, finish_changes

@@ -1,0 +1,104 @@
+"""The returns of compactions for readers: how often each is read, and like queries before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from compactor.insight.read_returns import Compared, ReadOnce, RunOnce, compare
+from compactor.site.site import Site
+from compactor.state.read_counts import ReadsOfTable
+from compactor.state.runs import DAY_MS, Run
+from compactor.state.store import OwnState
+
+DAYS = 30
+_MOST_READS, _MOST_RUNS = 20_000, 50  #: of a table that are compared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReads:
+    """The reads of a table in some days, and its compactions that have like queries on both sides. ``before`` and ``after``
+    are their mean seconds, ``files_before`` and ``files_after`` their mean files, in JSON; None: nothing to compare."""
+
+    table: str
+    queries: int = 0
+    seconds: float = 0.0
+    last_at: int | None = None
+    runs: int = 0
+    compared: tuple[Compared, ...] = field(default=())
+
+    @property
+    def is_read(self) -> bool:
+        return self.queries > 0
+
+    def to_json(self) -> dict[str, object]:
+        files = [one for one in self.compared if one.files_before is not None]
+        return {
+            "table": self.table,
+            "queries": self.queries,
+            "seconds": round(self.seconds, 3),
+            "last_at": self.last_at,
+            "runs": self.runs,
+            "compared": len(self.compared),
+            "like_queries": sum(one.queries for one in self.compared),
+            "before": _mean([one.before for one in self.compared], self.compared),
+            "after": _mean([one.after for one in self.compared], self.compared),
+            "files_before": _mean([one.files_before or 0.0 for one in files], files),
+            "files_after": _mean([one.files_after or 0.0 for one in files], files),
+        }
+
+
+def table_reads(site: Site, *, days: int = DAYS, limit: int = 10) -> list[TableReads]:
+    """Returns the tables that are read for the longest time, and then those that are compacted although nobody reads them;
+    ``limit`` of each at most. Nothing, if nobody has told of any read."""
+    state = site.state
+    if state is None:
+        return []
+    since = site.metastore.now_ms() - days * DAY_MS
+    sums = state.reads.sums(site.name, since)
+    if not sums:
+        return []
+    runs = state.runs.tables_since(site.name, since)
+    read = [_table(site, state, one, since, runs.get((one.database, one.table), 0)) for one in sums[:limit]]
+    unread = sorted(runs.keys() - {(one.database, one.table) for one in sums}, key=lambda table: -runs[table])
+    return read + [TableReads(table=f"{d}.{t}", runs=runs[d, t]) for d, t in unread[:limit]]
+
+
+def reads_of(site: Site, database: str, table: str, *, days: int = DAYS) -> TableReads:
+    """Returns the reads of one table."""
+    state = site.state
+    if state is None:
+        return TableReads(table=f"{database}.{table}")
+    since = site.metastore.now_ms() - days * DAY_MS
+    found = [one for one in state.reads.sums(site.name, since) if (one.database, one.table) == (database, table)]
+    runs = state.runs.tables_since(site.name, since).get((database, table), 0)
+    return _table(site, state, found[0], since, runs) if found else TableReads(table=f"{database}.{table}", runs=runs)
+
+
+def _table(site: Site, state: OwnState, sums: ReadsOfTable, since: int, runs: int) -> TableReads:
+    compared: list[Compared] = []
+    if runs:
+        of_table = (site.name, sums.database, sums.table, since)
+        reads = state.reads.of_table(*of_table, _MOST_READS)
+        once = [ReadOnce(like=one.like, at=one.at, seconds=one.seconds, files=one.files) for one in reads]
+        compared = compare(once, [_run(run) for run in state.runs.of_table(*of_table, _MOST_RUNS)])
+    return TableReads(
+        table=f"{sums.database}.{sums.table}",
+        queries=sums.queries,
+        seconds=sums.seconds,
+        last_at=sums.last_at,
+        runs=runs,
+        compared=tuple(compared),
+    )
+
+
+def _run(run: Run) -> RunOnce:
+    ended = run.ended_at or 0
+    return RunOnce(
+        entry_id=run.entry_id, partition=run.entity.partition, began=ended - round(run.seconds * 1000), ended=ended
+    )
+
+
+def _mean(values: Sequence[float], compared: Sequence[Compared]) -> float | None:
+    return round(fmean(values, [one.queries for one in compared]), 4) if compared else None

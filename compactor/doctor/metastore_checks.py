@@ -1,0 +1,374 @@
+"""The doctor's checks of the metastore: schema, clock, rights, table growth, stuck entries, and Hive's own roles."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from sqlalchemy import Table
+
+from compactor.acid import txn_states
+from compactor.base.identities import is_compactor
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import State
+from compactor.database import privileges
+from compactor.database.engine import Database
+from compactor.metastore.notifications import notification_tables as notifications
+from compactor.metastore.statistics import statistics_tables as statistics
+from compactor.settings.database_modes import without_match
+from compactor.site import lost_workers
+from compactor.site.finding import Finding, Level, first_few, ok
+from compactor.site.hive_roles import HiveRoles, hive_roles
+from compactor.site.mode import Mode, loosest_mode, modes_of_databases
+from compactor.site.named_tables import nearest
+from compactor.site.site import Site
+
+_SKEW_MS = 5_000  #: how far this machine's clock may be off the database's before time-outs go wrong
+_KEPT_TRANSACTIONS = 100_000  #: more ended ones than this mean that housekeeping does not run
+_HISTORY, _BY_WRITE_IDS = "MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID"
+
+
+def check_database(site: Site) -> Iterator[Finding]:
+    newest = site.metastore.transactions.newest()
+    yield ok("database", f"{site.metastore.database.url} answers; its newest transaction is {newest}")
+    yield ok("schema", f"version {site.metastore.schema_version}")
+
+
+def check_clock(site: Site) -> Iterator[Finding]:
+    before = time.time() * 1000
+    there = site.metastore.now_ms()
+    after = time.time() * 1000
+    skew = int(max(before - there, there - after, 0))
+    if skew <= _SKEW_MS:
+        yield ok("clock", f"{skew} ms off the database's")
+        return
+    yield Finding(
+        level=Level.WARN,
+        subject="clock",
+        found=f"this machine's clock is {skew} ms off the database's",
+        wanted=f"at most {_SKEW_MS} ms",
+        fix="synchronize both machines with NTP; Compactor itself takes every time from the database",
+    )
+
+
+def check_rights(site: Site) -> Iterator[Finding]:
+    """Yields findings on the right to write. Mode observe only needs to read, as the other checks do."""
+    mode = loosest_mode(site.settings)
+    named = f"{site.settings.mode}, from {site.settings.source('compactor.mode')}"
+    databases = site.metastore.catalog.databases()
+    yield ok("mode", f"{named}; {_written_to(site, databases)}")
+    yield from _misspelt_modes(site, databases)
+    if mode is Mode.OBSERVE:
+        return
+    database = site.metastore.database
+    yield write_access(
+        database,
+        privileges.missing(database, site.metastore.dialect.transaction_tables),
+        well=ok("privileges", "this user may write to the database"),
+        wanted=f"write access, which mode {mode.name.lower()} needs",
+        fix="grant this user the right to write, or set compactor.mode to observe",
+    )
+    yield from _rights_on_statistics(site)
+    yield from _rights_on_notifications(site)
+
+
+def _rights_on_statistics(site: Site) -> Iterator[Finding]:
+    """Yields a finding if compactions could not write statistics, which they do without."""
+    database = site.metastore.database
+    if database.kind == "sqlite" or not site.settings.boolean("hive.compactor.gather.stats"):
+        return
+    yield from _lacking(
+        database,
+        statistics.WRITTEN,
+        subject="statistics",
+        wanted="the right to write statistics, which hive.compactor.gather.stats asks for",
+        fix="grant it (docs/production.md), or set hive.compactor.gather.stats to false",
+    )
+
+
+def _rights_on_notifications(site: Site) -> Iterator[Finding]:
+    """Yields a finding if Hive keeps a notification log here and nothing could be written into it."""
+    database = site.metastore.database
+    with database.read() as conn:
+        if not site.metastore.notifications.is_written(conn):
+            return
+    yield from _lacking(
+        database,
+        notifications.WRITTEN,
+        subject="notification log",
+        wanted="the right to write events, by which Impala's catalog learns of compactions and of what programs write",
+        fix="grant it (docs/production.md), or REFRESH tables in Impala before the cleaner's grace period ends",
+    )
+
+
+def _lacking(
+    database: Database,
+    written: Iterable[tuple[Sequence[Table], Sequence[str]]],
+    *,
+    subject: str,
+    wanted: str,
+    fix: str,
+) -> Iterator[Finding]:
+    """Yields a warning if this user lacks rights to write tables that compactions can do without."""
+    lacking = [
+        missing
+        for tables, verbs in written
+        for missing in privileges.missing(database, tables, verbs)
+        if not missing.startswith("USAGE")
+    ]
+    if lacking:
+        found = f"this user lacks {', '.join(lacking)}"
+        yield Finding(level=Level.WARN, subject=subject, found=found, wanted=wanted, fix=fix)
+
+
+def _misspelt_modes(site: Site, databases: Collection[str]) -> Iterator[Finding]:
+    """Yields a finding for each mode that the site's file gives to a database that is not there: misspelt, it leaves the
+    database that was meant with its metastore's mode."""
+    for word in without_match(site.settings.database_modes, databases):
+        yield Finding(
+            level=Level.WARN,
+            subject="mode",
+            found=f"database_modes names {word}, and no database is called so{nearest(word, databases)}",
+            wanted="the names, or patterns of names, of databases that exist",
+            fix="correct database_modes in compactor.toml; until then such a database has its metastore's mode",
+        )
+
+
+def _written_to(site: Site, databases: Mapping[str, Mapping[str, str]]) -> str:
+    """Returns in words which databases may be written to."""
+    modes = modes_of_databases(site.settings, databases)
+    if set(modes.values()) <= {Mode.OBSERVE}:
+        return "no database may be written to"
+    if len(set(modes.values())) == 1:
+        return "every database may be written to"
+    open_to_us = [f"{name} ({mode.name.lower()})" for name, mode in modes.items() if mode is not Mode.OBSERVE]
+    return f"of {len(modes)} databases, these may be written to: {', '.join(open_to_us)}"
+
+
+def write_access(on: Database, missing: Collection[str], *, well: Finding, wanted: str, fix: str) -> Finding:
+    """Returns ``well`` if no right to write is ``missing``, else a failure."""
+    if not missing:
+        return well
+    found = f"{on.url}: this user lacks {first_few(list(missing))}"
+    return Finding(level=Level.FAIL, subject=well.subject, found=found, wanted=wanted, fix=fix)
+
+
+def check_hive_roles(site: Site) -> Iterator[Finding]:
+    roles = hive_roles(site)
+    acting = loosest_mode(site.settings)
+    if acting is Mode.CLEAN and (roles.cleaner_may_run or site.settings.boolean("hive.compactor.cleaner.on")):
+        yield Finding(
+            level=Level.WARN,
+            subject="hive's cleaner",
+            found=f"it seems to run here (leases: {', '.join(roles.leases) or 'none'})",
+            wanted="one cleaner, ours, whose gate is strict",
+            fix="set metastore.compactor.cleaner.on=false in Hive, or compactor.mode to compact",
+        )
+    elif acting >= Mode.REQUEST and roles.initiator_active:
+        yield Finding(
+            level=Level.WARN,
+            subject="hive's initiator",
+            found=f"it began a cycle at {roles.initiator_cycle} (epoch ms)",
+            wanted="one initiator; two are harmless, since a partition is queued once, but decide by different rules",
+            fix="set metastore.compactor.initiator.on=false in Hive, or compactor.mode to observe",
+        )
+    else:
+        yield ok("hive's roles", "Hive's own roles do not interfere")
+    if acting >= Mode.COMPACT:
+        yield _protections(site, roles)
+
+
+def _protections(site: Site, roles: HiveRoles) -> Finding:
+    """Returns which protections hold although Hive's cleaner cannot be held back by us (PROTOCOL 7.5)."""
+    quarantine = site.settings.milliseconds("compactor.quarantine") > 0
+    if not roles.cleaner_may_run and loosest_mode(site.settings) is Mode.CLEAN:
+        return ok("protections", "all hold: no cleaner of Hive's own was seen, only ours removes directories")
+    if not roles.cleaner_may_run:
+        return Finding(
+            level=Level.WARN,
+            subject="protections",
+            found="no cleaner of Hive's own was seen, and ours removes nothing in mode compact: replaced directories stay",
+            wanted="one cleaner",
+            fix="set compactor.mode to clean, or metastore.compactor.cleaner.on=true in Hive",
+        )
+    holds, lost = _leases(site)
+    lost += ["quarantine does not cover directories that Hive's cleaner removes"] if quarantine else []
+    lost += ["removals by Hive's cleaner cannot be undone", "it forgets aborted transactions without a second look"]
+    return Finding(
+        level=Level.WARN,
+        subject="protections",
+        found=f"Hive's own cleaner may run: {'; '.join(holds + lost)}",
+        wanted="only our cleaner, which waits for every older transaction of any type",
+        fix="set metastore.compactor.cleaner.on=false in Hive, or rely on the protections that hold",
+    )
+
+
+def _leases(site: Site) -> tuple[list[str], list[str]]:
+    """Returns which transactions hold back Hive's cleaner, and which do not."""
+    if site.goes_by_write_ids:
+        return [], [
+            f"it goes by {_BY_WRITE_IDS} (hive.txn.use.minhistorywriteid is true): a query that began before a compaction "
+            "was committed does not hold it back, nor does a reader without such rows, as Trino is"
+        ]
+    if site.settings.boolean("hive.txn.use.minhistorylevel"):
+        return [f"open transactions hold back Hive's cleaner by their rows of {_HISTORY}"], []
+    return [], [f"open transactions leave no rows of {_HISTORY} (hive.txn.use.minhistorylevel is false)"]
+
+
+def check_growth(site: Site) -> Iterator[Finding]:
+    """Yields findings on the tables that housekeeping keeps small (with Hive's thresholds, where it has some)."""
+    counts, settings = site.metastore.housekeeping.counts(), site.settings
+    findings: list[Finding] = []
+    for table, rows, what in (
+        ("COMPLETED_TXN_COMPONENTS", counts.completed_txn_components, "completed.txn.components"),
+        ("TXN_TO_WRITE_ID", counts.txn_to_write_id, "txn.to.writeid"),
+    ):
+        warning, error = (
+            settings.integer(f"hive.compactor.{what}.record.threshold.{level}") for level in ("warning", "error")
+        )
+        if rows > warning:
+            level = Level.FAIL if rows > error else Level.WARN
+            findings.append(_grown(level, table, rows, f"at most {warning} rows"))
+    if counts.ended_transactions > _KEPT_TRANSACTIONS:
+        wanted = f"at most {_KEPT_TRANSACTIONS} ended transactions that left nothing behind"
+        findings.append(_grown(Level.WARN, "TXNS", counts.ended_transactions, wanted))
+    if counts.stale_history:
+        findings.append(
+            Finding(
+                level=Level.WARN,
+                subject="housekeeping",
+                found=f"{counts.stale_history} rows of {_HISTORY} belong to transactions that have ended",
+                wanted="none: each of them holds back Hive's cleaner forever",
+                fix="`compactor run housekeeper --once` removes them in mode clean",
+            )
+        )
+    if not findings:
+        findings.append(
+            ok(
+                "housekeeping",
+                f"{counts.completed_txn_components} rows of COMPLETED_TXN_COMPONENTS, {counts.txn_to_write_id} of "
+                f"TXN_TO_WRITE_ID, {counts.write_set} of WRITE_SET, {counts.ended_transactions} ended transactions",
+            )
+        )
+    yield from findings
+
+
+def _grown(level: Level, table: str, rows: int, wanted: str) -> Finding:
+    return Finding(
+        level=level,
+        subject="housekeeping",
+        found=f"{table} has {rows} rows",
+        wanted=wanted,
+        fix="make sure that a housekeeper runs (`compactor run housekeeper`, mode clean), or Hive's housekeeping threads; "
+        "an old open transaction holds them back (`compactor show transactions`)",
+    )
+
+
+def check_queue(site: Site) -> Iterator[Finding]:
+    """Yields findings on entries that are stuck."""
+    now, settings = site.metastore.now_ms(), site.settings
+    entries = site.metastore.entries.queue()
+    lost = lost_workers.lost_requests(site)
+    for entry, because in lost:
+        yield Finding(
+            level=Level.WARN,
+            subject=f"compaction {entry.id}",
+            found=f"{entry.entity} is held by a lost worker: {because}",
+            wanted="a living worker",
+            fix="the next pass of any of our roles takes it back (mode compact or clean)",
+        )
+    contradicting = [entry for entry in entries if _is_contradiction(site, entry)]
+    for entry in contradicting:
+        yield Finding(
+            level=Level.FAIL,
+            subject=f"compaction {entry.id}",
+            found=f"{entry.entity} is still held by {entry.worker_id}, but its transaction {entry.txn_id} is committed",
+            wanted="a row that became ready for cleaning when its transaction committed",
+            fix=f"check whether a directory ends in _v{entry.txn_id:07d}; restore the row from a backup, or delete it",
+        )
+    cleaning = settings.milliseconds("hive.compactor.oldest.uncleaned.compaction.time.threshold")
+    old = [e for e in entries if e.state is State.READY_FOR_CLEANING and now - (e.commit_time or now) > cleaning]
+    if old:
+        yield Finding(
+            level=Level.WARN,
+            subject="cleaning",
+            found=f"ready for cleaning for too long: {_named(old)}",
+            wanted="entries that are cleaned once their readers have ended, within "
+            "hive.compactor.oldest.uncleaned.compaction.time.threshold",
+            fix="`compactor show blockers` shows the transactions that hold them; make sure that a cleaner runs",
+        )
+    waited = settings.milliseconds("hive.compactor.oldest.initiated.compaction.time.threshold.warning")
+    waiting = [e for e in entries if e.state is State.INITIATED and now - (e.enqueue_time or now) > waited]
+    if waiting:
+        yield Finding(
+            level=Level.WARN,
+            subject="requests",
+            found=f"waiting for a worker for too long: {_named(waiting)}",
+            wanted="requests that a worker takes within "
+            "hive.compactor.oldest.initiated.compaction.time.threshold.warning",
+            fix="make sure that a worker of their pool runs (`compactor show compactions` shows the pools)",
+        )
+    if not (old or waiting or lost or contradicting):
+        yield ok("queue", f"{len(entries)} entries, none of them stuck")
+
+
+def _is_contradiction(site: Site, entry: Entry) -> bool:
+    ours = entry.state is State.WORKING and is_compactor(entry.worker_id)
+    return ours and entry.txn_id is not None and site.metastore.transactions.state(entry.txn_id) == txn_states.COMMITTED
+
+
+def _named(entries: list[Entry]) -> str:
+    return first_few([f"{entry.id} ({entry.entity})" for entry in entries])
+
+
+def check_transaction_manager(site: Site) -> Iterator[Finding]:
+    """Yields findings on a site whose Hive keeps no transactions. What is written nowhere is left out: the files of the
+    metastore need not have what Hive's sessions are configured with."""
+    manager, source = site.settings.raw("hive.txn.manager")
+    locks, of_locks = site.settings.raw("hive.support.concurrency")
+    if source != "default" and manager.rpartition(".")[2] != "DbTxnManager":
+        found = f"hive.txn.manager is {manager} (from {source})"
+    elif of_locks != "default" and not site.settings.boolean("hive.support.concurrency"):
+        found = f"hive.support.concurrency is {locks} (from {of_locks})"
+    else:
+        yield ok("transaction manager", "nothing says that Hive's sessions keep no transactions")
+        return
+    yield Finding(
+        level=Level.WARN,
+        subject="transaction manager",
+        found=found,
+        wanted="org.apache.hadoop.hive.ql.lockmgr.DbTxnManager and hive.support.concurrency=true: other sessions neither "
+        "lock nor open transactions, and nothing protects the rows that they read or write",
+        fix="set both in the hive-site.xml of every Hive that uses this metastore",
+    )
+
+
+def check_transactions(site: Site) -> Iterator[Finding]:
+    now = site.metastore.now_ms()
+    opened = site.metastore.transactions.open_transactions()
+    longest = site.settings.milliseconds("hive.compactor.oldest.open.txn.threshold.warning")
+    long = [t for t in opened if now - t.started > longest]
+    if long:
+        yield Finding(
+            level=Level.WARN,
+            subject="transactions",
+            found="open for too long: " + first_few([f"{t.id} of {t.user}@{t.host}" for t in long]),
+            wanted="transactions that end within hive.compactor.oldest.open.txn.threshold.warning; nothing they may read "
+            "is cleaned until then",
+            fix="end those clients, or `compactor abort transaction ID`",
+        )
+    else:
+        yield ok("transactions", f"{len(opened)} open, none for too long")
+    aborts = site.metastore.candidates.aborts()
+    limit = site.settings.integer("hive.compactor.abortedtxn.threshold")
+    many = [f"{entity} ({found.count})" for entity, found in aborts.items() if found.count > limit]
+    if many:
+        yield Finding(
+            level=Level.WARN,
+            subject="aborted transactions",
+            found=f"more than {limit} in {first_few(sorted(many))}",
+            wanted="writers whose transactions commit; every snapshot carries the aborted ones along",
+            fix="look for a writer that keeps failing; the cleaner removes what it left",
+        )
+    else:
+        yield ok("aborted transactions", f"{sum(found.count for found in aborts.values())}, nowhere above {limit}")

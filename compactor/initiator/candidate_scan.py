@@ -1,0 +1,343 @@
+"""The data that one pass of the initiator reads once, and its judgement of each candidate by it."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.write_ids import ValidTxnList
+from compactor.base.errors import CompactorError, Disagreement, Refused, failing_alone
+from compactor.base.identities import initiator_id
+from compactor.base.ids import TxnId
+from compactor.base.steps import Step, reach
+from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
+from compactor.compaction.decision_reuse import Basis, Lasts
+from compactor.compaction.disagreement import Numbers, doubts
+from compactor.compaction.eligibility import Candidate, Eligible, Skipped, eligible
+from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.health import Condition
+from compactor.compaction.states import State
+from compactor.initiator.past import Past
+from compactor.metastore.queue.candidates import Aborted
+from compactor.settings.precedence import Settings
+from compactor.site.abort_grace import AbortGrace
+from compactor.site.directory_claims import DirectoryClaims
+from compactor.site.files_and_metastore import Given
+from compactor.site.mode import Mode, may
+from compactor.site.overlapping_locations import Ground
+from compactor.site.site import Moment, Site, claims_of, ground_of, path_of
+from compactor.site.surveyed_tables import SurveyedTable, SurveyedTables, TableName
+from compactor.state.decisions import Decided
+from compactor.state.seen_conditions import Seen
+
+log = logging.getLogger(__name__)
+DISAGREEMENT = "disagreement"  #: the outcome where files and metastore contradict each other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """One candidate: the decision or the reason to skip it, and the resulting row."""
+
+    entity: Entity
+    #: One word for tables and JSON: minor, major, cleanonly, abortcleanup, notneeded, skipped, error, disagreement.
+    outcome: str
+    because: str
+    decision: Decision | None = None
+    entry_id: int | None = None
+    pool: str | None = None
+    lasts: Lasts = Lasts.NOT
+    basis: Basis | None = None  #: of a decision that may stand in later passes
+    stands: bool = False  #: true for a decision of an earlier pass
+    measured: Decision | None = None  #: what would be decided of an entity that is skipped
+
+    @property
+    def condition(self) -> Condition | None:
+        """The figures of the directory; None if it was not listed."""
+        listed = self.decision or self.measured
+        return None if listed is None else Condition.of(listed.numbers)
+
+    def decided(self, role: str) -> Decided:
+        """Returns the decision as our state keeps it, made in a pass of ``role``."""
+        numbers = dict(self.decision.numbers) if self.decision is not None else {}
+        return Decided(entity=self.entity, outcome=self.outcome, because=self.because, numbers=numbers, role=role)
+
+
+@dataclass(slots=True)
+class Scan:
+    """The data that one pass reads: once, or once for each page of tables, a constant number of statements for each."""
+
+    site: Site
+    write: bool = True
+    txns: ValidTxnList = field(init=False)
+    now_ms: int = field(init=False)
+    looked_after: int = field(init=False)  #: epoch ms; what was not looked at since is looked at again, changed or not
+    queue: Mapping[TableName, Mapping[str | None, Sequence[Entry]]] = field(init=False)
+    past: Past = field(init=False)
+    aborts: Mapping[Entity, Aborted] = field(init=False)
+    grace: AbortGrace = field(init=False)
+    ground: Ground = field(init=False)
+    claims: DirectoryClaims = field(init=False)
+    tables: SurveyedTables = field(init=False)
+    _moment: Moment = field(init=False)
+    _aborted: defaultdict[TableName, set[str | None]] = field(init=False)
+    _compactions: Mapping[TxnId, bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        metastore = self.site.metastore
+        self.txns = metastore.transactions.snapshot()
+        self._moment = self.site.moment()
+        self.now_ms = self._moment.now_ms
+        self.looked_after = self.now_ms - sweep_ms(self.site.settings)
+        self.turn_to(self.fresh_tables(), Past(self.site))
+        self.queue = _by_table(metastore.entries.queue())
+        self.aborts = metastore.candidates.aborts()
+        self._aborted = defaultdict(set)
+        for one in self.aborts:
+            self._aborted[one.database, one.table].add(one.partition)
+        self.grace = AbortGrace(self.site)
+        self.ground = ground_of(self.site)
+        self.claims = claims_of(self.site)
+        self._compactions = dict.fromkeys(metastore.transactions.not_compactions(), False)
+
+    def fresh_tables(self) -> SurveyedTables:
+        """Returns the tables of this pass's snapshot, none of them read yet."""
+        return SurveyedTables(self.site, self.txns, self._moment)
+
+    def turn_to(self, tables: SurveyedTables, past: Past) -> None:
+        """Judges by what was read of other tables from now on."""
+        self.tables, self.past = tables, past
+
+    def candidate_tables(self) -> Mapping[TableName, int]:
+        """Returns the tables that were written to or have aborts, each with the number of its recorded writes."""
+        return dict.fromkeys(self._aborted, 0) | self.site.metastore.candidates.tables()
+
+    def aborted_in(self, table: TableName) -> Set[str | None]:
+        """Returns the partitions of a table with aborted transactions, by their recorded names."""
+        return self._aborted.get(table, frozenset())
+
+    def queued(self, entity: Entity) -> Sequence[Entry]:
+        """Returns the rows of the queue for an entity."""
+        return self.queue.get((entity.database, entity.table), {}).get(entity.partition, ())
+
+    def aborts_of(self, entity: Entity) -> Aborted | None:
+        """Returns the aborted transactions of the entity, under every form of its name."""
+        if (entity.database, entity.table) not in self._aborted:  # nearly always
+            return None
+        names = self.site.metastore.dialect.recorded_names(entity.partition)
+        found = [aborts for name in names if (aborts := self.aborts.get(replace(entity, partition=name))) is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        return Aborted(
+            count=sum(one.count for one in found),
+            oldest_start=min(one.oldest_start for one in found),
+            total=sum(one.total for one in found),
+        )
+
+    def seen(self, considered: Considered) -> Seen:
+        """Returns the condition that people are shown until the next pass."""
+        decision = considered.decision
+        return Seen(
+            entity=considered.entity,
+            outcome=considered.outcome,
+            because=considered.because,
+            flips=decision.flips if decision is not None else (),
+            condition=considered.condition,
+            last_compacted=self.past.of(considered.entity).succeeded_at,
+            at=self.now_ms,
+            basis=considered.basis,
+        )
+
+    def consider(self, entity: Entity) -> Considered:
+        try:
+            with failing_alone(entity):
+                return self._consider(entity)
+        except Disagreement as error:
+            log.error("%s: files and metastore disagree: %s", entity, error)
+            return Considered(entity=entity, outcome=DISAGREEMENT, because=str(error))
+        except CompactorError as error:
+            log.warning("%s: not considered: %s", entity, error)
+            return Considered(entity=entity, outcome="error", because=str(error))
+
+    def measure(self, considered: Considered) -> Considered:
+        """Returns ``considered`` with the figures of its directory, though it is skipped, unless nobody may look into it."""
+        entity = considered.entity
+        try:
+            with failing_alone(entity):
+                found = self.tables.found(entity)
+                if found is None or not self.tables.exists(entity) or self._never(entity, found) is not None:
+                    return considered
+                return replace(considered, measured=self._decide(entity, found)[0])
+        except CompactorError as error:
+            log.info("%s: its directory is not measured: %s", entity, error)
+            return considered
+
+    def _consider(self, entity: Entity) -> Considered:
+        found = self.tables.found(entity)
+        settings = found.settings if found else self.site.settings.of_database(entity.database)
+        verdict = self.verdict(entity, found, settings)
+        if isinstance(verdict, Skipped):
+            if verdict.record and self.write and may(settings, Mode.REQUEST):
+                self.site.metastore.requests.did_not_initiate(entity, verdict.because)
+            return Considered(entity=entity, outcome="skipped", because=verdict.because, lasts=Lasts.WHILE_UNCHANGED)
+        assert found is not None  # a missing table is never eligible
+        decision, lasts = self._decide(entity, found)
+        outcome = type(decision).__name__.lower()
+        return Considered(entity=entity, outcome=outcome, because=decision.because, decision=decision, lasts=lasts)
+
+    def verdict(self, entity: Entity, found: SurveyedTable | None, settings: Settings) -> Eligible | Skipped:
+        """Tells whether an entity is looked at; see ``eligible``."""
+        return eligible(self._candidate(entity, found, settings), settings, self.now_ms)
+
+    def _candidate(self, entity: Entity, found: SurveyedTable | None, settings: Settings) -> Candidate:
+        table = found.table if found else None
+        return Candidate(
+            entity=entity,
+            exists=self.tables.exists(entity),
+            never=self._never(entity, found) if found else None,
+            is_insert_only=table.is_insert_only if table else False,
+            is_partitioned=bool(table.partition_keys) if table else False,
+            table_parameters=table.parameters if table else {},
+            database_parameters=table.database_parameters if table else {},
+            queued=self.queued(entity),
+            history=self.past.entries(entity),
+            has_old_abort=self.has_old_abort(entity, settings),
+        )
+
+    def _never(self, entity: Entity, found: SurveyedTable) -> str | None:
+        """Returns the reason why the entity is never compacted: its kind, or that its directory overlaps another's."""
+        table = found.table
+        return table.refusal(self.tables.partition(entity)) or self.ground.refusal(table.id, entity.partition)
+
+    def has_old_abort(self, entity: Entity, settings: Settings) -> bool:
+        """Returns true if its oldest aborted transaction is past hive.compactor.aborted.txn.time.threshold."""
+        aborts = self.aborts_of(entity)
+        limit = settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
+        return aborts is not None and limit >= 0 and self.now_ms - aborts.oldest_start > limit
+
+    def _decide(self, entity: Entity, found: SurveyedTable) -> tuple[Decision, Lasts]:
+        aborts = self.aborts_of(entity)
+        age = None if aborts is None else self.now_ms - aborts.oldest_start
+        count = 0 if aborts is None else aborts.count
+        if entity.partition is None and found.table.partition_keys:
+            # An aborted dynamic-partition write: the partitions it touched are not recorded.
+            return decide(Facts(aborts=count, oldest_abort_age_ms=age), found.settings), Lasts.WHILE_UNCHANGED
+        partition = self.tables.partition(entity)
+        location = path_of(self.site.storage, found.table, partition)
+        listing = self.site.storage.listing(location)
+        self.claims.must_be_free(found.table, location, listing)
+        self._must_agree(entity, found, listing.directories)
+        directory = acid_directory(listing, found.write_ids, self.txns)
+        inserts = found.table.is_insert_only
+        facts = Facts.of(
+            directory,
+            held=self._held(found, directory),
+            aborts=count,
+            oldest_abort_age_ms=age,
+            is_insert_only=inserts,
+            minor_supported=not inserts or self.site.metastore.dialect.layout.has_visibility,  # rows have no write ID
+        )
+        return self._but_for_the_cleaner(entity, decide(facts, found.settings)), _lasts(directory)
+
+    def _but_for_the_cleaner(self, entity: Entity, decision: Decision) -> Decision:
+        """Returns ``decision``, unless it asks only for what a cleaner is about to do."""
+        ready = [e.id for e in self.queued(entity) if e.state is State.READY_FOR_CLEANING]
+        if not (isinstance(decision, CleanOnly) and ready):
+            return decision
+        return NotNeeded(
+            because=f"{decision.because}; compaction {ready[0]} is ready for cleaning and will remove them",
+            numbers=decision.numbers,
+            flips=("the end of the transactions that hold back the cleaner",),
+        )
+
+    def _must_agree(self, entity: Entity, found: SurveyedTable, names: Collection[str]) -> None:
+        """Raises Disagreement if the metastore cannot have allocated a number in ``names`` (PROTOCOL 11.3).
+
+        What the pass has read already is older than the listing; only if it leaves a doubt are the counters read again.
+        """
+        known = Numbers(
+            newest=self.txns.high_watermark,
+            next_write_id=found.next_write_id,
+            compactions=self._compactions,
+            has_visibility=self.site.metastore.dialect.layout.has_visibility,
+        )
+        if next(doubts(names, known), None) is not None:
+            Given(self.site, [found.table], names).must_explain(self.site.target(entity), names)
+
+    def _held(self, found: SurveyedTable, directory: AcidDirectory) -> int:
+        """Returns the number of aborted directories that our cleaner would leave as they are now (PROTOCOL 11.7)."""
+        if not directory.aborted or not may(found.settings, Mode.CLEAN):
+            return 0
+        table = found.table
+        return len(self.grace.held(table.database, table.name, directory.aborted, found.write_ids.aborted))
+
+    def request(self, judged: Sequence[Considered]) -> list[Considered]:
+        """Puts what is due into the queue in one transaction, and returns ``judged`` in their order with their rows."""
+        due = [(c, request) for c in judged if (request := self._request(c)) is not None]
+        if not due:
+            return list(judged)
+        answers: Sequence[int | CompactorError]
+        try:
+            self.site.metastore.claim_token.get_or_make()  # so that a backup from before the first compaction has it
+            answers = self.site.metastore.requests.request_all([request for _, request in due])
+        except CompactorError as error:
+            log.warning("%d compactions could not be requested: %s", len(due), error)
+            answers = [error] * len(due)
+        reach(Step.ENQUEUED)
+        rows = {c.entity: _with_answer(c, request, a) for (c, request), a in zip(due, answers, strict=True)}
+        return [rows.get(c.entity, c) for c in judged]
+
+    def would_request(self, considered: Considered) -> bool:
+        """Returns true if a row is put into the queue for the decision."""
+        return self._request(considered) is not None
+
+    def _request(self, considered: Considered) -> Request | None:
+        """Returns the request for a decision, if it needs one. The cleaner finds aborted transactions by itself."""
+        decision = considered.decision
+        if decision is None or decision.type is None or isinstance(decision, AbortCleanup):
+            return None
+        found = self.tables.found(considered.entity)
+        if found is None:
+            return None
+        if not self.write or not may(found.settings, Mode.REQUEST):
+            return None
+        return Request(
+            entity=considered.entity,
+            type=decision.type,
+            initiator=initiator_id(self.site.host, "initiator"),
+            pool=found.settings.text("hive.compactor.worker.pool") or None,
+        )
+
+
+def _with_answer(considered: Considered, request: Request, answer: int | CompactorError) -> Considered:
+    if isinstance(answer, Refused):
+        return replace(considered, because=f"{considered.because}, but {answer}")
+    if isinstance(answer, CompactorError):
+        return Considered(entity=considered.entity, outcome="error", because=str(answer))
+    log.info("%s: %s requested as %d: %s", request.entity, request.type.label, answer, considered.because)
+    return replace(considered, entry_id=answer, pool=request.pool)
+
+
+def sweep_ms(settings: Settings) -> int:
+    """Returns the time within which everything is looked at once, in ms."""
+    return settings.milliseconds("hive.compactor.check.interval") * settings.integer("compactor.full.sweep")
+
+
+def _lasts(directory: AcidDirectory) -> Lasts:
+    """Returns for how long a decision about ``directory`` stands.
+
+    Aborted directories may be removed, and are left alone for a time, without another row; a compaction that nobody sees yet
+    may commit after the state of its row has changed.
+    """
+    if directory.aborted or directory.unseen or directory.unparsable:
+        return Lasts.NOT
+    return Lasts.WHILE_OPEN if directory.waiting else Lasts.WHILE_UNCHANGED
+
+
+def _by_table(entries: Sequence[Entry]) -> Mapping[TableName, Mapping[str | None, Sequence[Entry]]]:
+    grouped: defaultdict[TableName, defaultdict[str | None, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    for entry in entries:
+        grouped[entry.entity.database, entry.entity.table][entry.entity.partition].append(entry)
+    return grouped

@@ -1,0 +1,148 @@
+"""Numbers of a metastore that only ever grow, and the tokens by which its database is recognised (PROTOCOL 11.2).
+
+Tokens are rows of AUX_TABLE, so that they are restored with whatever else the database holds: MT_KEY1 names the metastore,
+MT_KEY2 is the number, MT_COMMENT has the token, the time and the largest number seen in files. Hive reads none of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator
+
+from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select
+
+from compactor.acid import txn_states
+from compactor.base.ids import TxnId, WriteId
+from compactor.compaction.mark_comparison import KEPT_TOKENS, Marks, MarkToken, Present, TableMark
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.database.retry import retried
+from compactor.metastore.catalog.locations import in_catalog
+from compactor.metastore.mutex import PREFIX
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.single_rows import inserted
+from compactor.metastore.schema.tables import (
+    AUX_TABLE,
+    DBS,
+    NEXT_COMPACTION_QUEUE_ID,
+    NEXT_LOCK_ID,
+    NEXT_WRITE_ID,
+    TBLS,
+    TXNS,
+)
+
+_AUX = AUX_TABLE.c
+_LONGEST_NAME = 64  #: of a metastore; the digest of a longer one takes its place in MT_KEY1
+AFTER_AGREEMENT = 1_000  #: numbers left out, so that no token under way from before is as new as the one agreed on
+
+
+class StoredMarks:
+    """Reads the numbers, and writes tokens."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self._database = database
+        self._dialect = dialect
+
+    def present(self, metastore: str, txns: Collection[TxnId] = ()) -> Present:
+        """Returns the database as it is now, in a fixed number of statements, with the start times of ``txns``."""
+        with self._database.read() as conn:
+            return self._present(conn, metastore, txns)
+
+    def tokens(self, metastore: str) -> tuple[MarkToken, ...]:
+        """Returns the newest tokens, in one statement."""
+        with self._database.read() as conn:
+            return tuple(_tokens(conn, metastore))
+
+    @retried
+    def mark(self, metastore: str, text: str, *, seen: int, txns: Collection[TxnId] = ()) -> tuple[MarkToken, Present]:
+        """Writes the token ``text`` under the next number, and returns it with the database as of this transaction.
+
+        Args:
+            seen: the largest number found outside of the database.
+            txns: transactions whose start times to read.
+        """
+        with self._database.write() as conn:
+            now = self._present(conn, metastore, txns)
+            number = 1 + max((token.number for token in now.tokens), default=0)
+            while True:
+                token = MarkToken(number=number, text=text, at=now.now_ms, seen=seen)
+                if inserted(conn, insert(AUX_TABLE).values(**_row(metastore, token))):
+                    break
+                number += 1  # another process was faster
+            conn.execute(delete(AUX_TABLE).where(_of(metastore), _AUX.MT_KEY2 <= number - KEPT_TOKENS))
+            return token, now
+
+    @retried
+    def begin_again(self, metastore: str, text: str, *, above: int) -> tuple[MarkToken, Present]:
+        """Writes the token ``text`` in place of all others, under a number above every one that was given."""
+        with self._database.write() as conn:
+            now = self._present(conn, metastore, ())
+            number = AFTER_AGREEMENT + max(above, *(token.number for token in now.tokens), 0)
+            token = MarkToken(number=number, text=text, at=now.now_ms)
+            conn.execute(delete(AUX_TABLE).where(_of(metastore)))
+            conn.execute(insert(AUX_TABLE).values(**_row(metastore, token)))
+            return token, now
+
+    def _present(self, conn: Connection, metastore: str, txns: Collection[TxnId]) -> Present:
+        is_open = TXNS.c.TXN_STATE == txn_states.OPEN
+        query = select(
+            func.max(TXNS.c.TXN_ID),
+            func.max(case((~is_open, TXNS.c.TXN_ID), else_=0)),
+            func.sum(case((is_open, 1), else_=0)),
+        )
+        newest, ended, unfinished = conn.execute(query).one()
+        if not self._dialect.remembers_commits:  # there, a counter of its own is never taken back
+            newest = ended = self._dialect.newest(conn)
+        wanted = sorted({*txns, TxnId(ended or 0)})
+        starts = select(TXNS.c.TXN_ID, TXNS.c.TXN_STARTED).where(TXNS.c.TXN_ID.in_(wanted), TXNS.c.TXN_STARTED > 0)
+        marks = Marks(
+            newest=TxnId(ended or 0),
+            unfinished=int(unfinished or 0),
+            next_lock=int(conn.execute(select(func.max(NEXT_LOCK_ID.c.NL_NEXT))).scalar() or 0),
+            next_compaction=int(conn.execute(select(func.max(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT))).scalar() or 0),
+            starts={TxnId(row.TXN_ID): int(row.TXN_STARTED) for row in conn.execute(starts)},
+            tables=_tables(conn),
+        )
+        return Present(
+            now_ms=now_ms(conn), newest=TxnId(newest or 0), marks=marks, tokens=tuple(_tokens(conn, metastore))
+        )
+
+
+def _tables(conn: Connection) -> dict[int, TableMark]:
+    """Reads the next write ID of each table that exists; a soft delete leaves rows of tables that do not."""
+    nwi = NEXT_WRITE_ID.c
+    query = select(TBLS.c.TBL_ID, DBS.c.NAME, TBLS.c.TBL_NAME, TBLS.c.CREATE_TIME, nwi.NWI_NEXT)
+    query = query.join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    query = query.join(NEXT_WRITE_ID, (nwi.NWI_DATABASE == DBS.c.NAME) & (nwi.NWI_TABLE == TBLS.c.TBL_NAME))
+    return {
+        row.TBL_ID: TableMark(
+            name=f"{row.NAME}.{row.TBL_NAME}", next_write_id=WriteId(row.NWI_NEXT), created=int(row.CREATE_TIME or 0)
+        )
+        for row in conn.execute(query.where(in_catalog()))
+    }
+
+
+def _tokens(conn: Connection, metastore: str) -> Iterator[MarkToken]:
+    query = select(_AUX.MT_KEY2, _AUX.MT_COMMENT).where(_of(metastore)).order_by(_AUX.MT_KEY2.desc())
+    for row in conn.execute(query.limit(KEPT_TOKENS)):
+        text, *numbers = (row.MT_COMMENT or "").split(" ")
+        if len(numbers) == 2 and all(number.isdecimal() for number in numbers):
+            yield MarkToken(number=row.MT_KEY2, text=text, at=int(numbers[0]), seen=int(numbers[1]))
+
+
+def _row(metastore: str, token: MarkToken) -> dict[str, object]:
+    return {
+        "MT_KEY1": _key(metastore),
+        "MT_KEY2": token.number,
+        "MT_COMMENT": f"{token.text} {token.at} {token.seen}",
+    }
+
+
+def _of(metastore: str) -> ColumnElement[bool]:
+    return _AUX.MT_KEY1 == _key(metastore)
+
+
+def _key(metastore: str) -> str:
+    if len(metastore) > _LONGEST_NAME or not metastore.isascii():
+        metastore = hashlib.sha256(metastore.encode()).hexdigest()
+    return f"{PREFIX}memory:{metastore}"

@@ -1,0 +1,76 @@
+"""The interface of every lock manager, and waiting for a lock with it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from compactor.base.errors import LockNotGranted, NotFound, TransactionAborted
+from compactor.base.ids import TxnId
+from compactor.locking.lock_requests import LockRequest
+from compactor.metastore.locks.lock_rows import Lock, LockRow
+
+_log = logging.getLogger(__name__)
+
+
+class LockManager(Protocol):
+    """Grants whole requests: all locks of one or none. ``Locks`` and ``ZooKeeperLocks`` implement it."""
+
+    def acquire(
+        self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
+    ) -> Lock:
+        """Requests locks once; ``check`` looks again at a request that is not granted."""
+        ...
+
+    def check(self, lock_id: int) -> Lock:
+        """Looks again at a lock that waits."""
+        ...
+
+    def release(self, lock_id: int) -> bool:
+        """Releases a lock or withdraws a request; returns false if it was already gone."""
+        ...
+
+    def show(
+        self, database: str | None = None, table: str | None = None, partition: str | None = None
+    ) -> list[LockRow]:
+        """Returns the locks that are held or waited for."""
+        ...
+
+
+def wait_for(
+    manager: LockManager,
+    txn: TxnId,
+    requests: Iterable[LockRequest],
+    user: str,
+    host: str,
+    *,
+    times: Iterable[int],
+    sleep: Callable[[float], None],
+) -> Lock:
+    """Requests a lock and looks again after each of ``times`` (in ms, from ``locking.lock_waits``) until it is granted.
+
+    Raises:
+        LockNotGranted: not granted after the last of ``times``; the request is withdrawn. The message names the blockers.
+        TransactionAborted: the transaction timed out meanwhile.
+    """
+    wanted = list(requests)
+    lock = manager.acquire(txn, wanted, user, host)
+    waited = 0
+    for wait in times:
+        if lock.is_acquired:
+            return lock
+        _log.debug("lock %d waits for %s", lock.id, "; ".join(map(str, lock.blockers)))
+        sleep(wait / 1000)
+        waited += wait
+        try:
+            lock = manager.check(lock.id)
+        except NotFound as error:  # a lock goes with its transaction
+            raise TransactionAborted(f"transaction {txn} was ended while it waited: {error}; begin again") from error
+    if lock.is_acquired:
+        return lock
+    manager.release(lock.id)
+    raise LockNotGranted(
+        f"{', '.join(map(str, wanted))}: not granted within {waited / 1000:.1f} s; in the way: "
+        f"{'; '.join(map(str, lock.blockers))}"
+    )

@@ -1,0 +1,282 @@
+"""Entries ready for cleaning: those that are due, the cleaner that takes them, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Delete,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from compactor.base.errors import LostClaim
+from compactor.base.ids import WriteId
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.states import CompactionType, State
+from compactor.database.clock import now_ms
+from compactor.database.prepared import send_all
+from compactor.database.retry import retried
+from compactor.metastore.queue.queue_rows import CQ, KNOWN_QUEUED, history_row
+from compactor.metastore.queue.queue_table import QueueTable
+from compactor.metastore.schema.tables import (
+    COMPACTION_QUEUE,
+    COMPLETED_COMPACTIONS,
+    COMPLETED_TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
+)
+from compactor.metastore.transactions import components
+
+_READY = State.READY_FOR_CLEANING.value
+_RETRIES = select(CQ.CQ_ID, CQ.CQ_DATABASE, CQ.CQ_TABLE, CQ.CQ_PARTITION).where(
+    CQ.CQ_TYPE == CompactionType.ABORT_CLEANUP.value, CQ.CQ_STATE == _READY
+)
+_NOBODY = -1  #: CQ_CLEANER_START where no cleaner is at work (Hive's ``clearCleanerStart``)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedEntry:
+    """An entry of which nothing is left to clean.
+
+    Attributes:
+        forgotten: aborted write IDs whose components go, since none of their files is in storage.
+        all_below: those of every write ID up to the entry's highest go.
+        has_aborted: false if its entity is known to have no component of an aborted transaction.
+    """
+
+    entry: Entry
+    forgotten: Collection[WriteId] = ()
+    all_below: bool = False
+    has_aborted: bool = True
+
+
+class Cleaning:
+    """Reads, takes, postpones and ends entries that are ready for cleaning."""
+
+    def __init__(self, table: QueueTable) -> None:
+        self._table = table
+
+    def ready_for_cleaning(self, now: int) -> list[Entry]:
+        """Returns the entries to clean now: the oldest of each entity, unless it is in its retry back-off.
+
+        The back-off counts from the last attempt, or from the commit if there was none. ``now`` is epoch ms.
+        """
+        due = [entry for entry in self._ready_rows() if next_cleaning(entry) <= now]
+        lowest: dict[Entity, WriteId] = {}
+        for entry in due:
+            if entry.highest_write_id is not None:
+                known = lowest.get(entry.entity, entry.highest_write_id)
+                lowest[entry.entity] = min(known, entry.highest_write_id)
+        return [
+            entry for entry in due if entry.highest_write_id is None or entry.highest_write_id == lowest[entry.entity]
+        ]
+
+    def backing_off(self, now: int) -> list[Entry]:
+        """Returns the entries that could not be cleaned and wait until ``next_cleaning``; ``now`` is epoch ms."""
+        return [entry for entry in self._ready_rows() if next_cleaning(entry) > now]
+
+    def _ready_rows(self) -> list[Entry]:
+        with self._table.database.read() as conn:
+            ready = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.READY_FOR_CLEANING.value, KNOWN_QUEUED)
+            return list(self._table.rows.readable_queued(conn.execute(ready.order_by(CQ.CQ_ID)).mappings()))
+
+    def must_be_ready(self, entry: Entry) -> None:
+        """Checks that the entry is still in the queue, ready for cleaning.
+
+        Raises:
+            LostClaim: it is not: another cleaner has ended it.
+        """
+        if entry.id not in self.still_ready([entry]):
+            raise no_longer_ready(entry)
+
+    def still_ready(self, entries: Collection[Entry]) -> frozenset[int]:
+        """Returns the ids of those of ``entries`` that are still in the queue, ready for cleaning."""
+        waits = select(CQ.CQ_ID).where(CQ.CQ_ID.in_([entry.id for entry in entries]), CQ.CQ_STATE == _READY)
+        with self._table.database.read() as conn:
+            return frozenset(conn.execute(waits).scalars())
+
+    @retried
+    def take(self, entries: Sequence[Entry], lease_ms: int) -> list[Entry]:
+        """Records that a cleaner is at work on these entries from now on, and returns those that no other has.
+
+        Nothing depends on it but that several cleaners do not do the same work: one that has not ended or let go an
+        entry within ``lease_ms`` counts as dead.
+        """
+        with self._table.changing() as conn:
+            rows = self._table.locked_all(conn, [entry.id for entry in entries])
+            now = now_ms(conn)
+            free = [entry for entry in entries if _is_free(rows.get(entry.id), now, lease_ms)]
+            self._set_start(conn, free, now)
+        return free
+
+    @retried
+    def let_go(self, entries: Sequence[Entry]) -> None:
+        """Records that no cleaner is at work on these entries any longer."""
+        if entries:
+            with self._table.changing() as conn:
+                self._set_start(conn, entries, _NOBODY)
+
+    def _set_start(self, conn: Connection, entries: Sequence[Entry], start: int) -> None:
+        values = {"CQ_CLEANER_START": start}
+        ids = [entry.id for entry in entries]
+        if ids and (stored := self._table.rows.stored(COMPACTION_QUEUE, values)):
+            conn.execute(update(COMPACTION_QUEUE).where(CQ.CQ_ID.in_(ids), CQ.CQ_STATE == _READY).values(**stored))
+        self._table.rows.keep(dict.fromkeys(ids, values))
+
+    @retried
+    def back_off(self, entry: Entry, retention_ms: int, error: str | None) -> None:
+        """Leaves the entry alone for ``retention_ms`` from now.
+
+        Raises:
+            LostClaim: the row is no longer ready for cleaning.
+        """
+        with self._table.changing() as conn:
+            values = {
+                "CQ_CLEANER_START": now_ms(conn) if retention_ms else _NOBODY,
+                "CQ_RETRY_RETENTION": retention_ms,
+                "CQ_ERROR_MESSAGE": error,
+            }
+            self._table.change(conn, _ready(entry), values)
+
+    def mark_cleaned(self, entry: Entry, forgotten_write_ids: Collection[WriteId], *, all_below: bool) -> None:
+        """Moves a clean entry to the history; see ``mark_all_cleaned``.
+
+        Raises:
+            LostClaim: the row is no longer ready for cleaning.
+        """
+        lost = self.mark_all_cleaned([CleanedEntry(entry=entry, forgotten=forgotten_write_ids, all_below=all_below)])
+        if lost:
+            raise lost[entry.id]
+
+    @retried
+    def mark_all_cleaned(self, cleaned: Sequence[CleanedEntry]) -> dict[int, LostClaim]:
+        """Moves clean entries to the history; the writes that they covered are no longer a reason to compact.
+
+        Components of aborted transactions go once none of their files is in storage. Only each entity's own rows go: a
+        table without partition name never takes the rows of its partitions along.
+
+        Returns:
+            an error for each entry whose row is no longer ready for cleaning, by its id; nothing is done for it.
+        """
+        with self._table.changing() as conn:
+            rows = self._locked_rows(conn, [one.entry.id for one in cleaned])
+            held = [one for one in cleaned if _is_as_known(one.entry, rows.get(one.entry.id))]
+            ended = [one.entry for one in held if one.entry.type is not CompactionType.ABORT_CLEANUP]
+            self._add_history(conn, [rows[entry.id] for entry in ended])
+            conn.execute(delete(COMPACTION_QUEUE).where(CQ.CQ_ID.in_([one.entry.id for one in held])))
+            self._delete_retries(conn, {entry.entity for entry in ended})
+            names = {entry.id: self._recorded_forms(conn, entry.entity) for entry in ended}
+            _forget_completed(conn, ended, names)
+            for one in held:
+                if one.has_aborted:
+                    upto = one.entry.highest_write_id if one.all_below else None
+                    components.forget_aborted(conn, self._table.dialect, one.entry.entity, one.forgotten, upto)
+        kept = {one.entry.id for one in held}
+        return {one.entry.id: no_longer_ready(one.entry) for one in cleaned if one.entry.id not in kept}
+
+    def _locked_rows(self, conn: Connection, ids: Collection[int]) -> dict[int, Mapping[str, Any]]:
+        query = self._table.dialect.for_update(select(COMPACTION_QUEUE).where(CQ.CQ_ID.in_(ids)).order_by(CQ.CQ_ID))
+        return {row["CQ_ID"]: dict(row) for row in conn.execute(query).mappings()}
+
+    def _add_history(self, conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        if not rows:
+            return
+        now = now_ms(conn)
+        ended = {row["CQ_ID"]: history_row(row, State.SUCCEEDED, now, None) for row in rows}
+        self._table.rows.keep(
+            {number: {name: value for name, value in one.items() if value is not None} for number, one in ended.items()}
+        )
+        stored = [self._table.rows.stored(COMPLETED_COMPACTIONS, one) for one in ended.values()]
+        conn.execute(insert(COMPLETED_COMPACTIONS), stored)
+
+    def _delete_retries(self, conn: Connection, entities: Collection[Entity]) -> None:
+        """Deletes the rows by which Hive's cleaner waits to remove aborted writes of the same entities once more."""
+        found = {
+            row.CQ_ID: Entity(database=row.CQ_DATABASE, table=row.CQ_TABLE, partition=row.CQ_PARTITION)
+            for row in conn.execute(_RETRIES)
+        }
+        gone = [number for number, entity in found.items() if entity in entities]
+        if gone:
+            conn.execute(delete(COMPACTION_QUEUE).where(CQ.CQ_ID.in_(gone), CQ.CQ_STATE == _READY))
+
+    def _recorded_forms(self, conn: Connection, entity: Entity) -> tuple[str | None, ...]:
+        return components.recorded_forms(conn, self._table.dialect, entity)
+
+
+def next_cleaning(entry: Entry) -> int:
+    """Returns the epoch ms at which a cleaner looks at the entry again; 0 if it may do so now."""
+    return max(entry.cleaner_start or 0, entry.commit_time or 0) + entry.retry_retention if entry.retry_retention else 0
+
+
+def no_longer_ready(entry: Entry) -> LostClaim:
+    """Returns the error for an entry that another cleaner has ended."""
+    return LostClaim(f"compaction {entry.id} is no longer ready for cleaning; somebody else has ended it")
+
+
+def _ready(entry: Entry) -> Entry:
+    if entry.state is not State.READY_FOR_CLEANING:
+        raise LostClaim(f"compaction {entry.id} is {entry.state.label}; only one ready for cleaning is cleaned")
+    return entry
+
+
+def _is_free(current: Entry | None, now: int, lease_ms: int) -> bool:
+    """Returns true if the entry waits for a cleaner, by its row as it is now. One that backs off has its own time."""
+    if current is None or current.state is not State.READY_FOR_CLEANING:
+        return False
+    if current.retry_retention:
+        return next_cleaning(current) <= now
+    return current.cleaner_start is None or current.cleaner_start + lease_ms <= now
+
+
+def _is_as_known(entry: Entry, row: Mapping[str, Any] | None) -> bool:
+    known = (State.READY_FOR_CLEANING, _READY, entry.worker_id)
+    return row is not None and known == (entry.state, row["CQ_STATE"], row["CQ_WORKER_ID"])
+
+
+def _forget_completed(conn: Connection, ended: Iterable[Entry], names: Mapping[int, Sequence[str | None]]) -> None:
+    """Deletes COMPLETED_TXN_COMPONENTS up to each entry's highest write ID; rows of Trino have none and go by mapping, or,
+    once that is gone, too, if their transaction is older than the compaction's."""
+    whole: list[dict[str, Any]] = []
+    parts: list[dict[str, Any]] = []
+    for entry in ended:
+        if entry.highest_write_id is None:
+            continue
+        here = {"of_database": entry.entity.database, "of_table": entry.entity.table}
+        limits = {"of_highest": entry.highest_write_id, "of_txn": entry.txn_id or 0}
+        for name in names[entry.id]:
+            if name is None:
+                whole.append(here | limits)
+            else:
+                parts.append(here | limits | {"of_partition": name})
+    send_all(conn, _completed(in_partition=False), whole)
+    send_all(conn, _completed(in_partition=True), parts)
+
+
+@cache
+def _completed(*, in_partition: bool) -> Delete:
+    columns, mapping = COMPLETED_TXN_COMPONENTS.c, TXN_TO_WRITE_ID.c
+    mapped = select(mapping.T2W_WRITEID).where(
+        mapping.T2W_TXNID == columns.CTC_TXNID,
+        mapping.T2W_DATABASE == columns.CTC_DATABASE,
+        mapping.T2W_TABLE == columns.CTC_TABLE,
+    )
+    write_id = func.coalesce(columns.CTC_WRITEID, mapped.scalar_subquery())
+    partition = columns.CTC_PARTITION
+    return delete(COMPLETED_TXN_COMPONENTS).where(
+        columns.CTC_DATABASE == bindparam("of_database"),
+        columns.CTC_TABLE == bindparam("of_table"),
+        partition == bindparam("of_partition") if in_partition else partition.is_(None),
+        or_(
+            write_id <= bindparam("of_highest"),
+            write_id.is_(None) & (columns.CTC_TXNID < bindparam("of_txn")),  # it ended long ago
+        ),
+    )

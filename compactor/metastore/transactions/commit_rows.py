@@ -1,0 +1,299 @@
+"""The rows that the commit of a user transaction reads and writes, inside a transaction of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
+from typing import Any, TypeAlias
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Delete,
+    Insert,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    literal_column,
+    or_,
+    select,
+    update,
+)
+
+from compactor.acid.write_ids import ValidTxnList
+from compactor.base.errors import Disagreement, Refused, WriteConflict
+from compactor.base.ids import TxnId, WriteId
+from compactor.compaction.entry import Entity
+from compactor.database.clock import now_ms
+from compactor.database.prepared import send
+from compactor.metastore.schema.dialect import Dialect, one_of
+from compactor.metastore.schema.tables import (
+    CATALOG,
+    COLUMN_STATS_ACCURATE,
+    COMPACTION_QUEUE,
+    COMPLETED_TXN_COMPONENTS,
+    DBS,
+    PARTITION_PARAMS,
+    PARTITIONS,
+    TABLE_PARAMS,
+    TBLS,
+    TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
+    WRITE_SET,
+)
+from compactor.metastore.transactions import transaction_rows
+from compactor.metastore.transactions.shown_transactions import KeyValue
+from compactor.metastore.transactions.transaction_rows import TxnType
+
+InTransaction: TypeAlias = Callable[[Connection], None]  #: what is to be done within a database transaction
+KEY_PREFIX = "_meta"  #: of what may be committed with a transaction (Hive's ``TxnStore.TXN_KEY_START``)
+
+
+def conflict(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnId | None:
+    """Returns a transaction that updated or deleted where ``txn`` did and committed after ``txn`` was opened."""
+    found = send(conn, _conflicts(dialect), {"of_txn": txn}).scalar()
+    return None if found is None else TxnId(found)
+
+
+@cache
+def _conflicts(dialect: Dialect) -> Select[Any]:
+    mine, theirs = TXN_COMPONENTS.c, WRITE_SET.c
+    same = and_(
+        mine.TC_DATABASE == theirs.WS_DATABASE,
+        mine.TC_TABLE == theirs.WS_TABLE,
+        or_(
+            mine.TC_PARTITION == theirs.WS_PARTITION,
+            and_(mine.TC_PARTITION.is_(None), theirs.WS_PARTITION.is_(None)),
+        ),
+    )
+    return (
+        select(theirs.WS_TXNID)
+        .select_from(TXN_COMPONENTS.join(WRITE_SET, same))
+        .where(
+            mine.TC_TXNID == bindparam("of_txn"),
+            dialect.conflicting(),
+            theirs.WS_TXNID != bindparam("of_txn"),
+            theirs.WS_COMMIT_ID >= bindparam("of_txn"),
+        )
+        .order_by(theirs.WS_TXNID)
+        .limit(literal_column("1"))
+    )
+
+
+def lost(txn: TxnId, winner: TxnId) -> WriteConflict:
+    """Returns the error of a transaction that lost to ``winner``."""
+    return WriteConflict(
+        f"transaction {txn} is aborted: transaction {winner} updated or deleted in the same place and committed first; run "
+        "the statement again",
+        winner,
+    )
+
+
+def later_writer(
+    conn: Connection, txn: TxnId, database: str, table: str, *, seen: ValidTxnList | None, only_changes: bool
+) -> TxnId | None:
+    """Returns a transaction that wrote into a table and has committed since ``txn`` was opened, so that ``txn`` does not see
+    it, or would lose to it though it does.
+
+    Args:
+        seen: the snapshot of ``txn`` if it has one; else it will see what was opened before it.
+    """
+    changed, written = WRITE_SET.c, COMPLETED_TXN_COMPONENTS.c
+    changes = select(changed.WS_TXNID).where(
+        changed.WS_DATABASE == database,
+        changed.WS_TABLE == table,
+        changed.WS_TXNID != txn,
+        changed.WS_COMMIT_ID >= txn,
+        changed.WS_OPERATION_TYPE.in_(("u", "d")),
+    )
+    found = conn.execute(changes.limit(1)).scalar()
+    if found is not None or only_changes:
+        return found
+    unseen = written.CTC_TXNID > (txn if seen is None else seen.high_watermark)
+    if seen is not None and seen.open:
+        unseen = or_(unseen, written.CTC_TXNID.in_(sorted(seen.open)))
+    writes = select(written.CTC_TXNID).where(
+        written.CTC_DATABASE == database, written.CTC_TABLE == table, written.CTC_TXNID != txn, unseen
+    )
+    return conn.execute(writes.limit(1)).scalar()
+
+
+def not_overwritten(txn: TxnId, entities: Collection[Entity]) -> InTransaction:
+    """Returns what checks that nobody has overwritten one of ``entities``, or a table of them, and committed since ``txn``
+    was opened: readers skip what has a smaller write ID than such a base (PROTOCOL 14.18).
+
+    Raises:
+        WriteConflict: somebody has.
+    """
+
+    def check(conn: Connection) -> None:
+        for database, table in sorted({(one.database, one.table) for one in entities}):
+            own = {one.partition for one in entities if (one.database, one.table) == (database, table)}
+            here = {"of_txn": txn, "of_database": database, "of_table": table}
+            for winner, partition in send(conn, _OVERWRITTEN, here).rows:
+                if partition is None or partition in own:
+                    raise lost(txn, TxnId(winner))
+
+    return check
+
+
+_OVERWRITTEN = select(WRITE_SET.c.WS_TXNID, WRITE_SET.c.WS_PARTITION).where(
+    WRITE_SET.c.WS_DATABASE == bindparam("of_database"),
+    WRITE_SET.c.WS_TABLE == bindparam("of_table"),
+    WRITE_SET.c.WS_TXNID != bindparam("of_txn"),
+    WRITE_SET.c.WS_COMMIT_ID >= bindparam("of_txn"),
+    WRITE_SET.c.WS_OPERATION_TYPE == "u",
+)
+
+
+def must_have_written(conn: Connection, txn: TxnId, written: Mapping[Entity, WriteId]) -> None:
+    """Checks that ``txn`` has got and recorded each of ``written``: the write IDs are its own.
+
+    In a database that was put back to an older copy they may be another transaction's, whose rows would be mixed with its
+    own (PROTOCOL 11.2).
+
+    Raises:
+        Disagreement: it has not.
+    """
+    if not written:
+        return
+    components = send(conn, _COMPONENTS, {"of_txn": txn}).rows
+    recorded = {(row[0].lower(), row[1].lower(), row[2], row[3]) for row in components}
+    own = {(row[0].lower(), row[1].lower(), row[2]) for row in send(conn, _MAPPINGS, {"of_txn": txn}).rows}
+    for entity, write_id in written.items():
+        database, table = entity.database.lower(), entity.table.lower()
+        if (database, table, entity.partition, write_id) not in recorded or (database, table, write_id) not in own:
+            raise Disagreement(
+                f"{entity}: transaction {txn} got write ID {write_id} there, of which the database knows nothing any more: "
+                "the metastore was put back to an older copy, or the table was dropped or renamed. Nothing was named; begin "
+                "again"
+            )
+
+
+_COMPONENTS = select(
+    TXN_COMPONENTS.c.TC_DATABASE,
+    TXN_COMPONENTS.c.TC_TABLE,
+    TXN_COMPONENTS.c.TC_PARTITION,
+    TXN_COMPONENTS.c.TC_WRITEID,
+).where(TXN_COMPONENTS.c.TC_TXNID == bindparam("of_txn"))
+_MAPPINGS = select(TXN_TO_WRITE_ID.c.T2W_DATABASE, TXN_TO_WRITE_ID.c.T2W_TABLE, TXN_TO_WRITE_ID.c.T2W_WRITEID).where(
+    TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("of_txn")
+)
+
+
+def take_marks_away(conn: Connection, dialect: Dialect, written: Mapping[Entity, WriteId]) -> None:
+    """Says that statistics of what was written are no longer exact: Hive answers ``count(*)`` from those that are marked.
+
+    As Hive does for a writer that keeps none, with the write ID of that writer (PROTOCOL 12).
+
+    Args:
+        written: by table without partitions, or partition, the write ID.
+    """
+    for entity, write_id in sorted(written.items(), key=lambda one: str(one[0])):  # the same order for everybody
+        table_id = send(conn, _TABLE, {"of_database": entity.database, "of_table": entity.table}).scalar()
+        if entity.partition is None:
+            _take_mark_away(conn, dialect, TBLS.c.TBL_ID, TABLE_PARAMS.c.TBL_ID, table_id, write_id)
+            continue
+        part_id = send(conn, _PARTITION, {"of_table": table_id, "of_partition": entity.partition}).scalar()
+        _take_mark_away(conn, dialect, PARTITIONS.c.PART_ID, PARTITION_PARAMS.c.PART_ID, part_id, write_id)
+
+
+def _take_mark_away(
+    conn: Connection, dialect: Dialect, id: Column[int], parameter_id: Column[int], owner: int | None, write_id: WriteId
+) -> None:
+    send(conn, _unmarked(parameter_id), {"of_owner": owner})
+    if str(id.table.c.WRITE_ID) not in dialect.missing_columns:
+        send(conn, _written(id), {"of_owner": owner, "WRITE_ID": write_id})
+
+
+@cache
+def _unmarked(owner: Column[int]) -> Delete:
+    key = owner.table.c.PARAM_KEY == COLUMN_STATS_ACCURATE
+    return delete(owner.table).where(owner == bindparam("of_owner"), key)
+
+
+@cache
+def _written(owner: Column[int]) -> Update:
+    return update(owner.table).where(owner == bindparam("of_owner"))
+
+
+_TABLE = (
+    select(TBLS.c.TBL_ID)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .where(
+        DBS.c.NAME == bindparam("of_database"),
+        TBLS.c.TBL_NAME == bindparam("of_table"),
+        DBS.c.CTLG_NAME == CATALOG,
+    )
+)
+_PARTITION = select(PARTITIONS.c.PART_ID).where(
+    PARTITIONS.c.TBL_ID == bindparam("of_table"), PARTITIONS.c.PART_NAME == bindparam("of_partition")
+)
+
+
+def complete(
+    conn: Connection, dialect: Dialect, txn: TxnId, type: TxnType, commit_id: TxnId, *, everything: bool
+) -> None:
+    """Writes what Hive's commit writes: the write set, completed components, a compaction's stamps, the state.
+
+    Args:
+        commit_id: the newest transaction.
+        everything: record inserts in WRITE_SET, too.
+    """
+    transaction_rows.write_set(conn, txn, commit_id, everything=everything)
+    if type is not TxnType.READ_ONLY and not type.compacts:
+        complete_components(conn, txn)
+    if type in (TxnType.COMPACTION, TxnType.SOFT_DELETE):
+        stamped = update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_TXN_ID == txn)
+        conn.execute(stamped.values(CQ_NEXT_TXN_ID=commit_id, CQ_COMMIT_TIME=now_ms(conn)))
+    transaction_rows.mark_committed(conn, dialect, [txn])
+
+
+def complete_components(conn: Connection, txn: TxnId) -> None:
+    """Copies TXN_COMPONENTS to COMPLETED_TXN_COMPONENTS, with ``Y`` in all rows if any of them updated or deleted."""
+    flag = "Y" if send(conn, _CHANGES, {"of_txn": txn}).scalar() else "N"
+    send(conn, _COMPLETED[flag], {"of_txn": txn})
+
+
+def _completed(flag: str) -> Insert:
+    components = TXN_COMPONENTS.c
+    written = select(
+        components.TC_TXNID,
+        components.TC_DATABASE,
+        components.TC_TABLE,
+        components.TC_PARTITION,
+        components.TC_WRITEID,
+        literal(flag),
+    ).where(components.TC_TXNID == bindparam("of_txn"), components.TC_OPERATION_TYPE != "c")
+    columns = ["CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_WRITEID", "CTC_UPDATE_DELETE"]
+    return insert(COMPLETED_TXN_COMPONENTS).from_select(columns, written)
+
+
+_CHANGES = select(func.count()).where(
+    TXN_COMPONENTS.c.TC_TXNID == bindparam("of_txn"), one_of(TXN_COMPONENTS.c.TC_OPERATION_TYPE, "ud")
+)
+_COMPLETED = {flag: _completed(flag) for flag in "YN"}
+
+
+def set_property(conn: Connection, wanted: KeyValue) -> None:
+    """Sets a table property with the commit.
+
+    Raises:
+        Refused: its key lacks the prefix, or the table has no such property.
+    """
+    if not wanted.key.startswith(KEY_PREFIX):
+        raise Refused(
+            f"property {wanted.key!r} cannot be committed with a transaction: it must begin with {KEY_PREFIX}"
+        )
+    here = (TABLE_PARAMS.c.TBL_ID == wanted.table_id, TABLE_PARAMS.c.PARAM_KEY == wanted.key)
+    if conn.execute(select(TABLE_PARAMS.c.PARAM_KEY).where(*here)).first() is None:
+        raise Refused(
+            f"property {wanted.key!r} of table {wanted.table_id} is not there; set it once before it is committed with a "
+            "transaction"
+        )
+    conn.execute(update(TABLE_PARAMS).where(*here).values(PARAM_VALUE=wanted.value))

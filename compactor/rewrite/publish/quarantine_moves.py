@@ -1,0 +1,174 @@
+"""Moves obsolete directories into quarantine and back, and erases it (PROTOCOL 11.15). Knows storage only.
+
+A quarantine is one hidden directory in the location that it was taken from. A table that is dropped takes it along, and
+in one that was made again there is none to move anything into or out of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from compactor.acid.listing import Listing
+from compactor.acid.names import Quarantine
+from compactor.base.errors import BadFile, StorageError
+from compactor.base.steps import CommandStep, Step, reach
+from compactor.compaction.quarantine_rules import Record
+from compactor.rewrite.publish.manifest import MOST_BYTES
+from compactor.rewrite.publish.same_directory import rename_same
+from compactor.storage.protocol import Storage
+
+RECORD = "_record.json"
+MANIFEST = "_manifest.json"  #: that of the compaction, until the record is written
+_UNFINISHED = "_record.new"
+
+
+def place_of(location: str, entry_id: int) -> str:
+    """Returns the path of an entry's quarantine."""
+    return f"{location}/{Quarantine(entry_id=entry_id).name}"
+
+
+def make(storage: Storage, location: str, entry_id: int) -> None:
+    """Makes the entry's quarantine, unless it exists."""
+    storage.make_directories(place_of(location, entry_id), like=location)
+
+
+def keep_manifest(storage: Storage, manifest: str, location: str, entry_id: int) -> None:
+    """Moves a committed compaction's ``manifest``, a path, into the entry's quarantine, which is made for it.
+
+    Raises:
+        StorageError: it cannot be moved; also where the quarantine has a manifest.
+    """
+    make(storage, location, entry_id)
+    storage.rename(manifest, f"{place_of(location, entry_id)}/{MANIFEST}", durable=False)
+
+
+def take(
+    storage: Storage,
+    location: str,
+    entry_id: int,
+    names: Iterable[str],
+    expected: Mapping[str, str | None],
+    still: Callable[[], None] | None = None,
+) -> tuple[str, ...]:
+    """Moves directories (or original files) of ``location`` into the entry's quarantine, which must exist, each by one
+    rename.
+
+    Args:
+        names: relative to ``location``; names that are already gone are skipped.
+        expected: the identity of each when it was decided to take it. Another one is left alone, or put back (PROTOCOL
+            11.8).
+        still: see ``rename_same``.
+
+    Returns:
+        The names that were moved.
+
+    Raises:
+        Disagreement: something else has one of the names now.
+        StorageError: a name cannot be moved; also where the quarantine itself is gone with its table.
+    """
+    place = place_of(location, entry_id)
+    taken: list[str] = []
+    for name in names:
+        source, target = f"{location}/{name}", f"{place}/{name}"
+        if not storage.exists(source):
+            continue
+        _make_parent(storage, place, name)
+        if rename_same(storage, source, target, expected.get(name), still):
+            taken.append(name)
+            reach(Step.QUARANTINED)
+    return tuple(taken)
+
+
+def _make_parent(storage: Storage, place: str, name: str) -> None:
+    """Makes the sub-directory of an original file; never ``place`` itself."""
+    parent = name.rpartition("/")[0]
+    if parent:
+        storage.make_directories(f"{place}/{parent}", like=place)
+
+
+def put_back(
+    storage: Storage, location: str, entry_id: int, names: Iterable[str], still: Callable[[], None] | None = None
+) -> None:
+    """Moves ``names`` out of the entry's quarantine to their final names, durably together.
+
+    Args:
+        still: raises once they are no longer to be moved; see ``rename_same``.
+
+    Raises:
+        StorageError: one cannot be moved, or its name is not durable; the others may be back.
+    """
+    place = place_of(location, entry_id)
+    moved: list[str] = []
+    for name in names:
+        parent = name.rpartition("/")[0]
+        if parent:
+            storage.make_directories(f"{location}/{parent}", like=location)
+        source = f"{place}/{name}"
+        if not rename_same(storage, source, f"{location}/{name}", storage.identity(source), still):
+            raise StorageError(f"{source}: is gone from the quarantine, which was erased meanwhile")
+        moved.append(f"{location}/{name}")
+        reach(CommandStep.PUT_BACK)
+    for error in storage.sync_names(moved).values():
+        raise error
+
+
+def listing(storage: Storage, location: str, entry_id: int) -> Listing:
+    """Returns the content of the entry's quarantine under the final names; empty if there is none."""
+    return _listed(storage, place_of(location, entry_id))
+
+
+def _listed(storage: Storage, place: str) -> Listing:
+    try:
+        return storage.listing(place)
+    except BadFile as error:
+        if storage.exists(place):
+            raise StorageError(
+                f"{place}: is there and cannot be listed; look at its disk or mount, then try again"
+            ) from error
+        return Listing()
+
+
+def write_record(storage: Storage, location: str, record: Record) -> None:
+    """Writes the record of a quarantine, durably, in place of an earlier one of the same entry."""
+    place = place_of(location, record.entry_id)
+    path, unfinished = f"{place}/{RECORD}", f"{place}/{_UNFINISHED}"
+    storage.remove(unfinished, durable=False)
+    storage.write(unfinished, record.to_bytes())
+    for error in storage.sync([unfinished]).values():
+        raise error
+    storage.remove(path)
+    storage.rename(unfinished, path)
+    reach(Step.QUARANTINE_RECORDED)
+
+
+def read_record(storage: Storage, location: str, entry_id: int) -> Record | None:
+    """Returns the record of the entry's quarantine; None if there is none.
+
+    Raises:
+        BadFile: it is not one.
+    """
+    path = f"{place_of(location, entry_id)}/{RECORD}"
+    if not storage.exists(path):
+        return None
+    if (length := storage.length(path)) > MOST_BYTES:
+        raise BadFile(
+            f"{path}: has {length} bytes, no record has more than {MOST_BYTES}; find out who wrote it, remove it"
+        )
+    return Record.parse(storage.read_range(path, 0, length), path)  # whatever it has become since
+
+
+def erase(storage: Storage, location: str, entry_id: int) -> None:
+    """Erases the entry's quarantine: it loses its name by one rename, and is emptied under another one (PROTOCOL 7.3).
+
+    Raises:
+        Disagreement: another directory has the name now.
+    """
+    place = place_of(location, entry_id)
+    doomed = f"{location}/{Quarantine(entry_id=entry_id, is_erased=True).name}"
+    storage.remove(doomed)  # left by an earlier removal that died half-way
+    if not storage.exists(place):
+        return
+    if not rename_same(storage, place, doomed, storage.identity(place)):
+        return
+    reach(Step.QUARANTINE_GIVEN_UP)
+    storage.remove(doomed)

@@ -1,0 +1,148 @@
+"""Agreement between the files of a table and its metastore, asked before anything is hidden (PROTOCOL 11.3, 11.5, 11.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from compactor.acid.directory import acid_directory
+from compactor.acid.names import known_directory
+from compactor.base.errors import CompactorError, Disagreement, NotFound
+from compactor.base.ids import TxnId
+from compactor.compaction.disagreement import DirectoryDoubt, Numbers, doubts, must_agree
+from compactor.metastore.catalog.values import Table
+from compactor.metastore.transactions.transaction_rows import TxnRow, TxnType
+from compactor.rewrite.publish.hiding_proof import Evidence, NamedOutput
+from compactor.site.site import Site, Target
+
+
+class Given:
+    """The numbers that the metastore has allocated, read together after some directories were listed.
+
+    Args:
+        names: names of all those directories.
+        txns: further transactions whose rows to read.
+    """
+
+    def __init__(self, site: Site, tables: Iterable[Table], names: Iterable[str], txns: Collection[TxnId] = ()) -> None:
+        metastore = site.metastore
+        self._has_visibility = metastore.dialect.layout.has_visibility
+        self.rows: Mapping[TxnId, TxnRow] = metastore.transactions.rows(
+            {*txns, *visibility_transactions(names).values()}
+        )
+        self._newest = metastore.transactions.newest()
+        by_id = {table.id: (table.database.lower(), table.name.lower()) for table in tables}
+        following = metastore.write_ids.next_of(set(by_id.values()))
+        self._next = {number: following[name] for number, name in by_id.items()}
+
+    def must_explain(self, target: Target, names: Iterable[str], own: TxnId | None = None) -> None:
+        """Checks that the metastore can have allocated every number in ``names``, directories of ``target``.
+
+        Args:
+            own: a transaction that was opened just now, and so has named nothing.
+
+        Raises:
+            Disagreement: it cannot have allocated one.
+        """
+        must_agree(target.location, names, self._numbers(target, own))
+
+    def doubts(self, target: Target, names: Iterable[str]) -> tuple[DirectoryDoubt, ...]:
+        """Returns every doubt about ``names``, directories of ``target``."""
+        return tuple(doubts(names, self._numbers(target, None)))
+
+    def _numbers(self, target: Target, own: TxnId | None) -> Numbers:
+        return Numbers(
+            newest=self._newest,
+            next_write_id=self._next[target.table.id],
+            compactions={txn: row.type.compacts for txn, row in self.rows.items()},
+            own=own,
+            has_visibility=self._has_visibility,
+        )
+
+
+def must_be_the_same_table(site: Site, target: Target) -> None:
+    """Checks that the metastore still has ``target``'s table and partition, by their ids, at its location.
+
+    Raises:
+        NotFound: they are gone.
+        Disagreement: the name is another table's by now, or the table has moved.
+    """
+    found, wanted = site.metastore.catalog.place(target.entity), target.stored_place
+    if found is None:
+        raise NotFound(f"{target.entity} is no longer in the metastore; nothing was removed")
+    if found != wanted:
+        raise Disagreement(
+            f"{target.entity}: was dropped, renamed or moved meanwhile, and its name is another table's or place's (table, "
+            f"partition and location were {wanted} and are {found}); nothing was removed, the next pass looks again"
+        )
+
+
+def no_longer_there(site: Site, targets: Collection[Target]) -> dict[tuple[int, int | None, str], CompactorError]:
+    """Returns the error of ``must_be_the_same_table`` for each of ``targets`` that is no longer there, by its ``place``; all
+    are asked for together."""
+    tables = {target.table.id for target in targets if target.partition is None}
+    partitions = {target.partition.id for target in targets if target.partition is not None}
+    found = site.metastore.catalog.places_by_id(tables, partitions)
+    errors: dict[tuple[int, int | None, str], CompactorError] = {}
+    for target in targets:
+        table_id, partition_id, location = target.stored_place
+        if found.get((table_id, partition_id)) != (target.entity, location):
+            try:
+                must_be_the_same_table(site, target)
+            except CompactorError as error:
+                errors[target.place] = error
+    return errors
+
+
+def must_lose_nothing(site: Site, target: Target, names: Collection[str]) -> None:
+    """Checks that no row is lost with ``names``, outputs in ``target`` of compactions that did not commit.
+
+    Raises:
+        Disagreement: that is not proved by files that stay.
+    """
+    if not names:
+        return
+    listing = site.storage.listing(target.location)
+    snapshot = site.metastore.transactions.snapshot()
+    seen = acid_directory(listing, site.write_ids(target.table, snapshot), snapshot)
+    base = seen.base if seen.base is not None and seen.base.directory not in names else None
+    evidence = Evidence(
+        site.storage,
+        target.location,
+        listing,
+        uncounted={*names, *seen.aborted, *seen.unseen},
+        base=None if base is None else base.base.write_id,
+    )
+    rows = site.metastore.transactions.rows(set(visibility_transactions(names).values()))
+    for output in _outputs(names):
+        row = rows.get(output.txn)
+        evidence.must_cover(output, rebalances=row is not None and row.type is TxnType.REBALANCE_COMPACTION)
+
+
+def files_prove(site: Site, target: Target, names: Collection[str]) -> bool:
+    """Returns true if the files alone prove that no row is lost with ``names``; the metastore is not asked.
+
+    For outputs of a transaction that still has its locks: nobody can have deleted rows by their ROW__IDs.
+    """
+    listing = site.storage.listing(target.location)
+    unsure = visibility_transactions(listing.directories)
+    evidence = Evidence(site.storage, target.location, listing, uncounted={*names, *unsure}, base=None)
+    try:
+        for output in _outputs(names):
+            evidence.must_cover(output)
+    except Disagreement:
+        return False
+    return True
+
+
+def _outputs(names: Iterable[str]) -> list[NamedOutput]:
+    return [NamedOutput(name=name, txn=txn) for name, txn in sorted(visibility_transactions(names).items())]
+
+
+def visibility_transactions(names: Iterable[str]) -> dict[str, TxnId]:
+    """Returns the visibility transaction of each of ``names`` that has one; unparsable names are refused elsewhere."""
+    found: dict[str, TxnId] = {}
+    for name in names:
+        acid = known_directory(name)
+        if acid is not None and acid.visibility_txn_id:
+            found[name] = acid.visibility_txn_id
+    return found

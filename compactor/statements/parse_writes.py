@@ -1,0 +1,155 @@
+"""Parses INSERT and LOAD DATA."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+
+from compactor.base.errors import BadStatement
+from compactor.locking.accesses import Access
+from compactor.locking.statement_rules import AccessKind
+from compactor.statements.keywords import QUERIES
+from compactor.statements.parse_queries import as_query, reads
+from compactor.statements.parsed_actions import Action, Insert, Literal, Load, NeedsSpark, Target
+from compactor.statements.statement import Statement
+from compactor.statements.statement_list import not_run
+from compactor.statements.token_cursor import TokenReader
+from compactor.statements.tokens import Token
+
+
+def target(reader: TokenReader) -> Access:
+    """Parses what follows INSERT up to the name and the partition of its table."""
+    overwrite = reader.take("overwrite")
+    if not overwrite:
+        reader.need("into")
+    if overwrite and (reader.at("directory") or reader.at("local", "directory")):
+        raise reader.bad(
+            "a table (INSERT OVERWRITE DIRECTORY writes no table; explain the locks of its query) is expected"
+        )
+    reader.take("table")
+    kind = AccessKind.INSERT_OVERWRITE if overwrite else AccessKind.INSERT
+    return Access(kind=kind, name=reader.name(), partition=reader.partition())
+
+
+def form_of(access: Access) -> str:
+    """Returns the name of an INSERT."""
+    return "INSERT OVERWRITE" if access.kind is AccessKind.INSERT_OVERWRITE else "INSERT INTO"
+
+
+def insert(reader: TokenReader) -> Statement:
+    """Parses INSERT ... VALUES, and INSERT ... SELECT for Spark."""
+    written = target(reader)
+    conditional = reader.take("if", "not", "exists")
+    columns = columns_of(reader)
+    if not reader.at_any("values", *QUERIES):
+        raise reader.bad("VALUES or a query is expected")
+    read = reads(reader.rest)
+    if conditional:
+        name = "INSERT OVERWRITE … IF NOT EXISTS"
+        return Statement(name=name, accesses=(written, *read), action=not_run(name))
+    values = reader.rest
+    if not reader.take("values"):
+        begin = reader.next
+        because = f"its query at {begin.place}" if begin is not None else "its query"
+        name = f"{form_of(written)} … SELECT"
+        queried = NeedsSpark(because=because, query=as_query(reader.rest), into=into(written, columns))
+        return Statement(name=name, accesses=(written, *read), action=queried)
+    rows = _rows(reader)
+    action: Action
+    if isinstance(rows, str):
+        action = NeedsSpark(because=rows, query=as_query(values), into=into(written, columns))
+    else:
+        action = _insert(written, columns, rows)
+    return Statement(name=f"{form_of(written)} … VALUES", accesses=(written, *read), action=action)
+
+
+def _insert(written: Access, columns: tuple[str, ...] | None, rows: tuple[tuple[Literal, ...], ...]) -> Insert:
+    overwrite = written.kind is AccessKind.INSERT_OVERWRITE
+    return Insert(table=written.name, overwrite=overwrite, partition=written.partition, columns=columns, rows=rows)
+
+
+def columns_of(reader: TokenReader) -> tuple[str, ...] | None:
+    """Reads the list of columns of an INSERT; None without one."""
+    if not reader.at("(") or TokenReader(reader.rest[1:2]).at_any(*QUERIES):
+        return None
+    return reader.names()
+
+
+def into(written: Access, columns: tuple[str, ...] | None) -> Target:
+    """Returns the target of an INSERT."""
+    overwrite = written.kind is AccessKind.INSERT_OVERWRITE
+    return Target(table=written.name, overwrite=overwrite, partition=written.partition, columns=columns)
+
+
+def _rows(reader: TokenReader) -> tuple[tuple[Literal, ...], ...] | str:
+    """Parses the rows of VALUES; returns what needs Spark, since it is no literal."""
+    rows: list[tuple[Literal, ...]] = []
+    while True:
+        opening = reader.next
+        reader.need("(")
+        row: list[Literal] = []
+        while True:
+            begin = reader.next
+            value = _literal(reader)
+            if value is None or not reader.at_any(",", ")"):
+                where = begin.place if begin is not None else "the end"
+                return f"the value at {where}, which is no literal"
+            row.append(value)
+            if not reader.take(","):
+                break
+        reader.need(")")
+        if rows and len(row) != len(rows[0]) and opening is not None:
+            raise BadStatement(
+                f"statement: the row at {opening.place} has {len(row)} values, the first {len(rows[0])}; all need as many"
+            )
+        rows.append(tuple(row))
+        if not reader.take(","):
+            break
+    reader.end()
+    return tuple(rows)
+
+
+def _literal(reader: TokenReader) -> Literal | None:
+    sign = "-" if reader.take("-") else ""
+    if not sign:
+        reader.take("+")
+    token = reader.skip()
+    if token is None:
+        return None
+    if token.kind == "number":
+        return Literal(value=_number(token, sign))
+    if sign:
+        return None
+    if token.kind == "text":
+        return Literal(value=token.value)
+    if token.kind != "word":
+        return None
+    if token.value in ("date", "timestamp") and reader.next is not None and reader.next.kind == "text":
+        return Literal(value=reader.text(), word=token.value.upper())
+    known: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+    return Literal(value=known[token.value]) if token.value in known else None
+
+
+def _number(token: Token, sign: str) -> Decimal:
+    try:
+        return Decimal(sign + token.value)
+    except InvalidOperation as error:
+        raise BadStatement(
+            f"statement: the number {token} at {token.place} has too long an exponent; one of at most 17 digits is expected"
+        ) from error
+
+
+def load(reader: TokenReader) -> Statement:
+    """Parses LOAD DATA; that of files which are not LOCAL for its locks."""
+    reader.need("data")
+    is_local = reader.take("local")
+    reader.need("inpath")
+    path = reader.text("a path in quotes")
+    overwrite = reader.take("overwrite")
+    reader.need("into", "table")
+    kind = AccessKind.INSERT_OVERWRITE if overwrite else AccessKind.INSERT
+    access = Access(kind=kind, name=reader.name(), partition=reader.partition())
+    if not is_local:
+        return Statement(name="LOAD DATA", accesses=(access,), action=not_run("LOAD DATA"))
+    reader.end()
+    action = Load(table=access.name, path=path, overwrite=overwrite, partition=access.partition)
+    return Statement(name="LOAD DATA LOCAL", accesses=(access,), action=action)

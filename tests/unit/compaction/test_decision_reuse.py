@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.base.ids import TxnId, WriteId
+from compactor.compaction.decision import AbortCleanup, Major, NotNeeded
+from compactor.compaction.decision_reuse import (
+    Digests,
+    Moving,
+    StoredDecision,
+    TableInputs,
+    Writes,
+    decision_of,
+    open_digest,
+    verdict_text,
+)
+from compactor.compaction.eligibility import Eligible, Skipped
+
+TABLE = TableInputs(
+    release="compactor-1 4.0.0",
+    id=1,
+    location="/t",
+    is_insert_only=False,
+    is_partitioned=True,
+    settings="s",
+    verdict="eligible",
+    unnamed_aborts=(),
+)
+WRITES, PLACE, ENDED, MOVING = Writes(2, 30), (7, "/t/p=1"), 4, Moving("eligible", [(5, "r")], (1, 9, 100), False)
+DECIDED = StoredDecision("digest", None, TxnId(9), "notneeded", 1000)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"release": "compactor-2 4.0.0"},
+        {"id": 2},  # dropped and made anew
+        {"location": "/u"},
+        {"is_insert_only": True},
+        {"is_partitioned": False},
+        {"settings": "t"},
+        {"verdict": "skip: no_auto_compaction"},
+        {"unnamed_aborts": (1, 9, 100)},
+    ],
+    ids=str,
+)
+def test_whatever_of_a_table_changes_changes_every_digest(other: dict[str, Any]) -> None:
+    assert _digest() != _digest(replace(TABLE, **other))
+
+
+def test_no_input_of_a_table_is_left_out() -> None:
+    """One of the cases above for each."""
+    assert set(TableInputs.__slots__) == {
+        *("release", "id", "location", "is_insert_only", "is_partitioned", "settings", "verdict", "unnamed_aborts")
+    }
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"writes": Writes(3, 41)},  # written
+        {"writes": Writes(1, 20)},  # cleaned
+        {"writes": Writes(2, 31)},  # both
+        {"place": (8, "/t/p=1")},  # dropped and made anew
+        {"place": (7, "/elsewhere")},
+        {"place": None},
+        {"ended": 5},
+        {"moving": None},
+        {"moving": MOVING._replace(verdict="skip: it failed")},
+        {"moving": MOVING._replace(queued=[(5, "w")])},
+        {"moving": MOVING._replace(queued=[(5, "r"), (6, "i")])},
+        {"moving": MOVING._replace(aborts=(2, 19, 100))},
+        {"moving": MOVING._replace(aborts=(1, 10, 100))},
+        {"moving": MOVING._replace(has_old_abort=True)},
+    ],
+    ids=str,
+)
+def test_whatever_of_an_entity_changes_changes_its_digest(other: dict[str, Any]) -> None:
+    assert _digest() == _digest()
+    assert _digest() != _digest(**other)
+
+
+def test_a_decision_stands_while_its_digest_is_the_same() -> None:
+    assert DECIDED.stands("digest", TxnId(9), looked_after=999)
+    assert not DECIDED.stands("other", TxnId(9), looked_after=999)
+
+
+def test_a_decision_that_is_too_old_does_not_stand() -> None:
+    assert not DECIDED.stands("digest", TxnId(9), looked_after=1000)
+
+
+def test_a_decision_from_the_future_of_the_database_does_not_stand() -> None:
+    """A backup was restored: what follows may get the numbers again that the digest is made of (PROTOCOL 11.2)."""
+    assert not DECIDED.stands("digest", TxnId(8), looked_after=999)
+
+
+def test_open_and_aborted_write_ids_have_a_digest_of_their_own() -> None:
+    ids = ValidWriteIdList(table="d.t", high_watermark=WriteId(5))
+    others = (
+        replace(ids, high_watermark=WriteId(6)),
+        replace(ids, open=frozenset({WriteId(3)})),
+        replace(ids, aborted=frozenset({WriteId(3)})),
+    )
+    assert len({open_digest(one) for one in (ids, *others)}) == 4
+
+
+def test_a_stored_decision_is_what_it_was() -> None:
+    found = decision_of("major", "so many", ("x",))
+    assert isinstance(found, Major)
+    assert (found.because, found.flips) == ("so many", ("x",))
+    assert isinstance(decision_of("abortcleanup", "", ()), AbortCleanup)
+    assert isinstance(decision_of("notneeded", "", ()), NotNeeded)
+    assert decision_of("skipped", "", ()) is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_due"),
+    [("minor", True), ("major", True), ("cleanonly", True), ("abortcleanup", True), ("notneeded", False)],
+)
+def test_what_asks_for_something_is_due(outcome: str, is_due: bool) -> None:
+    assert DECIDED._replace(outcome=outcome).is_due is is_due
+
+
+def test_a_verdict_is_a_text_of_all_that_it_says() -> None:
+    texts = {
+        verdict_text(Eligible(observing=False)),
+        verdict_text(Skipped(because="x")),
+        verdict_text(Skipped(because="y")),
+        verdict_text(Skipped(because="x", record=True)),
+    }
+    assert len(texts) == 4
+
+
+def test_rows_under_two_names_are_added() -> None:
+    assert Writes(1, 10).plus(Writes(2, 5)) == Writes(3, 15)
+
+
+def _digest(
+    table: TableInputs = TABLE,
+    writes: Writes = WRITES,
+    place: tuple[int, str] | None = PLACE,
+    ended: int = ENDED,
+    moving: Moving | None = MOVING,
+) -> str:
+    return Digests(table).of(writes, place, ended, moving)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.compaction.location_overlaps import Overlaps, Place, overlaps, pairs
+
+
+def place(name: str, location: str, partition: str | None = None, *, acid: bool = True) -> Place:
+    return Place(table=ord(name), name=name, location=location, partition=partition, is_transactional=acid)
+
+
+def refused(*places: Place) -> set[str]:
+    found = overlaps(places)
+    return {str(one) for one in places if one.key in found.refused}
+
+
+def warned(*places: Place) -> set[str]:
+    found = overlaps(places)
+    return {str(one) for one in places if one.key in found.warned}
+
+
+@pytest.mark.parametrize("other", ["/w/a", "/w/a/inside", "/w"], ids=["at", "inside", "around"])
+def test_two_transactional_tables_are_both_refused(other: str) -> None:
+    """PROTOCOL 11.13"""
+    assert refused(place("a", "/w/a"), place("b", other), place("c", "/w2/c")) == {"a", "b"}
+
+
+def test_what_is_inside_refuses_the_table_around_it_whatever_it_is() -> None:
+    inside = place("p", "/w/a/p", acid=False)
+    assert refused(place("a", "/w/a"), inside) == {"a"}
+    assert warned(place("a", "/w/a"), inside) == set()
+
+
+@pytest.mark.parametrize("around", ["/w/a", "/w", ""], ids=["at", "around", "the root"])
+def test_a_plain_table_at_or_above_only_warns(around: str) -> None:
+    """PROTOCOL 11.13: one at the warehouse's root must not stop everybody."""
+    plain = place("p", around, acid=False)
+    tables = [place("a", "/w/a"), place("b", "/w/b")]
+    assert refused(plain, *tables) == set()
+    assert warned(plain, *tables) == ({"a"} if around == "/w/a" else {"a", "b"})
+
+
+def test_plain_tables_among_themselves_are_their_owners_affair() -> None:
+    plain = [place("p", "/w/x", acid=False), place("q", "/w/x", acid=False), place("r", "/w/x/y", acid=False)]
+    assert refused(*plain) == warned(*plain) == set()
+
+
+def test_a_tables_own_partitions_lie_below_it() -> None:
+    own = [
+        place("a", "/w/a"),
+        *(place("a", f"/w/a/p={n}", f"p={n}") for n in (1, 10, 2)),
+        place("a", "/far/p=3", "p=3"),
+    ]
+    assert refused(*own) == warned(*own) == set()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "wanted"),
+    [
+        ("/w/a/p=1", "/w/a/p=1", {"a/p=1", "a/p=2"}),
+        ("/w/a/p=1", "/w/a/p=1/old", {"a/p=1", "a/p=2"}),
+        ("/w/a", "/w/a/p=2", {"a/p=1", "a/p=2"}),
+        ("/w", "/w/a/p=2", {"a/p=1", "a/p=2"}),
+    ],
+    ids=["one place", "one inside the other", "the table's own directory", "around the table"],
+)
+def test_partitions_of_one_table_in_each_others_way(one: str, other: str, wanted: set[str]) -> None:
+    """PROTOCOL 11.13"""
+    assert refused(place("a", "/w/a"), place("a", one, "p=1"), place("a", other, "p=2")) == wanted
+
+
+@pytest.mark.parametrize(
+    ("location", "wanted"),
+    [
+        ("/w/b", {"b", "a/p=1", "b/p=1"}),
+        ("/w/b/x", {"b", "a/p=1"}),
+        ("/w/b/p=1", {"b", "a/p=1", "b/p=1"}),
+        ("/w", {"a/p=1", "b", "b/p=1"}),
+    ],
+)
+def test_a_partition_and_another_table(location: str, wanted: set[str]) -> None:
+    """PROTOCOL 11.13"""
+    others = [place("b", "/w/b"), place("b", "/w/b/p=1", "p=1")]
+    assert refused(place("a", "/q/a"), place("a", location, "p=1"), *others) == wanted
+
+
+def test_a_plain_partition_inside_refuses_and_around_warns() -> None:
+    plain = place("p", "/ext", acid=False)
+    assert refused(plain, place("p", "/w/a/x", "p=1", acid=False), place("a", "/w/a")) == {"a"}
+    assert refused(plain, place("p", "/w", "p=1", acid=False), place("a", "/w/a")) == set()
+    assert warned(plain, place("p", "/w", "p=1", acid=False), place("a", "/w/a")) == {"a"}
+
+
+def test_names_that_only_begin_alike_do_not_overlap() -> None:
+    assert refused(place("a", "/w/t"), place("b", "/w/t-1"), place("c", "/w/t1"), place("d", "/w/t 1")) == set()
+    assert refused(place("a", "/w/t"), place("b", "/w/t-1"), place("c", "/w/t/x")) == {"a", "c"}
+
+
+def test_the_reason_names_both_and_what_to_do() -> None:
+    found = overlaps([place("a", "/w/a"), *(place(name, f"/w/a/{name}") for name in "bcde")])
+    why = found.refusal(ord("a"), None)
+    assert why == (
+        "a: does not have its directory /w/a to itself: b lies inside it (/w/a/b); c lies inside it (/w/a/c); d lies inside "
+        "it (/w/a/d); and 1 more; tables in one directory destroy each other, so nothing is compacted or removed there; "
+        "move one of them, or drop what is not needed"
+    )
+    assert "a lies around it (/w/a)" in (found.refusal(ord("b"), "p=1") or "")
+    assert "lies there too" in (overlaps([place("a", "/w"), place("b", "/w")]).refusal(ord("a"), "p=1") or "")
+    assert Overlaps().refusal(1, None) is None
+
+
+def test_a_table_is_clear_if_none_of_its_places_overlaps() -> None:
+    found = overlaps([place("a", "/w/a"), place("b", "/w/b"), place("c", "/w/b/x", "p=1"), place("c", "/w/c")])
+    assert [found.is_clear(ord(name)) for name in "abc"] == [True, False, False]
+
+
+_LOCATIONS = st.lists(st.sampled_from("ab-"), min_size=1, max_size=4).map(lambda names: "/" + "/".join(names))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.one_of(st.none(), st.sampled_from("xyz")), _LOCATIONS), max_size=12))
+def test_every_pair_is_found(drawn: list[tuple[int, str | None, str]]) -> None:
+    unique = {(table, partition): location for table, partition, location in drawn}
+    places = [
+        Place(table=table, name=str(table), partition=partition, location=location)
+        for (table, partition), location in unique.items()
+    ]
+    found = {frozenset((outer.key, inner.key)) for outer, inner in pairs(places)}
+    wanted = {
+        frozenset((one.key, other.key))
+        for one in places
+        for other in places
+        if one is not other
+        and (one.location == other.location or other.location.startswith(f"{one.location}/"))
+        and not (one.table == other.table and one.partition is None and one.location != other.location)
+    }
+    assert found == wanted

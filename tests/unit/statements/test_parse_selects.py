@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from compactor.statements.parsed_actions import NeedsSpark, Select
+from compactor.statements.parser import parse
+
+
+@pytest.mark.parametrize(
+    ("listed", "columns", "count"),
+    [
+        ("*", None, False),
+        ("count(*)", None, True),
+        ("count", ("count",), False),
+        ("`count`", ("count",), False),
+        ("t.count", ("count",), False),
+        ("count, a", ("count", "a"), False),
+        ("`*`", ("*",), False),
+        ("`count(*)`", ("count(*)",), False),
+    ],
+)
+def test_columns_are_told_from_the_star_and_the_count(
+    listed: str, columns: tuple[str, ...] | None, count: bool
+) -> None:
+    action = parse(f"select {listed} from t").action
+    assert isinstance(action, Select)
+    assert (action.columns, action.count) == (columns, count)
+
+
+@pytest.mark.parametrize("listed", ["count(a)", "*, a", "count(*), a", "`count`(*)"])
+def test_more_than_that_is_a_query_for_spark(listed: str) -> None:
+    assert isinstance(parse(f"select {listed} from t").action, NeedsSpark)
