@@ -55,7 +55,7 @@ Anybody who may `ALTER TABLE` can write table and database parameters, so only t
   Other `tblprops.KEY` are refused.
 
 Of the properties for Hive's own jobs, `compactor.mapreduce.job.queuename` and `compactor.mapred.job.queue.name` name the
-queue, and `compactor.mapreduce.map.memory.mb` is the memory of Spark's executors (where `launch.spark_executor.memory` is
+queue, and `compactor.mapreduce.map.memory.mb` is the memory of Spark's executors (where `spark.executor.memory` is
 allowed); a worker `--in-process` has no executors, and its processes keep to `compactor.unit.memory`. Other
 `compactor.mapreduce.*`, `compactor.tez.*` and unknown `compactor.hive.*` do nothing here: a request with one is refused,
 and those of tables and of requests in Hive are listed by `compactor explain`.
