@@ -122,7 +122,7 @@ class ProgramWorld(RuleBasedStateMachine):
             "COMPACTOR_WAREHOUSE": f"{folder}/w",
         }
         self.stack.enter_context(patch(f"{_ROOM}.held_locks.time", SimpleNamespace(sleep=self._waits)))
-        self.stack.enter_context(patch(f"{_ROOM}.running.Heartbeat", self._heartbeat))
+        self.stack.enter_context(patch(f"{_ROOM}.transaction_block.Heartbeat", self._heartbeat))
         site = self.stack.enter_context(open_site(configure("default", environment=environment)))
         self.site = with_settings(
             site,
