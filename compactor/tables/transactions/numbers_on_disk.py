@@ -21,7 +21,7 @@ from compactor.compaction.disagreement import Numbers, doubts, must_agree
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.site.files_and_metastore import visibility_transactions
 from compactor.site.side_by_side import SideBySide
-from compactor.site.site import Site, path_of
+from compactor.site.site import Site, claims_of, path_of
 from compactor.tables.transactions.loaded_tables import LoadedTable, find_again
 
 if TYPE_CHECKING:
@@ -95,9 +95,13 @@ def _look(site: Site, table: Table, *, only_unknown: bool, concerns: Callable[[P
     )
     is_clean = True
     for directory in directories:
+        in_doubt = tuple(doubts(directory.names, numbers))
+        if in_doubt:  # they may be the numbers of another metastore, whose claim says more
+            claims_of(site).must_be_free_above(table, directory.path)
+            claims_of(site).must_be_free_by_names(table, directory.path, directory.names)
         if directory.unknown is None or concerns(directory.unknown):
             must_agree(directory.path, directory.names, numbers)
-        for doubt in doubts(directory.names, numbers):
+        for doubt in in_doubt:
             is_clean = False
             log.warning("%s: %s/%s: %s; it is not read here", table, directory.path, doubt.name, doubt.because)
     if is_clean:
