@@ -77,13 +77,13 @@ class _Answer(io.BufferedIOBase):
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = PATIENCE
+    patience = PATIENCE
 
     def setup(self) -> None:
         super().setup()
         self.rfile.close()
-        self.rfile = io.BufferedReader(_Head(self.connection, self.timeout))
-        self.wfile = _Answer(self.connection, self.timeout)
+        self.rfile = io.BufferedReader(_Head(self.connection, self.patience))
+        self.wfile = _Answer(self.connection, self.patience)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Logs nothing: a scrape a minute says nothing, and a client's words do not belong into our log."""

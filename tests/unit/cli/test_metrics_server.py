@@ -110,7 +110,7 @@ def test_a_reading_that_takes_long_is_alone_and_tells_others_so(opened: Opened) 
 
 
 def test_clients_that_say_nothing_are_let_go(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.05)
+    monkeypatch.setattr(metrics_server._Handler, "patience", 0.05)
     with endpoint(opened) as port, ExitStack() as stack:
         clients = [stack.enter_context(closing(connected(port))) for _ in range(MOST_CONNECTIONS)]
         clients[0].sendall(b"GET /metr")
@@ -120,7 +120,7 @@ def test_clients_that_say_nothing_are_let_go(opened: Opened, monkeypatch: pytest
 
 def test_clients_that_say_little_are_let_go_as_well(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them sends a byte whenever it can, which renews no time-out."""
-    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.5)
+    monkeypatch.setattr(metrics_server._Handler, "patience", 0.5)
     with endpoint(opened) as port, ExitStack() as stack:
         clients = [stack.enter_context(closing(connected(port))) for _ in range(MOST_CONNECTIONS)]
         open_ones = set(clients)
@@ -137,10 +137,18 @@ def test_clients_that_say_little_are_let_go_as_well(opened: Opened, monkeypatch:
         assert UP in until("a free connection", lambda: scrape(port))
 
 
+def test_one_operation_may_take_what_is_left_of_the_time_for_all() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        clock = metrics_server._Clock(1000.0)
+        lefts = [clock.apply(here) or here.gettimeout() or 0.0 for _ in range(3)]
+    assert 1000.0 >= lefts[0] > lefts[1] > lefts[2] > 1000.0 - PATIENCE
+
+
 def test_a_client_that_takes_its_answer_slowly_is_let_go(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.5)
+    monkeypatch.setattr(metrics_server._Handler, "patience", 0.5)
     registry = CollectorRegistry()
     gauge = Gauge("compactor_long", "x" * 1_000_000, ["name"], registry=registry)
     for number in range(20):
