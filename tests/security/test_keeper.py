@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import NoneType
 
 import pytest
 
@@ -15,7 +19,10 @@ from compactor.spark_tables import folder as folders
 from compactor.spark_tables.application import Process, process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import RUNTIME, Folder
-from compactor.spark_tables.messages import CheckSnapshot, Hold, OpenSnapshot, Place
+from compactor.spark_tables.keeper.dispatch import Desk
+from compactor.spark_tables.keeper.server import Server
+from compactor.spark_tables.message_format import decode, encode
+from compactor.spark_tables.messages import Active, CheckSnapshot, Hold, OpenSnapshot, Place, Taken
 from compactor.spark_tables.wire import accept, connect, listen
 from tests.support import second_user
 
@@ -60,12 +67,24 @@ def application() -> Process:
     return process(os.getpid())
 
 
-def listens(path: Path) -> subprocess.Popen[str]:
-    """Has the second user listen at ``path``."""
-    listener = second_user.start(LISTEN, str(path))
-    assert listener.stdout is not None
-    assert listener.stdout.readline() == "ready\n"
-    return listener
+@pytest.fixture
+def _sigterm() -> Iterator[None]:
+    """The loop of a keeper sets what a signal does to its process."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def listens(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Has the second user listen at ``path`` until the block ends, even if nobody connects."""
+    with second_user.start(LISTEN, str(path)) as listener:
+        assert listener.stdout is not None
+        assert listener.stdout.readline() == "ready\n"
+        try:
+            yield listener
+        finally:
+            listener.kill()
 
 
 def heard(listener: subprocess.Popen[str]) -> str:
@@ -128,9 +147,37 @@ def test_no_byte_is_sent_to_another_users_process(shared: Path) -> None:
 def test_no_byte_is_read_of_another_users_process(shared: Path) -> None:
     with listen(shared / "socket") as listening:
         (shared / "socket").chmod(0o777)
-        with second_user.start(SEND, str(shared / "socket")) as sender:
-            assert accept(listening) is None
+        # A connection that is not refused ends with the block: the sender waits for an answer.
+        with second_user.start(SEND, str(shared / "socket")) as sender, accept(listening) or nullcontext() as accepted:
+            assert accepted is None
             assert sender.communicate()[0] == "0\n"
+
+
+@pytest.mark.usefixtures("_sigterm")
+def test_a_keeper_answers_its_own_user_alone(shared: Path, application: Process) -> None:
+    """Its loop, at a socket that everybody may connect to: another user gets no byte, and the next request is answered."""
+    folder = Folder(application)
+    folder.make()
+    folder.socket.touch()
+    answers: list[object] = []
+
+    def ask() -> None:
+        try:
+            answers.append(second_user.act(SEND, str(shared / "socket")).stdout)
+            with connect(shared / "socket") as connection:
+                connection.send(encode(Active()))
+                answers.append(decode(connection.receive(), [Taken]))
+                answers.append(decode(connection.receive(), [NoneType]))
+        finally:
+            folder.socket.unlink()
+
+    with Desk() as desk, listen(shared / "socket") as listening:
+        (shared / "socket").chmod(0o777)
+        asking = threading.Thread(target=ask)
+        asking.start()
+        assert "its folder is gone" in Server(listening, desk, folder, application).serve()
+        asking.join()
+    assert answers == ["0\n", Taken(), None]
 
 
 def test_a_folder_lets_nobody_else_in(shared: Path, application: Process) -> None:
