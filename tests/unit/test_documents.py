@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -187,6 +188,7 @@ def test_what_hive_or_trino_was_seen_to_do_is_seen_again(section: str) -> None:
             assert any("`live/" in tests or "not live: " in tests for tests in named), text[start:end]
 
 
+@cache
 def _defined(path: Path) -> set[str]:
     """The names that a module defines, and its classes within."""
     found: set[str] = set()

@@ -14,10 +14,13 @@ MODULES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jso
 CALLS = {"eval", "exec", "compile", "__import__"}
 #: Keywords with which a library unpickles, and SQLAlchemy's type that does
 NAMES = {"allow_pickle", "PickleType", "read_pickle", "to_pickle", "register_extension_type"}
+_WORDS = MODULES | CALLS | NAMES | {"multiprocessing.connection"}
 
 
-def _read_as_code(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _read_as_code(text: str) -> Iterator[str]:
+    if not any(word in text for word in _WORDS):  # most modules, of which no tree is needed
+        return
+    for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Import(names=names):
                 yield from (name.name for name in names if name.name.partition(".")[0] in MODULES)
@@ -35,7 +38,7 @@ def _read_as_code(tree: ast.AST) -> Iterator[str]:
 def test_no_module_reads_values_that_may_be_code() -> None:
     paths = [path for folder in ("compactor", "dags", "plugins") for path in (ROOT / folder).rglob("*.py")]
     assert len(paths) > 300
-    read = {str(path.relative_to(ROOT)): list(_read_as_code(ast.parse(path.read_text("utf-8")))) for path in paths}
+    read = {str(path.relative_to(ROOT)): list(_read_as_code(path.read_text("utf-8"))) for path in paths}
     assert {path: names for path, names in read.items() if names} == {}
 
 
@@ -52,4 +55,4 @@ def test_no_module_reads_values_that_may_be_code() -> None:
     ],
 )
 def test_it_would_be_noticed(text: str) -> None:
-    assert list(_read_as_code(ast.parse(text))) != []
+    assert list(_read_as_code(text)) != []

@@ -15,7 +15,10 @@ PRIVATE = {"TemporaryDirectory", "TemporaryFile", "NamedTemporaryFile", "mkdtemp
 
 def used(module: Path) -> set[str]:
     """Returns what a module uses of ``tempfile``."""
-    tree = ast.parse(module.read_text("utf-8"))
+    text = module.read_text("utf-8")
+    if "tempfile" not in text:
+        return set()
+    tree = ast.parse(text)
     attributes = {
         node.attr
         for node in ast.walk(tree)
