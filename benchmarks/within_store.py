@@ -112,7 +112,7 @@ def main() -> None:
         served(given.server, Path(name)) as server,
         Far(server.url) as far,
     ):
-        options = StoreOptions.of({"s3": {"endpoint_url": far.url, **server.options}})
+        options = StoreOptions.from_tables({"s3": {"endpoint_url": far.url, **server.options}})
         stores = {takes_over: Stores(replace(options, takes_over=takes_over)) for takes_over in found}
         far.delay, far.speed = given.delay / 1000, given.bandwidth * 1e6
         for turn in range(given.turns):

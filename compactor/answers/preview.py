@@ -24,7 +24,7 @@ from compactor.rows.acid_file import open_files
 from compactor.settings.precedence import with_request
 from compactor.site.named_tables import find_table
 from compactor.site.site import Site, Target, claims_of, must_be_compactable, must_have_its_own_ground
-from compactor.storage.stores import opened
+from compactor.storage.stores import open_stores
 from compactor.worker.file_formats import file_format_of
 from compactor.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan, preview_plan_of
 from compactor.worker.rebalance_view import must_be_possible
@@ -258,7 +258,7 @@ def _cost(unit: Unit) -> Cost:
 
 
 def _insert_only_cost(unit: Unit) -> Cost:
-    figures = preview_figures(unit, opened(unit.stores))
+    figures = preview_figures(unit, open_stores(unit.stores))
     return Cost(
         rows_in=figures.rows_in,
         rows_out=figures.rows_out,
@@ -271,10 +271,12 @@ def _insert_only_cost(unit: Unit) -> Cost:
 
 def _acid_cost(unit: Unit) -> Cost:
     events = load_delete_events(
-        unit.location, unit.deletes, unit.number, unit.write_ids, tempfile.gettempdir(), opened(unit.stores)
+        unit.location, unit.deletes, unit.number, unit.write_ids, tempfile.gettempdir(), open_stores(unit.stores)
     )
     kept, applied = events.events.split(unit.applies_from)
-    with open_files(unit.location, unit.inserts, unit.number, opened(unit.stores), zone=unit.default_zone) as files:
+    with open_files(
+        unit.location, unit.inserts, unit.number, open_stores(unit.stores), zone=unit.default_zone
+    ) as files:
         choices = choose_actions(files, applied, unit.write_ids, look_always=unit.looks_always)
         is_ordered = in_order(choices)
         like = target_tail(choices, output_types(unit, files), unit.output_class)

@@ -13,7 +13,7 @@ from compactor.launch.yarn_application import YarnApplication, read_application
 from compactor.launch.yarn_configuration import FOLDERS, is_https, read_configuration
 from compactor.storage.hdfs_options import Kerberos
 from compactor.storage.kerberos_errors import LogInFailed, NotProven
-from compactor.storage.silent_logs import without_secrets
+from compactor.storage.silent_logs import silence_secrets
 
 _RM = "yarn.resourcemanager"
 _TIMEOUT_S = 15.0
@@ -140,7 +140,7 @@ def _ticket() -> Any:
         raise ClusterUnavailable(
             f"the ResourceManager wants Kerberos, which needs the extra: pip install 'hive-compactor[kerberos]' ({error})"
         ) from None
-    without_secrets()
+    silence_secrets()
     return Negotiate(Kerberos(principal=None, keytab=None))
 
 

@@ -267,7 +267,7 @@ def _store_options(
     document: Profile, settings: Settings, warehouse: str | None, in_site_files: Mapping[str, str]
 ) -> StoreOptions:
     of_site = (warehouse, settings.text("compactor.memory"), *map(in_site_files.get, _NAMING_PLACES))
-    options = StoreOptions.of(document.storage).naming(of_site)
+    options = StoreOptions.from_tables(document.storage).naming(of_site)
     return replace(
         options,
         files=FileLimits.of(settings),

@@ -107,7 +107,7 @@ class Absence:
         for path in sorted(inside):
             if has_directories and path not in there:
                 raise Disagreement(
-                    f"{root}/{path}: the metastore names it and it is not there; restore it, or drop the partition"
+                    f"{root}/{path}: the metastore names it and it does not exist; restore it, or drop the partition"
                 )
             if f"{root}/{path}" in self._places() and tree.is_bare_at(path):
                 self._must_be_empty(f"{root}/{path}", self._site.storage.anchor(f"{root}/{path}"))

@@ -28,10 +28,10 @@ class ChangeWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedChanges:
         """Stages the changes of one task, on an executor."""
-        from compactor.storage.stores import opened  # as in ``writer.stage``
+        from compactor.storage.stores import open_stores  # as in ``writer.stage``
         from compactor.tables.writing.change_parts import write_changes
 
-        return StagedChanges(write_changes(self._begun.work, iterator, task_number(), opened(self._begun.stores)))
+        return StagedChanges(write_changes(self._begun.work, iterator, task_number(), open_stores(self._begun.stores)))
 
     def commit(self, messages: Sequence[StagedChanges | None]) -> None:
         """Names what the tasks have staged, and commits.

@@ -28,11 +28,11 @@ class InsertsWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedInserts:
         """Stages the rows of one task, on an executor."""
-        from compactor.storage.stores import opened  # as in ``writer.stage``
+        from compactor.storage.stores import open_stores  # as in ``writer.stage``
         from compactor.tables.writing.inserts import write_parts
 
         begun = self._begun
-        return StagedInserts(write_parts(begun.works, iterator, task_number(), opened(begun.stores)))
+        return StagedInserts(write_parts(begun.works, iterator, task_number(), open_stores(begun.stores)))
 
     def commit(self, messages: Sequence[StagedInserts | None]) -> None:
         """Names what the tasks have staged for all tables, and commits.

@@ -115,10 +115,10 @@ def rows_of_tasks(scan: PlannedScan, tasks: Iterable[ScanTask]) -> Iterator[pa.R
     Raises:
         SnapshotExpired: a file is gone.
     """
-    from compactor.storage.stores import opened  # as in ``writer.stage``
+    from compactor.storage.stores import open_stores  # as in ``writer.stage``
     from compactor.tables.reading.task_reader import read_task
 
-    storage, schema = opened(scan.stores), schema_of(scan)
+    storage, schema = open_stores(scan.stores), schema_of(scan)
     for task in tasks:
         file = pa.scalar({"partition": task.partition or "", "number": task.number}, FILE_TYPE)
         for batch in read_task(scan.plan, task, storage):

@@ -35,10 +35,10 @@ def query_of(messages: Iterable[Staged | None]) -> str:
 def stage(begun: BegunWrite, rows: Iterator[pa.RecordBatch]) -> tuple[WrittenPart, ...]:
     """Stages the rows of one task, on an executor."""
     # needed on executors alone; the driver's many short processes start sooner without
-    from compactor.storage.stores import opened
+    from compactor.storage.stores import open_stores
     from compactor.tables.writing.part_files import write_part
 
-    return write_part(begun.work, rows, task_number(), opened(begun.stores))
+    return write_part(begun.work, rows, task_number(), open_stores(begun.stores))
 
 
 def parts_of(messages: Iterable[Staged | None]) -> tuple[WrittenPart, ...]:

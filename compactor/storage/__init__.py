@@ -1,2 +1,1 @@
-"""The file-system protocol that tables are accessed by, and its back ends. Knows directories and bytes, neither ORC nor
-SQL."""
+"""The file-system protocol for tables and its back ends. Knows directories and bytes, but neither ORC nor SQL."""

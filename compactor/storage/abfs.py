@@ -1,10 +1,10 @@
-"""Tables in Azure's store, through its Blob service: exact keys, copies that are waited for, bulk removal.
+"""Tables in Azure's store through its Blob service: exact keys, finished copies, bulk removal.
 
-The session and credentials are adlfs's. adlfs takes ``?`` and ``#`` in a path for parts of an address, returns from a copy
-that the store has only begun, and ends a removal at the first key that is refused; so requests are made here.
+adlfs provides the session and credentials. This module sends the requests, because adlfs takes ``?`` and ``#`` in a path
+for parts of an address, returns before the store has finished a copy, and ends a removal at the first refused key.
 
-An account with a hierarchical namespace is used as a flat one: a directory there is an object of its own, without rows,
-and is removed after its content.
+An account with a hierarchical namespace is used as a flat one. A directory there is an object without rows, which is
+removed after its content.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _T = TypeVar("_T")
 BULK = 256  #: keys in one request for removal; Azure takes no more
 TRANSFERS = 4  #: blocks of one file under way at once, each in memory
 COPIES = 16  #: blocks that the store copies at once
-#: Of a file of which ranges are taken over. A range below 1 MiB is not worth a request of its own.
+#: For a file that takes over ranges. A range below 1 MiB is not worth a request of its own.
 BLOCKS = PartLimits(smallest=1 << 20, sent=64 << 20, copied=64 << 20, parts=50_000)
-_VALID = timedelta(hours=1)  #: of the permission by which the store reads one source: longer than any request
+_VALID = timedelta(hours=1)  #: how long the store may read a source: longer than any request takes
 COPY_PAUSES = (0.05, 2.0)  #: seconds between two looks at a copy: the first pause, doubled up to the longest
 _DIRECTORY = "hdi_isfolder"  #: marks a directory of a hierarchical namespace, or one that Hadoop made
 
@@ -61,29 +61,29 @@ class AbfsStorage(ObjectStorage):
         return {"account_name": account, **options} if account else options
 
     def _below(self, path: str) -> list[tuple[str, int]]:
-        """Lists keys; those of directories that have an object end with a slash, like directory markers elsewhere."""
+        """Lists keys. The object of a directory ends with a slash, like directory markers in other stores."""
         items = self._items(path)
         return [(f"{name.rstrip('/')}/" if is_directory else name, length) for name, length, is_directory in items]
 
     def _items(self, path: str) -> list[tuple[str, int, bool]]:
-        """Lists the items below ``path`` in one listing: name relative to it, length, true for a directory."""
+        """Lists the items below ``path`` at once: relative name, length, true for a directory."""
         prefix = _directory(path)
 
-        async def listed() -> list[tuple[str, int, bool]]:
-            found = self._container(path).list_blobs(name_starts_with=prefix, include=["metadata"])
-            return [(one.name[len(prefix) :], int(one.size or 0), _is_directory(one)) async for one in found]
+        async def list_names() -> list[tuple[str, int, bool]]:
+            blobs = self._container(path).list_blobs(name_starts_with=prefix, include=["metadata"])
+            return [(blob.name[len(prefix) :], int(blob.size or 0), _is_directory(blob)) async for blob in blobs]
 
-        return [item for item in self._run(path, listed) if item[0]]
+        return [item for item in self._run(path, list_names) if item[0]]
 
     def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
         directory = _directory(path)
 
-        async def listed() -> set[str]:
-            found = self._container(path).walk_blobs(name_starts_with=f"{directory}{prefix}", delimiter="/")
-            return {one.name[len(directory) :].rstrip("/") async for one in found}
+        async def list_names() -> set[str]:
+            blobs = self._container(path).walk_blobs(name_starts_with=f"{directory}{prefix}", delimiter="/")
+            return {blob.name[len(directory) :].rstrip("/") async for blob in blobs}
 
         with errors("list", path):
-            return tuple(sorted(self._run(path, listed) - {""}))
+            return tuple(sorted(self._run(path, list_names) - {""}))
 
     def exists(self, path: str) -> bool:
         async def is_directory() -> bool:
@@ -103,11 +103,11 @@ class AbfsStorage(ObjectStorage):
 
     def status(self, path: str) -> FileStatus:
         with errors("measure", path):
-            found = self._run(path, self._blob(path).get_blob_properties)
-            return FileStatus(length=int(found.size), tag=found.etag)
+            properties = self._run(path, self._blob(path).get_blob_properties)
+            return FileStatus(length=int(properties.size), tag=properties.etag)
 
     def taking_over(self, path: str) -> TakingOver | None:
-        """Returns terms only for a client with the account's key, by which a permission for each source is made here."""
+        """Returns terms only for a client with the account's key, which signs the permission to read each source."""
         with errors("reach", path):
             return TakingOver(smallest=BLOCKS.smallest) if self._account_key(path) else None
 
@@ -120,11 +120,11 @@ class AbfsStorage(ObjectStorage):
             return self._download(path, offset=offset, length=length)
 
     def _download(self, path: str, **span: int) -> bytes:
-        async def downloaded() -> bytes:
+        async def download() -> bytes:
             stream = await self._blob(path).download_blob(max_concurrency=TRANSFERS, **span)
             return bytes(await stream.readall())
 
-        return self._run(path, downloaded)
+        return self._run(path, download)
 
     def write(self, path: str, content: bytes) -> None:
         with errors("write", path):
@@ -143,31 +143,31 @@ class AbfsStorage(ObjectStorage):
         blocks = [(base64.b64encode(b"%06d" % number).decode("ascii"), part) for number, part in enumerate(parts)]
         with ThreadPoolExecutor(COPIES, thread_name_prefix="storage") as pool:
             taken = [(name, part.taken) for name, part in blocks if part.taken is not None]
-            copied = {name for name in pool.map(lambda one: self._copy_block(path, *one), taken) if name is not None}
+            copied = {name for name in pool.map(lambda block: self._copy_block(path, *block), taken) if name}
         with ThreadPoolExecutor(TRANSFERS, thread_name_prefix="storage") as pool:
             sent = [block for block in blocks if block[0] not in copied]
-            list(pool.map(lambda one: self._send_block(local, path, ranges, *one), sent))
+            list(pool.map(lambda block: self._send_block(local, path, ranges, *block), sent))
         self._check_tags(ranges)
 
-        async def committed() -> None:
+        async def commit() -> None:
             await self._blob(path).commit_block_list([name for name, _ in blocks])
 
-        self._run(path, committed)
+        self._run(path, commit)
         self._check_ends(path, ends_of(ranges))
 
     def _send_block(self, local: str, path: str, ranges: Sequence[TakenRange], block: str, part: Part) -> None:
         data = self._content(local, ranges, part.start, part.end)
 
-        async def sent() -> None:
+        async def send() -> None:
             await self._blob(path).stage_block(block, data, length=len(data), validate_content=True)
 
-        self._run(path, sent)
+        self._run(path, send)
 
     def _copy_block(self, path: str, block: str, taken: TakenRange) -> str | None:
         """Returns the name of the block; None if the store refuses to copy it."""
         from azure.core.exceptions import HttpResponseError
 
-        async def copied() -> None:
+        async def copy() -> None:
             await self._blob(path).stage_block_from_url(
                 block,
                 self._readable_url(taken.source),
@@ -177,7 +177,7 @@ class AbfsStorage(ObjectStorage):
             )
 
         try:
-            self._run(path, copied)
+            self._run(path, copy)
         except HttpResponseError as error:
             if error.status_code in (404, 412):
                 raise replaced(taken.source) from error
@@ -189,8 +189,8 @@ class AbfsStorage(ObjectStorage):
         return block
 
     def _account_key(self, path: str) -> str | None:
-        found: str | None = getattr(self._container(path).credential, "account_key", None)
-        return found
+        key: str | None = getattr(self._container(path).credential, "account_key", None)
+        return key
 
     def _readable_url(self, path: str) -> str:
         """Returns the address of a blob with the permission to read it for a while."""
@@ -208,30 +208,30 @@ class AbfsStorage(ObjectStorage):
         return f"{blob.url}?{permission}"
 
     def _upload(self, path: str, content: Any) -> None:
-        async def uploaded() -> None:
+        async def upload() -> None:
             await self._blob(path).upload_blob(content, overwrite=True, max_concurrency=TRANSFERS)
 
-        self._run(path, uploaded)
+        self._run(path, upload)
 
     def _pairs(self, source: str, target: str) -> list[tuple[str, str, int]]:
-        """Leaves out directories that have an object: writing a file into one makes it where such directories exist."""
+        """Leaves out the objects of directories: the store creates a directory when a file is written into it."""
         return [pair for pair in super()._pairs(source, target) if not pair[0].endswith("/")]
 
     def _copy(self, source: str, target: str, length: int) -> None:
         with errors("copy to", target):
             self._copy_whole(source, target)
-        found = self.length(target)
-        if found != length:
-            raise StorageError(f"cannot copy to {target}: {found} bytes arrived of {length}")
+        copied_length = self.length(target)
+        if copied_length != length:
+            raise StorageError(f"cannot copy to {target}: {copied_length} bytes arrived of {length}")
 
     def _copy_whole(self, source: str, target: str) -> None:
-        """Copies a blob. The store copies in its own time; its first answer says whether it is already done."""
+        """Copies a blob and waits for the store. Its first answer says whether the copy is already done."""
         blob = self._blob(target)
 
-        async def begun() -> dict[str, Any]:
+        async def begin() -> dict[str, Any]:
             return dict(await blob.start_copy_from_url(self._blob(source).url))
 
-        answer = self._run(target, begun)
+        answer = self._run(target, begin)
         status, why = answer["copy_status"], ""
         pause, longest = COPY_PAUSES
         try:
@@ -240,7 +240,7 @@ class AbfsStorage(ObjectStorage):
                 pause = min(2 * pause, longest)
                 copy = self._run(target, blob.get_blob_properties).copy
                 status, why = copy.status, copy.status_description or ""
-        except BaseException:  # also when the process is asked to end: what is being copied cannot be removed
+        except BaseException:  # also when the process must end: a blob cannot be removed while it is being copied
             with contextlib.suppress(Exception):
                 self._run(target, lambda: blob.abort_copy(answer["copy_id"]))
             raise
@@ -248,7 +248,7 @@ class AbfsStorage(ObjectStorage):
             raise StorageError(f"cannot copy to {target}: the store says {status} {why}")
 
     def _runs(self, path: str) -> Sequence[Sequence[str]]:
-        """Puts a directory with an object of its own after everything in it: the store would refuse it before."""
+        """Puts the object of a directory after everything in it: the store refuses to remove it earlier."""
         items = self._items(path)
         side, rows = side_files_and_data([f"{path}/{name}" for name, _, is_directory in items if not is_directory], str)
         directories = sorted((name for name, _, is_directory in items if is_directory), key=_depth, reverse=True)
@@ -260,23 +260,26 @@ class AbfsStorage(ObjectStorage):
         return [dict(ChainMap(*runs)) for runs in zip_longest(*of_each, fillvalue={})]
 
     def _remove_keys(self, keys: Sequence[str]) -> list[RefusedKey]:
-        return [one for start in range(0, len(keys), BULK) for one in self._remove_batch(keys[start : start + BULK])]
+        return [
+            refused for start in range(0, len(keys), BULK) for refused in self._remove_batch(keys[start : start + BULK])
+        ]
 
     def _remove_batch(self, keys: Sequence[str]) -> list[RefusedKey]:
         from azure.core.exceptions import HttpResponseError
 
-        async def removed() -> list[Any]:
+        async def remove() -> list[Any]:
             names = [_split(key)[1] for key in keys]
             return [
-                one async for one in await self._container(keys[0]).delete_blobs(*names, raise_on_any_failure=False)
+                answer
+                async for answer in await self._container(keys[0]).delete_blobs(*names, raise_on_any_failure=False)
             ]
 
         try:
-            answers = self._run(keys[0], removed)
+            answers = self._run(keys[0], remove)
         except HttpResponseError as error:
             if error.status_code is None or not 400 <= error.status_code < 500:
                 raise
-            return self._one_by_one(keys)  # no batch requests here, or not for this user
+            return self._remove_one_by_one(keys)  # no batch requests here, or not for this user
         return [
             RefusedKey(key=key, why=f"{answer.status_code} {answer.headers.get('x-ms-error-code') or answer.reason}")
             for key, answer in zip(keys, answers, strict=True)
@@ -320,6 +323,6 @@ def _directory(path: str) -> str:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Returns container and key."""
+    """Returns container and key: ``abfss://c@account.dfs.core.windows.net/t/f`` is ``c`` and ``t/f``."""
     place, _, key = path.partition("://")[2].partition("/")
     return place.partition("@")[0], key

@@ -16,16 +16,16 @@ from compactor.storage.listing_limits import ListingLimits
 SMALL = 64 * 1024  #: bytes that a side file such as ``_metadata_acid`` may have; Hive writes fewer than a hundred
 
 
-def listing_of(
+def build_listing_from(
     path: str,
     files: Iterable[tuple[str, int]],
     directories: Iterable[str],
     read: Callable[[str], bytes],
     limits: ListingLimits = ListingLimits(),
 ) -> Listing:
-    """Returns the listing of ``path``: ``files`` are relative to it, with lengths, ``directories`` are its direct children.
+    """Builds the listing of ``path`` from its files (relative, with lengths) and its direct subdirectories.
 
-    Leaves out everything in a skipped directory, and skipped names but for claims; reads ``_metadata_acid`` files.
+    Leaves out skipped directories with their content, and skipped names except claims. Reads ``_metadata_acid`` files.
 
     Raises:
         UnsafeDirectory: there are more files or levels than ``limits`` admit.
@@ -47,7 +47,7 @@ def listing_of(
         if parents:
             tops.add(parents[0])
             if relative == f"{parents[0]}/{METADATA_FILE}":
-                must_be_small(f"{path}/{relative}", length)
+                check_is_small(f"{path}/{relative}", length)
                 formats[parents[0]] = data_format(f"{path}/{relative}", read(f"{path}/{relative}"))
     return Listing(
         files=tuple(sorted(kept, key=lambda f: f.path)),
@@ -57,8 +57,8 @@ def listing_of(
     )
 
 
-def tree_of(anchor: Anchor, keys: Iterable[str]) -> Tree:
-    """Returns the tree of an object store's keys, relative to the location; a key that ends in ``/`` is a directory."""
+def build_tree_from(anchor: Anchor, keys: Iterable[str]) -> Tree:
+    """Builds a tree from an object store's keys, relative to the location. A key that ends in ``/`` is a directory."""
     directories: set[str] = set()
     files: Counter[str] = Counter()
     for key in keys:
@@ -83,8 +83,8 @@ def data_format(path: str, content: bytes) -> str:
         raise BadFile(f"{path}: expected JSON with a dataFormat as Hive writes it, found none ({error})") from error
 
 
-def must_be_small(path: str, length: int) -> None:
-    """Raises ``BadFile`` if a side file has more bytes than any that a writer of tables leaves."""
+def check_is_small(path: str, length: int) -> None:
+    """Raises ``BadFile`` if a side file is larger than any that a writer of tables leaves."""
     if length > SMALL:
         raise BadFile(
             f"{path}: has {length} bytes; a file of this name has fewer than {SMALL}; find out who wrote it and remove it"

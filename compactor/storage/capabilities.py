@@ -1,4 +1,4 @@
-"""The guarantees of each store as values: callers decide by them, ``compactor doctor`` and docs/storage.md print them."""
+"""The guarantees of each store. Callers decide by them; ``compactor doctor`` and docs/storage.md print them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 class Capabilities:
     """The guarantees of one kind of store.
 
-    ``renames``: a directory moves with its content in one atomic step; without it, final names are given file by file
+    ``renames``: a directory moves with its content in one atomic step. Without it, files get their final names one by one
     (PROTOCOL 5). ``tried`` names what the tests run against.
     """
 

@@ -1,4 +1,4 @@
-"""A listing in which every name that was listed also answered (PROTOCOL 11.10)."""
+"""Retries a listing until every listed name also exists (PROTOCOL 11.10)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ATTEMPTS = 10  #: at one listing, if something vanishes each time
 
 
 class ListedButAbsent(Exception):
-    """A name that its directory listed and that does not answer."""
+    """A directory lists a name that does not exist."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -20,16 +20,16 @@ class ListedButAbsent(Exception):
 
 
 def consistent_listing(path: str, attempt: Callable[[], _T]) -> _T:
-    """Returns a listing of ``path`` in which every name that was listed also answered (PROTOCOL 11.10).
+    """Returns a listing of ``path`` in which every listed name also exists (PROTOCOL 11.10).
 
-    A listed name that does not answer was removed meanwhile, or the store is wrong for a moment (a stale cache, a disk
-    behind a link that is away). Either way the listing starts again; nothing is ever passed over.
+    Somebody may remove a listed name meanwhile, or the store may be wrong for a moment (a stale cache, an unmounted disk
+    behind a link). In both cases the listing starts again. It never skips a name.
 
     Args:
         attempt: lists everything once; raises ``ListedButAbsent``.
 
     Raises:
-        StorageError: a name is still listed and still does not answer.
+        StorageError: the same name is listed again and still does not exist.
     """
     absent = ""
     for _ in range(ATTEMPTS):
@@ -40,6 +40,6 @@ def consistent_listing(path: str, attempt: Callable[[], _T]) -> _T:
                 break
             absent = error.path
     raise StorageError(
-        f"{absent}: its directory lists it, and it does not answer; whatever it holds would be taken for gone, so nothing "
-        f"is done in {path}; look whether its disk, link or mount is there, then try again"
+        f"{absent}: its directory lists it, and it does not answer; its content would be taken for gone, so nothing "
+        f"is done in {path}; check its disk, link or mount, then try again"
     )

@@ -1,4 +1,4 @@
-"""Divides a file that is uploaded by parts into those that are sent and those that the store copies from other files."""
+"""Divides an uploaded file into parts that are sent and parts that the store copies from other files."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from compactor.storage.taking_over import TakenRange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartLimits:
-    """The sizes of parts that a store admits and that are worth their request, in bytes: of any but the last part, of one
-    that is sent, and of one that it copies."""
+    """The sizes of parts, in bytes, that a store admits and that are worth a request."""
 
-    smallest: int
-    sent: int
-    copied: int
-    parts: int = 10_000  #: the most that one upload may have
+    smallest: int  #: of any part except the last
+    sent: int  #: the most of a part that is sent
+    copied: int  #: the most of a part that the store copies
+    parts: int = 10_000  #: the most parts of one upload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The bytes of the new file from ``start`` to before ``end``; the store copies them if they are those of ``taken``."""
+    """The bytes of the new file from ``start`` to before ``end``. The store copies them from ``taken``, if there is one."""
 
     start: int
     end: int
@@ -29,8 +28,10 @@ class Part:
 
 
 def plan_parts(length: int, ranges: Sequence[TakenRange], limits: PartLimits) -> tuple[Part, ...]:
-    """Returns the parts of a file, in order. What is between two ranges takes bytes of the second one with it if it is too
-    small for a part, and a range that is then too small itself is sent as well.
+    """Divides a file into parts, in order.
+
+    Bytes between two ranges may be too few for a part. They then take the first bytes of the second range with them. If
+    the rest of that range is too small to be copied, it is sent as well.
 
     Args:
         ranges: in the order of their positions.

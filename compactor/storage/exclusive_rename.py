@@ -17,10 +17,9 @@ _UNSUPPORTED = {
 
 
 def rename(source: str, source_directory: int, target: str, target_directory: int) -> None:
-    """Renames the entry ``source`` of an open directory to ``target`` in another, atomically refusing a target that exists.
-    A link is renamed itself.
+    """Renames an entry of an open directory into another one; refuses an existing target in the same step.
 
-    Where the file system has no such call (NFS), the target is looked for just before.
+    A link itself is renamed. Where the file system lacks the call (NFS), the target is checked just before the rename.
 
     Raises:
         FileExistsError: ``target`` exists.
@@ -39,7 +38,7 @@ def rename(source: str, source_directory: int, target: str, target_directory: in
 
 
 def _renameat2(source: bytes, source_directory: int, target: bytes, target_directory: int) -> int:
-    """Returns the error number of the system call, 0 where it succeeded."""
+    """Returns the error number of the system call, 0 if it succeeded."""
     call = _system_call()
     if call is None:
         return errno.ENOSYS
@@ -55,5 +54,5 @@ def _system_call() -> Callable[..., int] | None:
         return None
     call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
     call.restype = ctypes.c_int
-    found: Callable[..., int] = call
-    return found
+    rename_call: Callable[..., int] = call
+    return rename_call

@@ -1,4 +1,4 @@
-"""The identity of a file or directory, which another one created under the same name does not share (PROTOCOL 11.8)."""
+"""The identity of a file or directory. A later one under the same name has another identity (PROTOCOL 11.8)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class _Handle(ctypes.Structure):
 def identity(name: str, directory: int) -> str:
     """Returns the handle of the entry ``name`` of an open directory; a link is not followed.
 
-    A handle holds the inode's generation: ext4 gives a freed inode number out again at once. Where a file system has no
-    handles, device and inode number stand for it.
+    A handle holds the inode's generation, because ext4 reuses a freed inode number at once. If a file system has no
+    handles, the identity is the device and inode number.
 
     Raises:
         OSError: nothing is there, or it cannot be looked at.
@@ -49,5 +49,5 @@ def _system_call() -> Callable[..., int] | None:
     except (AttributeError, OSError):  # another C library than glibc, or another system than Linux
         return None
     call.restype = ctypes.c_int
-    found: Callable[..., int] = call
-    return found
+    handle_call: Callable[..., int] = call
+    return handle_call

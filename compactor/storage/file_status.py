@@ -1,4 +1,4 @@
-"""The length of a file and what tells its content from what replaces it."""
+"""The length of a file, and a tag that changes when the file is replaced."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatus:
-    """``length`` in bytes; ``tag`` is another one once the file is replaced, None where the store gives none."""
+    """``length`` in bytes; ``tag`` changes when the file is replaced, and is None if the store has no tags."""
 
     length: int
     tag: str | None = None

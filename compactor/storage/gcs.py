@@ -1,8 +1,10 @@
-"""Tables in Google's store: gcsfs does everything except bulk removal, where it takes ``[`` and ``*`` for patterns, and
-composition, where it names no generations.
+"""Tables in Google's store through gcsfs, with bulk removal and composition of objects.
 
-Google copies no ranges, but composes an object of whole ones, 32 at a time. So a file whose stripes all stay becomes a part
-of the new file as a whole; its tail stays between the stripes as padding.
+This module sends two requests itself: gcsfs takes ``[`` and ``*`` for patterns when it removes, and names no generations
+when it composes.
+
+Google copies no ranges, but composes an object from up to 32 whole objects. A file whose stripes all stay becomes part of
+the new file as a whole. Its tail stays between the stripes as padding.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from compactor.storage.file_status import FileStatus
 from compactor.storage.object_store import REFUSED, ObjectStorage, RefusedKey, errors, replaced, warn_once
 from compactor.storage.taking_over import TakenRange, TakingOver, ends_of, pieces
 
-SMALLEST = 1 << 20  #: bytes of an object that are worth a place in a composition
+SMALLEST = 1 << 20  #: bytes: a smaller object is not worth a place in a composition
 COMPOSED = 32  #: objects in one request; Google takes no more
 BULK = 100  #: keys in one request for removal; Google takes no more
 
@@ -41,8 +43,8 @@ class GcsStorage(ObjectStorage):
 
     def status(self, path: str) -> FileStatus:
         with errors("measure", path):
-            found = self._system(path).info(path)
-            return FileStatus(length=int(found["size"]), tag=found.get("generation"))
+            info = self._system(path).info(path)
+            return FileStatus(length=int(info["size"]), tag=info.get("generation"))
 
     def taking_over(self, path: str) -> TakingOver | None:
         return TakingOver(smallest=SMALLEST, whole=True)
@@ -72,19 +74,19 @@ class GcsStorage(ObjectStorage):
             self._take_back(path)
             raise
         finally:
-            for one in sent:
-                with contextlib.suppress(Exception):  # what stays goes with the staging directory
-                    self._remove_key(one)
+            for part in sent:
+                with contextlib.suppress(Exception):  # a part that stays is removed with the staging directory
+                    self._remove_key(part)
 
     def _sources(
         self, local: str, path: str, ranges: Sequence[TakenRange], sent: list[str]
     ) -> list[tuple[str, str | None]]:
-        """Returns the objects that the new one consists of, with their generations, and sends those that are new."""
-        found: list[tuple[str, str | None]] = []
+        """Returns the objects to compose, with their generations, and uploads the parts that are new."""
+        sources: list[tuple[str, str | None]] = []
         with open(local, "rb") as file:
             for start, end, taken in pieces(ranges, 0, os.stat(local).st_size):
                 if taken is not None:
-                    found.append((taken.source, taken.tag))
+                    sources.append((taken.source, taken.tag))
                     continue
                 sent.append(f"{path}.part{len(sent)}")
                 file.seek(start)
@@ -92,20 +94,20 @@ class GcsStorage(ObjectStorage):
                     piece.write(file.read(end - start))
                     piece.flush()
                     self._system(path).put_file(piece.name, sent[-1])
-                found.append((sent[-1], None))
-        return found
+                sources.append((sent[-1], None))
+        return sources
 
     def _compose(self, path: str, sources: Sequence[tuple[str, str | None]]) -> None:
         system = self._system(path)
         bucket, key, _ = system.split_path(path)
-        asked = [
+        source_objects = [
             {"name": system.split_path(source)[1]}
             | ({"objectPreconditions": {"ifGenerationMatch": generation}} if generation else {})
             for source, generation in sources
         ]
         body = {
             "kind": "storage#composeRequest",
-            "sourceObjects": asked,
+            "sourceObjects": source_objects,
             "destination": {"name": key, "bucket": bucket},
         }
         try:
@@ -120,8 +122,8 @@ class GcsStorage(ObjectStorage):
         reach(StoreStep.RANGE_TAKEN)
 
     def _client(self, scheme: str) -> Any:
-        # the class under gcsfs's own name asks Google over a second protocol for the kind of a bucket: private endpoints
-        # don't speak it, and a minute passes
+        # gcsfs's default class asks for the kind of a bucket over a second protocol; private endpoints don't speak it,
+        # and the request takes a minute to fail
         from gcsfs.core import GCSFileSystem
 
         return GCSFileSystem
@@ -131,12 +133,12 @@ class GcsStorage(ObjectStorage):
 
         system, refused = self._system(keys[0]), list[RefusedKey]()
         for start in range(0, len(keys), BULK):
-            asked = keys[start : start + BULK]
+            batch = keys[start : start + BULK]
             try:
-                answers = sync(system.loop, system._rm_files, [system._strip_protocol(key) for key in asked])
+                answers = sync(system.loop, system._rm_files, [system._strip_protocol(key) for key in batch])
             except FileNotFoundError as error:  # the address for batches: not every compatible store has it
                 answers = [error]
             # answers don't always name their key, and a key that is gone is an error; single requests are clear
             if any(isinstance(answer, Exception) for answer in answers):
-                refused += self._one_by_one(asked)
+                refused += self._remove_one_by_one(batch)
         return refused

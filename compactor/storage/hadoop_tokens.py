@@ -1,8 +1,9 @@
-"""The file in which Hadoop gives a process its delegation tokens (``HADOOP_TOKEN_FILE_LOCATION``), as YARN does with every
-container: there an application has no ticket, and these tokens alone say who it is.
+"""Reads the file in which Hadoop hands delegation tokens to a process (``HADOOP_TOKEN_FILE_LOCATION``).
 
-The format is that of ``Credentials.writeTokenStorageToOutputStream`` with ``Token.write``; a token's text is that of
-``Token.encodeToUrlString``.
+YARN gives such a file to every container. An application there has no ticket; only these tokens prove who it is.
+
+``Credentials.writeTokenStorageToOutputStream`` and ``Token.write`` define the format, ``Token.encodeToUrlString`` the text
+of a token.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class HadoopToken:
 
 
 def token_for(authority: str, environment: Mapping[str, str]) -> str | None:
-    """Returns the text of the token that this process was given for a cluster, if it was given one.
+    """Returns the text of this process's token for a cluster, or None.
 
     Raises:
         BadSetting: the file cannot be read, or others may read or replace it.
@@ -50,43 +51,51 @@ def token_for(authority: str, environment: Mapping[str, str]) -> str | None:
         return None
     try:
         # a NodeManager without container-executor copies it with mode 0644 into a directory with mode 0710
-        tokens = tokens_in(read_secret(Path(file), VARIABLE, by_directory=True))
+        tokens = parse_tokens(read_secret(Path(file), VARIABLE, by_directory=True))
     except (ValueError, IndexError) as error:
-        raise BadSetting(f"{VARIABLE}={file}: is no file with tokens of Hadoop ({error})") from error
+        raise BadSetting(f"{VARIABLE}={file}: is not a file with tokens of Hadoop ({error})") from error
     names = _names(authority)
     return next((token.text for token in tokens if token.kind in _KINDS and token.service.lower() in names), None)
 
 
-def tokens_in(content: bytes) -> list[HadoopToken]:
-    """Returns the tokens in a file's content.
+def parse_tokens(content: bytes) -> list[HadoopToken]:
+    """Parses the tokens in a file's content.
 
     Raises:
-        ValueError: it is of another format, or ends too early.
-        IndexError: it ends too early.
+        ValueError: the format is another one, or the content ends too early.
+        IndexError: the content ends too early.
     """
     if not content.startswith(_MAGIC):
         raise ValueError(f"expected {_MAGIC!r} at its beginning, found {content[: len(_MAGIC)]!r}")
     rest = _Reader(content, len(_MAGIC))
-    found = []
+    tokens = []
     for _ in range(rest.number()):
         rest.bytes()  # the name under which the application keeps it
         identifier, password, kind, service = (rest.bytes() for _ in range(4))
-        found.append(HadoopToken(identifier=identifier, password=password, kind=kind, service=service.decode()))
-    return found
+        tokens.append(HadoopToken(identifier=identifier, password=password, kind=kind, service=service.decode()))
+    return tokens
 
 
 def _names(authority: str) -> set[str]:
-    """Returns what a token for the cluster may call it: by name, by address (``use_ip``), or as a name service."""
+    """Returns the names that a token may use for the cluster.
+
+    For ``nn:8020`` these are ``nn:8020``, its addresses as in ``10.0.0.1:8020`` (``use_ip``), and ``ha-hdfs:nn``.
+    """
     place = authority.rpartition("@")[2].lower()
     host, _, port = place.removesuffix(_PORT).partition(":")
     port = f":{port}" if port else _PORT
-    return {place, f"{host}{port}", f"{_HIGH_AVAILABILITY}{host}", *(f"{one}{port}" for one in _addresses(host))}
+    return {
+        place,
+        f"{host}{port}",
+        f"{_HIGH_AVAILABILITY}{host}",
+        *(f"{address}{port}" for address in _addresses(host)),
+    }
 
 
 def _addresses(host: str) -> Iterable[str]:
     try:
-        return {str(found[4][0]) for found in socket.getaddrinfo(host, None, socket.AF_INET)}
-    except OSError:  # a name service is no host
+        return {str(address[4][0]) for address in socket.getaddrinfo(host, None, socket.AF_INET)}
+    except OSError:  # a name service, not a host
         return ()
 
 
@@ -97,28 +106,28 @@ class _Reader:
         self._content, self._at = content, at
 
     def number(self) -> int:
-        """Reads what ``WritableUtils.writeVInt`` wrote, which is no negative number here."""
+        """Reads a number that ``WritableUtils.writeVInt`` wrote; refuses a negative one."""
         first = int.from_bytes(self._content[self._at : self._at + 1], signed=True)
         length = 0 if first >= -112 else -112 - first
         if first < -120:
             raise ValueError("a length below zero")
-        found = self._content[self._at : self._at + 1 + length]
-        if len(found) != 1 + length:
+        encoded = self._content[self._at : self._at + 1 + length]
+        if len(encoded) != 1 + length:
             raise ValueError("it ends too early")
         self._at += 1 + length
-        return int.from_bytes(found[1:]) if length else first
+        return int.from_bytes(encoded[1:]) if length else first
 
     def bytes(self) -> bytes:
         length = self.number()
-        found = self._content[self._at : self._at + length]
-        if length < 0 or len(found) != length:
+        content = self._content[self._at : self._at + length]
+        if length < 0 or len(content) != length:
             raise ValueError("it ends too early")
         self._at += length
-        return found
+        return content
 
 
 def _written(value: bytes) -> bytes:
-    """Returns a byte string behind its length."""
+    """Returns a byte string after its length."""
     length = len(value)
     if length <= 127:
         return bytes([length]) + value

@@ -1,7 +1,7 @@
-"""Tables in HDFS, through WebHDFS or HttpFS: no JVM in any Compactor process.
+"""Tables in HDFS through WebHDFS or HttpFS, without a JVM in any Compactor process.
 
-fsspec's client provides the session (Kerberos, tokens, proxies of data nodes); requests are made here, since answers must
-be checked: a RENAME that did not happen is an answer of 200 with ``false`` in it.
+fsspec's client provides the session (Kerberos, tokens, proxies of data nodes). This module sends the requests, because
+answers must be checked: after a RENAME that failed, HDFS may answer 200 with ``false``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from compactor.acid.names import is_skipped, parse_claim
 from compactor.acid.tree import Anchor, Tree
 from compactor.base.errors import BadFile, StorageError, UnsafeDirectory
 from compactor.storage import hdfs_tree
-from compactor.storage.build_listing import listing_of
+from compactor.storage.build_listing import build_listing_from
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities
 from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
 from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.file_status import FileStatus
-from compactor.storage.hdfs_client import HdfsClient, RemoteError, saying_plainly, split_location
+from compactor.storage.hdfs_client import HdfsClient, RemoteError, hdfs_errors, split_location
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.store_options import StoreOptions
 from compactor.storage.taking_over import TakenRange, TakingOver
@@ -54,7 +54,7 @@ class HdfsStorage:
     def _listed(self, path: str) -> Listing:
         files: list[tuple[str, int]] = []
         directories: list[str] = []
-        with saying_plainly("list", path):
+        with hdfs_errors("list", path):
             for status in self._top(path):
                 name = str(status["pathSuffix"])
                 if is_skipped(name):
@@ -63,28 +63,28 @@ class HdfsStorage:
                     continue
                 if status["type"] == "DIRECTORY":
                     directories.append(name)
-                    for found in self._walk(path, name, 1):
-                        files.append(found)
+                    for file in self._walk(path, name, 1):
+                        files.append(file)
                         self.limits.check_entries(path, len(files))
                 else:
                     files.append((name, _length(f"{path}/{name}", status)))
-        return listing_of(path, files, directories, self.read, self.limits)
+        return build_listing_from(path, files, directories, self.read, self.limits)
 
     def tree(self, path: str) -> Tree:
         return consistent_listing(path, lambda: self._whole(path))
 
     def _whole(self, path: str) -> Tree:
-        with saying_plainly("list", path):
+        with hdfs_errors("list", path):
             before, top = self.anchor(path), self._top(path)
             if before is None:
                 raise ListedButAbsent(path)
-            found = hdfs_tree.tree(before, lambda at: self._below(f"{path}/{at}") if at else top)
+            tree = hdfs_tree.tree(before, lambda at: self._below(f"{path}/{at}") if at else top)
             if self.anchor(path) != before:
                 raise ListedButAbsent(path)
-            return found
+            return tree
 
     def anchor(self, path: str) -> Anchor | None:
-        with saying_plainly("look at", path):
+        with hdfs_errors("look at", path):
             status = self._status(path)
         if status is None or status["type"] != "DIRECTORY":
             return None
@@ -97,7 +97,7 @@ class HdfsStorage:
         except RemoteError as error:
             if error.kind == "FileNotFoundException":
                 raise BadFile(
-                    f"directory {path}: the metastore names it and it is not there; restore it, or drop the partition"
+                    f"directory {path}: the metastore names it and it does not exist; restore it, or drop the partition"
                 ) from error
             raise
 
@@ -119,12 +119,12 @@ class HdfsStorage:
                 yield from self._walk(root, path, depth + 1)
 
     def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
-        with saying_plainly("list", path):
+        with hdfs_errors("list", path):
             names = (str(status["pathSuffix"]) for status in self._list_if_there(path))
             return tuple(sorted(name for name in names if name.startswith(prefix)))
 
     def exists(self, path: str) -> bool:
-        with saying_plainly("look at", path):
+        with hdfs_errors("look at", path):
             return self._status(path) is not None
 
     def local_path(self, path: str) -> str | None:
@@ -134,29 +134,29 @@ class HdfsStorage:
         return None
 
     def owner(self, path: str) -> str | None:
-        with saying_plainly("look up the owner of", path):
+        with hdfs_errors("look up the owner of", path):
             return str(self._json("GETFILESTATUS", path)["FileStatus"]["owner"]) or None
 
     def deferring(self, path: str) -> Deferring | None:
         return None
 
     def taking_over(self, path: str) -> TakingOver | None:
-        """Returns None: HDFS copies nothing by itself, and CONCAT takes the blocks away from its sources."""
+        """Returns None: HDFS does not copy ranges, and CONCAT takes the blocks away from its sources."""
         return None
 
     def status(self, path: str) -> FileStatus:
         return FileStatus(length=self.length(path))
 
     def length(self, path: str) -> int:
-        with saying_plainly("measure", path):
+        with hdfs_errors("measure", path):
             return int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])
 
     def read(self, path: str) -> bytes:
-        with saying_plainly("read", path):
+        with hdfs_errors("read", path):
             return bytes(self._ask("OPEN", "GET", path).content)
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        with saying_plainly("read", path):
+        with hdfs_errors("read", path):
             try:
                 return bytes(self._ask("OPEN", "GET", path, offset=offset, length=length).content)
             except RemoteError as error:
@@ -173,18 +173,23 @@ class HdfsStorage:
             self._create(path, file, os.fstat(file.fileno()).st_size)
 
     def _create(self, path: str, content: bytes | IO[bytes], length: int) -> None:
-        """Writes one file in one stream. A stream that breaks leaves a file that HDFS closes by itself, truncated: it is
-        removed if possible, and its length distinguishes it from a whole one in any case."""
-        with saying_plainly("write", path):
+        """Writes a file in one stream and checks its length.
+
+        If the stream breaks, HDFS closes a truncated file. That file is removed if possible, and its length shows that it
+        is not whole.
+        """
+        with hdfs_errors("write", path):
             # CREATE alone refuses a file that exists; SYNC_BLOCK makes closed blocks durable (HttpFS has no flags)
-            there = self._ask("CREATE", "PUT", path, redirect=False, overwrite="false", createflag="CREATE,SYNC_BLOCK")
+            created = self._ask(
+                "CREATE", "PUT", path, redirect=False, overwrite="false", createflag="CREATE,SYNC_BLOCK"
+            )
             try:
                 client = self._client(split_location(path)[0])
-                target = client.proxied(there.headers.get("Location", there.url))
+                target = client.proxied(created.headers.get("Location", created.url))
                 client.send("PUT", target, data=content, headers={"Content-Type": "application/octet-stream"})
-                found = int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])
-                if found != length:
-                    raise RemoteError("Length", f"{found} bytes arrived of {length}")
+                written_length = int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])
+                if written_length != length:
+                    raise RemoteError("Length", f"{written_length} bytes arrived of {length}")
             except BaseException as error:  # also when the process is asked to end
                 if not (isinstance(error, RemoteError) and error.kind == "FileAlreadyExistsException"):
                     with contextlib.suppress(RemoteError):
@@ -192,19 +197,19 @@ class HdfsStorage:
                 raise
 
     def make_directories(self, path: str, *, like: str) -> None:
-        with saying_plainly("create", path):
+        with hdfs_errors("create", path):
             missing: list[str] = []
             current = path
             while current != like and self._status(current) is None:
                 missing.append(current)
                 current = current.rpartition("/")[0]
-            permissions = _Permissions.of(self, like)
+            permissions = _Permissions.read_from(self, like)
             for directory in reversed(missing):
                 self._must("MKDIRS", "PUT", directory)
                 permissions.apply_to(directory, self._json("GETFILESTATUS", directory)["FileStatus"])
 
     def make_private(self, path: str, inside: Sequence[str] = ()) -> None:
-        with saying_plainly("create", path):
+        with hdfs_errors("create", path):
             if self._status(path) is not None:  # MKDIRS would succeed
                 raise StorageError(f"{path}: is there already; the directory of a compaction is made by it alone")
             for name in ("", *(f"/{name}" for name in inside)):
@@ -214,8 +219,8 @@ class HdfsStorage:
         self.make_private(path)
 
     def adopt(self, path: str, *, like: str) -> None:
-        with saying_plainly("change the owner of", path):
-            permissions = _Permissions.of(self, like)
+        with hdfs_errors("change the owner of", path):
+            permissions = _Permissions.read_from(self, like)
             permissions.apply_to(path, self._json("GETFILESTATUS", path)["FileStatus"])
             for child, status in self._tree(path):
                 permissions.apply_to(child, status)
@@ -236,8 +241,8 @@ class HdfsStorage:
         return {}
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-        with saying_plainly("rename to", target):
-            if self._status(target) is not None:  # HttpFS has no renameoptions, and would move into it
+        with hdfs_errors("rename to", target):
+            if self._status(target) is not None:  # HttpFS has no renameoptions, and would move the source into it
                 raise StorageError(f"{target}: is there already; {source} is not moved over or into it")
             destination = split_location(target)[1]
             try:
@@ -250,8 +255,8 @@ class HdfsStorage:
                 raise StorageError(f"cannot rename to {target}: HDFS refused to move {source} and does not say why")
 
     def remove(self, path: str, *, durable: bool = True) -> None:
-        with saying_plainly("remove", path):
-            self._json("DELETE", path, method="DELETE", recursive="true")  # false: it was not there
+        with hdfs_errors("remove", path):
+            self._json("DELETE", path, method="DELETE", recursive="true")  # answers false if it did not exist
             if self._status(path) is not None:
                 raise StorageError(f"cannot remove {path}: it is still there after its removal")
 
@@ -265,7 +270,7 @@ class HdfsStorage:
         return failed
 
     def identity(self, path: str) -> str | None:
-        with saying_plainly("look at", path):
+        with hdfs_errors("look at", path):
             status = self._status(path)
             return None if status is None or not status.get("fileId") else str(status["fileId"])
 
@@ -273,14 +278,14 @@ class HdfsStorage:
         above = {f"{path}/{name}".rpartition("/")[0] for name in names}
         if len(above) >= len(names):
             return {name: self.identity(f"{path}/{name}") for name in names}
-        with saying_plainly("look at", path):
-            found = {
+        with hdfs_errors("look at", path):
+            ids = {
                 f"{place}/{status['pathSuffix']}": str(status["fileId"])
                 for place in above
                 for status in self._list_if_there(place)
                 if status.get("fileId")
             }
-        return {name: found.get(f"{path}/{name}") for name in names}
+        return {name: ids.get(f"{path}/{name}") for name in names}
 
     def may_write(self, path: str) -> bool | None:
         try:
@@ -297,12 +302,12 @@ class HdfsStorage:
 
     def _status(self, path: str) -> Mapping[str, Any] | None:
         try:
-            found: Mapping[str, Any] = self._json("GETFILESTATUS", path)["FileStatus"]
+            status: Mapping[str, Any] = self._json("GETFILESTATUS", path)["FileStatus"]
         except RemoteError as error:
             if error.kind == "FileNotFoundException":
                 return None
             raise
-        return found
+        return status
 
     def _list_if_there(self, path: str) -> list[Mapping[str, Any]]:
         try:
@@ -314,10 +319,10 @@ class HdfsStorage:
 
     def _list(self, path: str) -> list[Mapping[str, Any]]:
         """Lists the entries of a directory."""
-        found: list[Mapping[str, Any]] = list(self._json("LISTSTATUS", path)["FileStatuses"]["FileStatus"])
-        if len(found) == 1 and not found[0]["pathSuffix"]:
+        statuses: list[Mapping[str, Any]] = list(self._json("LISTSTATUS", path)["FileStatuses"]["FileStatus"])
+        if len(statuses) == 1 and not statuses[0]["pathSuffix"]:
             raise StorageError(f"cannot list {path}: expected a directory, found a file")
-        return found
+        return statuses
 
     def _must(self, op: str, method: str, path: str, **parameters: Any) -> None:
         if self._json(op, path, method=method, **parameters).get("boolean") is False:
@@ -341,10 +346,10 @@ class HdfsStorage:
 
 
 def _length(path: str, status: Mapping[str, Any]) -> int:
-    """Returns the length of a file that was listed.
+    """Returns the length of a listed file.
 
     Raises:
-        UnsafeDirectory: it is a link (of clusters that have switched links on).
+        UnsafeDirectory: it is a link (some clusters have links switched on).
     """
     if status["type"] != "FILE":
         raise UnsafeDirectory(
@@ -355,13 +360,13 @@ def _length(path: str, status: Mapping[str, Any]) -> int:
 
 
 class _Permissions:
-    """Owner, group, mode and ACL of a directory, to be applied to others."""
+    """Owner, group, mode and ACL of a directory, which can be applied to others."""
 
     def __init__(self, storage: HdfsStorage, path: str, status: Mapping[str, Any], entries: list[str]) -> None:
         self._storage, self._path, self._status, self._entries = storage, path, status, entries
 
     @classmethod
-    def of(cls, storage: HdfsStorage, path: str) -> _Permissions:
+    def read_from(cls, storage: HdfsStorage, path: str) -> _Permissions:
         status = storage._json("GETFILESTATUS", path)["FileStatus"]
         entries: list[str] = []
         if status.get("aclBit"):
@@ -393,7 +398,7 @@ class _Permissions:
 
 
 def _base_entries(mode: int) -> list[str]:
-    """Returns the entries that every ACL needs; the group's is already among the named ones."""
+    """Returns the entries for user and others, which every ACL needs; the named entries include the group's."""
     return [f"user::{_letters(mode >> 6)}", f"other::{_letters(mode)}"]
 
 

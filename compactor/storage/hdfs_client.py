@@ -1,4 +1,4 @@
-"""One HDFS cluster over WebHDFS or HttpFS, as one thread asks it: its NameNodes, sessions, and answers that are errors."""
+"""A client of one HDFS cluster for one thread: NameNodes, sessions, and answers that are errors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from compactor.base.errors import AccessDenied, NotSupported, StorageError
 from compactor.base.redaction import redact
 from compactor.storage.hadoop_tokens import token_for
 from compactor.storage.hdfs_options import HTTP_PORT, HdfsOptions
-from compactor.storage.kerberos_errors import UNPROVEN, LogInFailed, NotProven, advised
-from compactor.storage.silent_logs import without_secrets
+from compactor.storage.kerberos_errors import UNPROVEN, LogInFailed, NotProven, add_advice
+from compactor.storage.silent_logs import silence_secrets
 
 #: The exception's name in the page that HttpFS returns when a stream fails.
 _THROWN = re.compile(r"\bjava\.[a-z.]+\.(\w+Exception)\b")
@@ -23,7 +23,7 @@ _AWAY = frozenset({"StandbyException", "RetriableException", "SafeModeException"
 
 
 class RemoteError(Exception):
-    """An error that HDFS answered; ``kind`` is the name of its exception, ``Connection`` if there was no answer."""
+    """An error that HDFS answered. ``kind`` is its exception's name, or ``Connection`` if there was no answer."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -31,20 +31,20 @@ class RemoteError(Exception):
 
 
 class HdfsClient:
-    """One cluster's NameNodes, one of which is active, as one thread uses them."""
+    """The NameNodes of one cluster, one of them active. Each thread has its own client."""
 
     def __init__(self, authority: str, options: Mapping[str, Any]) -> None:
-        given = HdfsOptions.of(f'"hdfs://{authority}"', options)
-        if (token := given_token(authority, given)) is not None:
-            given = replace(given, kerberos=None, session={**given.session, "token": token})
-        self._timeout = given.timeout
-        self._verify = given.session.get("session_verify")
-        without_secrets()
-        urls = given.urls or (f"http://{host_of(authority)}:{HTTP_PORT}",)
-        self._names = [_name_node(authority, url, given) for url in urls]
+        cluster = HdfsOptions.from_table(f'"hdfs://{authority}"', options)
+        if (token := handed_over_token(authority, cluster)) is not None:
+            cluster = replace(cluster, kerberos=None, session={**cluster.session, "token": token})
+        self._timeout = cluster.timeout
+        self._verify = cluster.session.get("session_verify")
+        silence_secrets()
+        urls = cluster.urls or (f"http://{host_of(authority)}:{HTTP_PORT}",)
+        self._names = [_name_node(authority, url, cluster) for url in urls]
 
     def ask(self, op: str, method: str, path: str, *, redirect: bool, **parameters: object) -> Any:
-        """Returns the answer of the active NameNode; asks the others in turn."""
+        """Returns the answer of the active NameNode, which it looks for among all of them."""
         for number, node in enumerate(list(self._names)):
             last = number == len(self._names) - 1
             url = node._apply_proxy(node.url + quote(path, safe="/="))
@@ -62,25 +62,25 @@ class HdfsClient:
         raise AssertionError("a client has a NameNode")
 
     def send(self, method: str, url: str, *, node: Any = None, redirect: bool = True, **arguments: Any) -> Any:
-        """Returns the answer to one request, with credentials for a NameNode alone.
+        """Returns the answer to one request. Only NameNodes receive credentials.
 
         Raises:
             RemoteError: there is no answer, or it is an error.
         """
         import requests
 
-        if node is None and _origin(url) not in {_origin(one.url) for one in self._names}:
-            arguments["auth"] = _no_credentials  # a data node's address, which a NameNode answered
+        if node is None and _origin(url) not in {_origin(name_node.url) for name_node in self._names}:
+            arguments["auth"] = _no_credentials  # a data node, whose address a NameNode answered
         node = node or self._names[0]
         try:
-            # given here, since the environment (REQUESTS_CA_BUNDLE) has precedence over the session's own
+            # verify is passed here, because REQUESTS_CA_BUNDLE has precedence over the session's own
             answer = node.session.request(
                 method, url, allow_redirects=redirect, timeout=self._timeout, verify=self._verify, **arguments
             )
         except LogInFailed as error:
             raise RemoteError("Kerberos", str(error)) from error
         except NotProven as error:
-            done = "" if method == "GET" else "; what was asked may have been done all the same"
+            done = "" if method == "GET" else "; it may have carried out the request all the same"
             raise RemoteError("Kerberos", f"{error}{done}") from error
         except requests.RequestException as error:
             raise RemoteError("Connection", f"no answer ({type(error).__name__}: {redact(str(error))})") from error
@@ -93,8 +93,8 @@ class HdfsClient:
         return str(self._names[0]._apply_proxy(url))
 
 
-def given_token(authority: str, options: HdfsOptions) -> str | None:
-    """Returns the token that this process was given instead of a ticket, as in a container of YARN; a keytab is better."""
+def handed_over_token(authority: str, options: HdfsOptions) -> str | None:
+    """Returns the token that Hadoop handed to this process, as in a container of YARN; None if there is a keytab."""
     if options.kerberos is None or options.kerberos.keytab or "proxy_to" in options.session:
         return None
     return token_for(authority, os.environ)
@@ -107,7 +107,7 @@ def _name_node(authority: str, url: str, options: HdfsOptions) -> Any:
     parts = urlsplit(url)
     host = parts.hostname or ""
     secure = parts.scheme == "https"
-    made = WebHDFS(
+    client = WebHDFS(
         f"[{host}]" if ":" in host else host,
         parts.port or (443 if secure else HTTP_PORT),
         use_https=secure,
@@ -117,13 +117,13 @@ def _name_node(authority: str, url: str, options: HdfsOptions) -> Any:
     if options.kerberos is not None:
         with _extra("Kerberos", "hdfs,kerberos", authority):
             from compactor.storage.negotiate import Negotiate
-        made.session.auth = Negotiate(options.kerberos)
-    return made
+        client.session.auth = Negotiate(options.kerberos)
+    return client
 
 
 @contextlib.contextmanager
 def _extra(what: str, extra: str, authority: str) -> Iterator[None]:
-    """Says which extra to install where a module is missing."""
+    """Turns a missing module into an error that names the extra to install."""
     try:
         yield
     except ImportError as error:
@@ -133,16 +133,16 @@ def _extra(what: str, extra: str, authority: str) -> Iterator[None]:
 
 
 def _error_in(answer: Any) -> RemoteError:
-    """Returns the error that HDFS answered, or a proxy or filter before it."""
+    """Returns the error that HDFS answered, or a proxy or filter in front of it."""
     try:
         remote = answer.json()["RemoteException"]
-        kind, said = str(remote["exception"]), str(remote["message"])
+        kind, message = str(remote["exception"]), str(remote["message"])
     except (ValueError, KeyError, TypeError):
         thrown = _THROWN.search(answer.text)
-        kind, said = (thrown[1] if thrown else "Http"), f"answer {answer.status_code} {answer.reason}"
-    if getattr(answer, UNPROVEN, False):  # nothing may follow from it but these words
+        kind, message = (thrown[1] if thrown else "Http"), f"answer {answer.status_code} {answer.reason}"
+    if getattr(answer, UNPROVEN, False):  # nothing may depend on the kind of an unproven answer
         kind = "Http"
-    return RemoteError(kind, advised(redact(said.partition("\n")[0])))
+    return RemoteError(kind, add_advice(redact(message.partition("\n")[0])))
 
 
 def _origin(url: str) -> tuple[str, str]:
@@ -152,25 +152,25 @@ def _origin(url: str) -> tuple[str, str]:
 
 
 def _no_credentials(request: Any) -> Any:
-    """Sends a request as it is: the address that a NameNode answered holds what its data node wants."""
+    """Sends a request unchanged: the address from the NameNode holds everything that the data node needs."""
     return request
 
 
 def host_of(authority: str) -> str:
-    """Returns the host of an authority, an IPv6 address in its brackets."""
+    """Returns the host of an authority: ``nn`` for ``user@nn:8020``, ``[::1]`` for ``[::1]:8020``."""
     host = authority.rpartition("@")[2]
     return f"{host.partition(']')[0]}]" if host.startswith("[") else host.partition(":")[0]
 
 
 def split_location(path: str) -> tuple[str, str]:
-    """Returns the authority and the path inside the cluster."""
+    """Returns authority and path: ``hdfs://nn:8020/a/b`` is ``nn:8020`` and ``/a/b``."""
     authority, _, inside = path.partition("://")[2].partition("/")
     return authority, f"/{inside}"
 
 
 @contextlib.contextmanager
-def saying_plainly(verb: str, path: str) -> Iterator[None]:
-    """Raises a ``StorageError`` that says what was to be done where HDFS answers with an error."""
+def hdfs_errors(verb: str, path: str) -> Iterator[None]:
+    """Turns an error of HDFS into a ``StorageError`` that names the operation and the path."""
     try:
         yield
     except RemoteError as error:

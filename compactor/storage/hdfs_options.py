@@ -1,4 +1,4 @@
-"""The options of ``[storage.hdfs]`` for one cluster: its NameNodes, and the way to log in there."""
+"""The options of ``[storage.hdfs]`` for one cluster: its NameNodes, and how to log in."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from compactor.base.private_files import is_here
 
 HTTP_PORT = 9870  #: of a NameNode, unless configured
 TIMEOUT_S = 60.0  #: to connect, and between two bytes of an answer
-#: Who one is at a cluster, by one of: a name, a ticket, a delegation token.
+#: Options that decide who we are in a cluster: by a name, a ticket or a delegation token.
 LOG_IN = ("user", "password", "kerberos", "principal", "keytab", "kerb_kwargs", "token", "proxy_to", "doas")
 KNOWN = (*LOG_IN, "url", "authorities", "httpfs", "timeout", "ca_file", "session_verify", "session_cert", "data_proxy")
-#: Arguments of requests-kerberos that a site may need; the others weaken what is proven, or hand the ticket on.
+#: Arguments of requests-kerberos that a site may need; the others weaken the proof, or hand the ticket on.
 _NEGOTIATION = ("service", "hostname_override", "send_cbt", "force_preemptive")
 _USER_OF_URL = re.compile(r"//[^/]*@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kerberos:
-    """A log-in by ticket: of ``keytab`` where there is one, else of this process's ticket cache."""
+    """A log-in by ticket, from ``keytab`` if there is one, otherwise from this process's ticket cache."""
 
     principal: str | None
     keytab: str | None
@@ -33,7 +33,7 @@ class Kerberos:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HdfsOptions:
-    """The options of one cluster. Its text is never shown: ``session`` may hold a password or token."""
+    """The options of one cluster. Its ``session`` is never shown, as it may hold a password or token."""
 
     urls: tuple[str, ...]
     timeout: float
@@ -41,13 +41,13 @@ class HdfsOptions:
     session: Mapping[str, Any] = field(repr=False)  #: arguments of fsspec's WebHDFS
 
     @classmethod
-    def of(cls, table: str, given: Mapping[str, Any]) -> HdfsOptions:
-        """Returns the options that ``[storage.table]`` and the table of all clusters give together.
+    def from_table(cls, table: str, values: Mapping[str, Any]) -> HdfsOptions:
+        """Checks the values of ``[storage.table]`` and returns them as options.
 
         Raises:
-            BadSetting: an option is unknown, has another type than it should, or excludes another one.
+            BadSetting: an option is unknown, has the wrong type, or excludes another one.
         """
-        options = {key: value for key, value in given.items() if value not in (None, "")}
+        options = {key: value for key, value in values.items() if value not in (None, "")}
         _check_names(table, options)
         _check_urls(table, options.get("url", []))
         _check_log_in(table, options)
@@ -61,26 +61,26 @@ class HdfsOptions:
         )
 
 
-def of_cluster(of_all: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options of a cluster that has a table of its own. One that says who logs in says all about that."""
+def merge_cluster_options(of_all: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Merges a cluster's own options with those of all clusters; takes the log-in from one of them only."""
     says_who = any(name in own for name in ("user", "kerberos", "token"))
     return {**(without_log_in(of_all) if says_who else of_all), **own}
 
 
 def acting_for(options: Mapping[str, Any], user: str, *, has_token: bool) -> dict[str, Any]:
-    """Returns the options with which ``user`` is acted for, where ``doas`` says that applications do so.
+    """Returns the options to act for ``user``, if ``doas`` tells applications to do so.
 
     Args:
-        has_token: this process was given tokens by Hadoop, which are those of ``user`` already.
+        has_token: Hadoop handed tokens to this process, which already belong to ``user``.
     """
-    found = {name: value for name, value in options.items() if name != "doas"}
+    kept = {name: value for name, value in options.items() if name != "doas"}
     short = re.split("[/@]", str(options.get("principal") or ""))[0]
     is_needed = options.get("doas") and short != user and not (has_token and not options.get("keytab"))
-    return {**found, "proxy_to": user} if is_needed else found
+    return {**kept, "proxy_to": user} if is_needed else kept
 
 
 def without_log_in(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options that do not say who one is."""
+    """Returns the options without those of the log-in."""
     return {name: value for name, value in options.items() if name not in LOG_IN}
 
 
@@ -94,11 +94,11 @@ def _check_names(table: str, options: Mapping[str, Any]) -> None:
             raise BadSetting(f"[storage.{table}] {name}: no such option{meant} Known are {', '.join(KNOWN)}")
 
 
-def _check_urls(table: str, given: object) -> None:
-    for url in [given] if isinstance(given, str) else given if isinstance(given, list) else [None]:
+def _check_urls(table: str, urls: object) -> None:
+    for url in [urls] if isinstance(urls, str) else urls if isinstance(urls, list) else [None]:
         try:
             parts = urlsplit(url) if isinstance(url, str) else None
-            port = parts.port if parts is not None else None  # raises what is wrong with it
+            port = parts.port if parts is not None else None  # raises ValueError for a bad port
         except ValueError:
             parts = port = None
         if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
@@ -111,12 +111,12 @@ def _check_log_in(table: str, options: Mapping[str, Any]) -> None:
     if not isinstance(kerberos, bool):
         raise BadSetting(f"[storage.{table}] kerberos = {kerberos!r}: expected true or false")
     for name, excluded, why in (
-        ("kerberos", ("user", "password", "token"), "a ticket says who one is"),
-        ("token", ("user", "password", "proxy_to"), "a token says who one is, and for whom"),
+        ("kerberos", ("user", "password", "token"), "a ticket says who logs in"),
+        ("token", ("user", "password", "proxy_to"), "a token says who logs in, and for whom"),
     ):
-        found = [other for other in excluded if options.get(name) and other in options]
-        if found:
-            raise BadSetting(f"[storage.{table}] {name} and {found[0]}: {why}; leave one of them out")
+        conflicts = [other for other in excluded if options.get(name) and other in options]
+        if conflicts:
+            raise BadSetting(f"[storage.{table}] {name} and {conflicts[0]}: {why}; leave one of them out")
     if "password" in options and "user" not in options:
         raise BadSetting(f"[storage.{table}] password without user: write both, or neither")
     if not isinstance(options.get("doas", False), bool):
@@ -125,7 +125,8 @@ def _check_log_in(table: str, options: Mapping[str, Any]) -> None:
         )
     if options.get("doas") and "proxy_to" in options:
         raise BadSetting(
-            f"[storage.{table}] doas and proxy_to: one acts for whom an application runs as, the other for one"
+            f"[storage.{table}] doas and proxy_to: doas acts for the user of each application, proxy_to for one user; "
+            "leave one of them out"
         )
     for name in ("principal", "keytab", "kerb_kwargs", "doas"):
         if name in options and not kerberos:
@@ -133,7 +134,7 @@ def _check_log_in(table: str, options: Mapping[str, Any]) -> None:
 
 
 def _check_secrets(table: str, options: Mapping[str, Any]) -> None:
-    """Refuses to send a password or token where anybody on the way may read it."""
+    """Refuses to send a password or token unencrypted to another machine."""
     secret = next((name for name in ("password", "token") if name in options), None)
     urls = options.get("url", [])
     for url in [urls] if isinstance(urls, str) else urls:
@@ -145,10 +146,10 @@ def _check_secrets(table: str, options: Mapping[str, Any]) -> None:
             )
 
 
-def _timeout(table: str, given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or given <= 0:
-        raise BadSetting(f"[storage.{table}] timeout = {given!r}: expected seconds, more than 0")
-    return float(given)
+def _timeout(table: str, timeout: object) -> float:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
+        raise BadSetting(f"[storage.{table}] timeout = {timeout!r}: expected seconds, more than 0")
+    return float(timeout)
 
 
 def _kerberos(table: str, options: Mapping[str, Any]) -> Kerberos | None:
@@ -156,18 +157,21 @@ def _kerberos(table: str, options: Mapping[str, Any]) -> Kerberos | None:
         return None
     negotiation = options.get("kerb_kwargs", {})
     if not isinstance(negotiation, Mapping) or (more := [name for name in negotiation if name not in _NEGOTIATION]):
-        found = f"{more[0]}: not taken here" if isinstance(negotiation, Mapping) else f"{negotiation!r}: is no table"
-        raise BadSetting(f"[storage.{table}] kerb_kwargs: {found}; expected some of {', '.join(_NEGOTIATION)}")
+        problem = (
+            f"{more[0]}: not taken here" if isinstance(negotiation, Mapping) else f"{negotiation!r}: is not a table"
+        )
+        raise BadSetting(f"[storage.{table}] kerb_kwargs: {problem}; expected some of {', '.join(_NEGOTIATION)}")
     return Kerberos(
         principal=_text(table, options, "principal"), keytab=_text(table, options, "keytab"), negotiation=negotiation
     )
 
 
 def _session(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: options[name] for name in ("user", "password", "token", "proxy_to", "data_proxy") if name in options}
+    names = ("user", "password", "token", "proxy_to", "data_proxy")
+    session = {name: options[name] for name in names if name in options}
     if "session_cert" in options:
-        given = options["session_cert"]
-        found["session_cert"] = tuple(given) if isinstance(given, list) else given
+        certificate = options["session_cert"]
+        session["session_cert"] = tuple(certificate) if isinstance(certificate, list) else certificate
     authority = _text(table, options, "ca_file")
     verify = options.get("session_verify", True)
     if verify is False:
@@ -176,12 +180,12 @@ def _session(table: str, options: Mapping[str, Any]) -> dict[str, Any]:
             'the file with the certificate of its authority: ca_file = "/path/of/ca.pem"'
         )
     if authority or verify is not True:
-        found["session_verify"] = authority or verify
-    return found
+        session["session_verify"] = authority or verify
+    return session
 
 
 def _text(table: str, options: Mapping[str, Any], name: str) -> str | None:
-    given = options.get(name)
-    if given is not None and not isinstance(given, str):
-        raise BadSetting(f"[storage.{table}] {name} = {given!r}: expected text")
-    return given
+    text = options.get(name)
+    if text is not None and not isinstance(text, str):
+        raise BadSetting(f"[storage.{table}] {name} = {text!r}: expected text")
+    return text

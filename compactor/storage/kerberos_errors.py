@@ -1,27 +1,27 @@
-"""The causes for which Kerberos or a secure cluster refuses somebody, and the remedies."""
+"""Explains why Kerberos or a secure cluster refused a request, and what to do."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-#: Set on an error to which no proof was attached, such as a refusal before the log-in: its words are for people alone.
+#: Set on an error without the server's proof, such as a refusal before the log-in: only people may rely on its text.
 UNPROVEN = "compactor_unproven"
 _BASE = -1765328384  #: of Kerberos' codes; the first 128 are the protocol's own (RFC 4120, 7.5.9), then MIT's (krb5.h)
 _NO_SUCH_FILE = 2  #: ENOENT, which a keytab raises as it is
 
 
 class LogInFailed(Exception):
-    """This process could not prove who it is; the text says why, and what to do."""
+    """This process could not prove who it is. The text says why, and what to do."""
 
 
 class NotProven(Exception):
-    """A server answered a request and did not prove who it is; what was asked may have been done."""
+    """A server answered without proving who it is. It may have carried out the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """One kind of refusal: what it is, and what to do."""
+    """One kind of refusal: its cause, and what to do."""
 
     what: str
     fix: str
@@ -33,7 +33,7 @@ _NO_TICKET = Trouble(
 )
 _EXPIRED = Trouble(
     what="the ticket has expired",
-    fix="log in again with kinit; a service needs principal and keytab in [storage.hdfs], which log in by themselves",
+    fix="log in again with kinit; a service needs principal and keytab in [storage.hdfs], which log in without a person",
 )
 _SKEW = Trouble(
     what="the clocks differ by too much",
@@ -101,8 +101,8 @@ _BY_MAJOR = {7 << 16: _NO_TICKET, 11 << 16: _EXPIRED}
 _GSSAPI = re.compile(r"Major \(\d+\): (?P<major>.*?), Minor \(\d+\): (?P<minor>.*?)(?:, Context: |$)")
 _CONFIGURATION = -1429577728  #: base of what is wrong with krb5.conf itself (profile.h)
 
-#: What a cluster says to whom it refuses, by a part of its sentence.
-_SAID = {
+#: The trouble behind a cluster's refusal, by a part of its message.
+_BY_MESSAGE = {
     "Clock skew too great": _SKEW,
     "No rules applied to": Trouble(
         what="the cluster knows no user for this principal",
@@ -142,20 +142,20 @@ _SAID = {
 }
 
 
-def trouble_of(error: BaseException) -> Trouble | None:
-    """Returns what a library's error means: krb5's own, GSSAPI's, or one that was raised for such an error."""
+def find_trouble(error: BaseException) -> Trouble | None:
+    """Finds the trouble behind an error of krb5 or GSSAPI, or behind an error that one of theirs caused."""
     seen: BaseException | None = error
     while seen is not None:
         code = getattr(seen, "err_code", None) or getattr(seen, "min_code", None)
-        found = _of_code(code) if isinstance(code, int) else None
-        found = found or _BY_MAJOR.get(getattr(seen, "maj_code", None) or 0)
-        if found is not None:
-            return found
+        trouble = _find_by_code(code) if isinstance(code, int) else None
+        trouble = trouble or _BY_MAJOR.get(getattr(seen, "maj_code", None) or 0)
+        if trouble is not None:
+            return trouble
         seen = getattr(seen, "base_error", None) or seen.__cause__
     return None
 
 
-def _of_code(code: int) -> Trouble | None:
+def _find_by_code(code: int) -> Trouble | None:
     signed = code - 2**32 if code >= 2**31 else code  # GSSAPI's minor codes have no sign
     if signed == _NO_SUCH_FILE:
         return _KEYTAB
@@ -165,26 +165,28 @@ def _of_code(code: int) -> Trouble | None:
 
 
 def log_in_failed(error: BaseException, who: str) -> LogInFailed:
-    """Returns the error to raise where ``who`` could not log in for ``error``."""
+    """Returns the error to raise when ``who`` could not log in because of ``error``."""
     reason = _last_words(error)
-    trouble = _REALM if "Server krbtgt/" in reason else trouble_of(error)  # the KDC of another realm is a service, too
+    trouble = (
+        _REALM if "Server krbtgt/" in reason else find_trouble(error)
+    )  # the KDC of another realm is a service, too
     if trouble is None:
         return LogInFailed(f"{who} cannot log in ({reason}); KRB5_TRACE=/dev/stderr shows what was tried")
     return LogInFailed(f"{trouble.what}: {who} cannot log in ({reason}); {trouble.fix}")
 
 
 def _last_words(error: BaseException) -> str:
-    """Returns the library's own sentence: that of GSSAPI's minor code, where that says anything."""
+    """Returns the library's message: that of GSSAPI's minor code, unless it only says ``Success``."""
     text = str(error)
-    if (found := _GSSAPI.search(text)) is not None:
-        return found["major"] if found["minor"] == "Success" else found["minor"]
+    if (match := _GSSAPI.search(text)) is not None:
+        return match["major"] if match["minor"] == "Success" else match["minor"]
     code = getattr(error, "err_code", None)
     return text.removesuffix(f" {code}") if code is not None else text
 
 
-def advised(said: str) -> str:
-    """Returns a cluster's words and what to do about them, where that is known."""
-    for part, trouble in _SAID.items():
-        if part in said:
-            return f"{said} ({trouble.what}; {trouble.fix})"
-    return said
+def add_advice(message: str) -> str:
+    """Adds advice to a cluster's message, where the cause is known."""
+    for part, trouble in _BY_MESSAGE.items():
+        if part in message:
+            return f"{message} ({trouble.what}; {trouble.fix})"
+    return message

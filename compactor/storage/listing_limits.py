@@ -15,7 +15,7 @@ class ListingLimits:
     depth: int = 64
 
     def check_entries(self, place: str, number: int) -> None:
-        """Raises ``UnsafeDirectory`` if ``number`` entries were found in ``place`` and that is too many."""
+        """Raises ``UnsafeDirectory`` if ``number`` entries of ``place`` are too many."""
         if number > self.entries:
             raise UnsafeDirectory(
                 f"{place}: has more than {self.entries} files and directories; nothing is done there; find out who wrote "
@@ -23,7 +23,7 @@ class ListingLimits:
             )
 
     def check_depth(self, place: str, depth: int) -> None:
-        """Raises ``UnsafeDirectory`` if ``place`` is ``depth`` directories below a location and that is too deep."""
+        """Raises ``UnsafeDirectory`` if ``place``, ``depth`` directories below a location, is too deep."""
         if depth > self.depth:
             shown = place if len(place) <= _SHOWN else f"{place[:_SHOWN]}…"
             raise UnsafeDirectory(

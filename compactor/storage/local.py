@@ -37,15 +37,15 @@ from compactor.storage.no_links import (
 from compactor.storage.store_options import StoreOptions
 from compactor.storage.taking_over import TakenRange, TakingOver
 
-SHARED_BYTES = 1 << 20  #: of a range that is worth a call, and up to a block of padding
+SHARED_BYTES = 1 << 20  #: a smaller range is not worth a call and up to a block of padding
 _SYNCS = 16  #: under way at once: a file system writes waiting syncs together
 
 
 class LocalStorage:
     """The back end for ``file:`` locations and plain paths.
 
-    ``resolve`` follows the links on the way to a location; whatever link any other method meets, it raises
-    ``UnsafeDirectory`` (PROTOCOL 11.13).
+    ``resolve`` follows the links on the way to a location. Every other method raises ``UnsafeDirectory`` when it meets a
+    link (PROTOCOL 11.13).
     """
 
     options = StoreOptions()
@@ -70,7 +70,7 @@ class LocalStorage:
 
     def listing(self, path: str) -> Listing:
         with _errors("list", path):
-            return consistent_listing(path, lambda: local_listing.listed(path, self.limits))
+            return consistent_listing(path, lambda: local_listing.list_once(path, self.limits))
 
     def tree(self, path: str) -> Tree:
         with _errors("list", path):
@@ -124,7 +124,7 @@ class LocalStorage:
         return None
 
     def taking_over(self, path: str) -> TakingOver | None:
-        return TakingOver(smallest=SHARED_BYTES)  # if its file system can: the first range shows
+        return TakingOver(smallest=SHARED_BYTES)  # the first range shows whether the file system can do it
 
     def status(self, path: str) -> FileStatus:
         return FileStatus(length=self.length(path))
@@ -163,29 +163,29 @@ class LocalStorage:
                 current = os.path.dirname(current)
             if not missing:
                 return
-            permissions = LocalPermissions.of(like)
+            permissions = LocalPermissions.read_from(like)
             for place in reversed(missing):
                 with (
                     contextlib.suppress(FileExistsError),
                     parent(place) as (above, name),
-                    _made(above, name, place) as made,
+                    _make_directory(above, name, place) as created,
                 ):
-                    permissions.apply_to(made, place)
+                    permissions.apply_to(created, place)
 
     def make_private(self, path: str, inside: Sequence[str] = ()) -> None:
-        with _errors("create", path), parent(path) as (above, name), _made(above, name, path) as made:
-            for each in inside:
-                os.mkdir(each, 0o700, dir_fd=made)
+        with _errors("create", path), parent(path) as (above, name), _make_directory(above, name, path) as created:
+            for subdirectory in inside:
+                os.mkdir(subdirectory, 0o700, dir_fd=created)
 
     def make_inside(self, path: str) -> None:
         with _errors("create", path), parent(path) as (above, name):
             must_be_private(above, os.path.dirname(path))
-            os.mkdir(name, 0o700, dir_fd=above)  # nobody else can enter, so it is this one from now on
+            os.mkdir(name, 0o700, dir_fd=above)  # nobody else can enter, so nobody can replace it
 
     def adopt(self, path: str, *, like: str) -> None:
         with _errors("change the owner of", path), parent(path) as (above, name):
             must_be_private(above, os.path.dirname(path))
-            permissions = LocalPermissions.of(like)
+            permissions = LocalPermissions.read_from(like)
             descriptor = below(above, name, LISTED)
             try:
                 permissions.apply_below(descriptor, path)
@@ -193,18 +193,18 @@ class LocalStorage:
                 os.close(descriptor)
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        found: dict[str, Sequence[str]] = {}
+        places: dict[str, Sequence[str]] = {}
         failed: dict[str, StorageError] = {}
         for path in paths:
             try:
                 with _errors("sync", path):
-                    found[path] = _to_sync(path, self.limits)
+                    places[path] = _list_to_sync(path, self.limits)
             except StorageError as error:
                 failed[path] = error
-        return failed | _all_synced(found)
+        return failed | _sync_all(places)
 
     def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        return _all_synced({path: [os.path.dirname(path)] for path in paths})
+        return _sync_all({path: [os.path.dirname(path)] for path in paths})
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         with (
@@ -262,12 +262,12 @@ class LocalStorage:
 
     def free_bytes(self, path: str) -> int | None:
         with _errors("measure", path), directory(path) as descriptor:
-            found = os.fstatvfs(descriptor)
-            return found.f_bavail * found.f_frsize
+            status = os.fstatvfs(descriptor)
+            return status.f_bavail * status.f_frsize
 
 
 def _path_of(location: str) -> str:
-    """Returns the path of a location as the metastore spells it."""
+    """Returns the path of a location as the metastore spells it: ``/x/y`` for ``file:///x/y/``."""
     # Hive stores paths unescaped: `%2F` and `#` in them are characters of a partition's directory name.
     scheme, colon, rest = location.partition(":")
     if not colon or "/" in scheme:
@@ -293,21 +293,21 @@ def _real(path: str) -> str:
 
 
 def _status(path: str) -> os.stat_result:
-    """Returns the status of what has the name ``path``: of a link itself, if it is one."""
+    """Returns the status of the entry ``path``; a link is not followed."""
     with parent(path) as (above, name):
         return os.stat(name or ".", dir_fd=above, follow_symlinks=False)
 
 
 @contextlib.contextmanager
-def _made(above: int, name: str, place: str) -> Iterator[int]:
-    """Makes the directory ``name`` in an open one, for this user alone, and opens it until the block ends."""
+def _make_directory(above: int, name: str, place: str) -> Iterator[int]:
+    """Creates a directory in an open one for this user alone, and keeps it open until the block ends."""
     os.mkdir(name, 0o700, dir_fd=above)
-    made = below(above, name, LISTED)
+    created = below(above, name, LISTED)
     try:
-        must_be_private(made, place)
-        yield made
+        must_be_private(created, place)
+        yield created
     finally:
-        os.close(made)
+        os.close(created)
 
 
 def _identity_in(directory: int, name: str) -> str | None:
@@ -317,7 +317,7 @@ def _identity_in(directory: int, name: str) -> str | None:
         return None
 
 
-class _errors:  # noqa: N801 - a context, entered too often for one made of a generator
+class _errors:  # noqa: N801 - a context that is entered too often for a slower generator
     """Turns errors of the system into ``StorageError``."""
 
     __slots__ = ("_path", "_verb")
@@ -345,55 +345,55 @@ def _sync(path: str) -> None:
         os.close(descriptor)
 
 
-def _to_sync(path: str, limits: ListingLimits) -> list[str]:
-    """Returns the files and directories at and below ``path``, and the directory that holds its name.
+def _list_to_sync(path: str, limits: ListingLimits) -> list[str]:
+    """Lists the files and directories at and below ``path``, and the directory that holds its name.
 
     Raises:
-        UnsafeDirectory: it is too deep, or holds too much: it is not what was staged.
+        UnsafeDirectory: ``path`` is too deep or holds too much, so it is not the staged one.
     """
-    found, waiting = [os.path.dirname(path), path], [(path, 0)] if _is_directory(path) else []
+    places, waiting = [os.path.dirname(path), path], [(path, 0)] if _is_directory(path) else []
     while waiting:
-        place, depth = waiting.pop()
-        limits.check_depth(place, depth)
+        folder, depth = waiting.pop()
+        limits.check_depth(folder, depth)
         try:
-            with directory(place) as descriptor, os.scandir(descriptor) as entries:
-                inside = [(f"{place}/{entry.name}", entry.is_dir(follow_symlinks=False)) for entry in entries]
-        except (NotADirectoryError, FileNotFoundError):  # syncing it says more
+            with directory(folder) as descriptor, os.scandir(descriptor) as entries:
+                inside = [(f"{folder}/{entry.name}", entry.is_dir(follow_symlinks=False)) for entry in entries]
+        except (NotADirectoryError, FileNotFoundError):  # syncing it reports the cause
             continue
-        found += [one for one, _ in inside]
-        waiting += [(one, depth + 1) for one, is_directory in inside if is_directory]
-        limits.check_entries(path, len(found))
-    return found
+        places += [path_inside for path_inside, _ in inside]
+        waiting += [(path_inside, depth + 1) for path_inside, is_directory in inside if is_directory]
+        limits.check_entries(path, len(places))
+    return places
 
 
 def _is_directory(path: str) -> bool:
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
-    except FileNotFoundError:  # syncing it says more
+    except FileNotFoundError:  # syncing it reports the cause
         return False
 
 
-def _all_synced(of_each: Mapping[str, Sequence[str]]) -> dict[str, StorageError]:
-    """Syncs files and directories, given by the path they belong to. Returns the paths that failed, with their errors."""
-    places = list(dict.fromkeys(place for found in of_each.values() for place in found))
+def _sync_all(of_each: Mapping[str, Sequence[str]]) -> dict[str, StorageError]:
+    """Syncs the files and directories of each path. Returns the paths that failed, with their errors."""
+    places = list(dict.fromkeys(place for own in of_each.values() for place in own))
     shares = [places[start::_SYNCS] for start in range(min(_SYNCS, len(places)))]
-    others = _threads().map(_synced, shares[1:]) if len(shares) > 1 else iter(())
-    errors = {place: error for found in (*map(_synced, shares[:1]), *others) for place, error in found.items()}
-    causes = {path: next(filter(None, map(errors.get, found)), None) for path, found in of_each.items()}
+    others = _threads().map(_sync_each, shares[1:]) if len(shares) > 1 else iter(())
+    errors = {place: error for failed in (*map(_sync_each, shares[:1]), *others) for place, error in failed.items()}
+    causes = {path: next(filter(None, map(errors.get, own)), None) for path, own in of_each.items()}
     return {path: cause for path, cause in causes.items() if cause is not None}
 
 
 @lru_cache(maxsize=1)
 def _threads() -> ThreadPoolExecutor:
-    """Returns the threads that sync beside the calling one. They stay: starting them takes longer than many a sync."""
+    """Returns the threads that help the calling one to sync. They stay, because starting them is slower than a sync."""
     return ThreadPoolExecutor(_SYNCS - 1, thread_name_prefix="sync")
 
 
 os.register_at_fork(after_in_child=_threads.cache_clear)  # a forked process has none of them
 
 
-def _synced(paths: Iterable[str]) -> dict[str, StorageError]:
-    """Syncs paths one after the other and returns those that failed, with their errors."""
+def _sync_each(paths: Iterable[str]) -> dict[str, StorageError]:
+    """Syncs paths in turn. Returns the paths that failed, with their errors."""
     failed: dict[str, StorageError] = {}
     for path in paths:
         try:

@@ -1,5 +1,4 @@
-"""Walks over local directories by descriptors: no link is followed, and nothing but regular files and directories passes
-(PROTOCOL 11.13)."""
+"""Walks over local directories by descriptors. Follows no link; refuses special files (PROTOCOL 11.13)."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from types import MappingProxyType
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped, parse_claim
 from compactor.base.errors import BadFile, StorageError, UnsafeDirectory
-from compactor.storage.build_listing import data_format, must_be_small
+from compactor.storage.build_listing import check_is_small, data_format
 from compactor.storage.consistent_listing import ListedButAbsent
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.no_links import LISTED, NOT_TOUCHED, below, directory, must_be_regular
@@ -23,13 +22,13 @@ from compactor.storage.no_links import LISTED, NOT_TOUCHED, below, directory, mu
 _path = attrgetter("path")
 
 
-def listed(root: str, limits: ListingLimits) -> Listing:
+def list_once(root: str, limits: ListingLimits) -> Listing:
     """Lists everything below ``root`` once.
 
     Raises:
         ListedButAbsent: an entry vanished meanwhile.
-        BadFile: ``root`` is not there, or a ``_metadata_acid`` is not as Hive writes it.
-        UnsafeDirectory: there is something else than regular files and directories, or too much of them.
+        BadFile: ``root`` does not exist, or a ``_metadata_acid`` is not as Hive writes it.
+        UnsafeDirectory: an entry is neither a regular file nor a directory, or there are too many entries.
         StorageError: a directory cannot be listed.
     """
     walk = _Walk(root=root, limits=limits)
@@ -50,8 +49,8 @@ def listed(root: str, limits: ListingLimits) -> Listing:
 
 
 def missing(path: str) -> BadFile:
-    """Returns the error for a location that is not there."""
-    return BadFile(f"directory {path}: the metastore names it and it is not there; restore it, or drop the partition")
+    """Returns the error for a location that does not exist."""
+    return BadFile(f"directory {path}: the metastore names it and it does not exist; restore it, or drop the partition")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,8 +116,8 @@ class _Walk:
 
     def _entries(self, descriptor: int, relative: str) -> list[os.DirEntry[str]]:
         try:
-            with os.scandir(descriptor) as found:
-                entries = list(islice(found, self.limits.entries - self.seen + 1))
+            with os.scandir(descriptor) as entries_on_disk:
+                entries = list(islice(entries_on_disk, self.limits.entries - self.seen + 1))
         except OSError as error:
             raise _unlisted(f"{self.root}/{relative}", error) from error
         self.seen += len(entries)
@@ -128,18 +127,18 @@ class _Walk:
 
     def _length(self, entry: os.DirEntry[str], path: str) -> int:
         try:
-            found = entry.stat(follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             raise ListedButAbsent(f"{self.root}/{path}") from None
         except OSError as error:
             raise StorageError(f"cannot measure {self.root}/{path}: {error.strerror or error}") from error
-        if not stat.S_ISREG(found.st_mode):
-            must_be_regular(f"{self.root}/{path}", found.st_mode)
-        return found.st_size
+        if not stat.S_ISREG(status.st_mode):
+            must_be_regular(f"{self.root}/{path}", status.st_mode)
+        return status.st_size
 
     def _data_format(self, descriptor: int, path: str, length: int) -> str:
         place = f"{self.root}/{path}"
-        must_be_small(place, length)
+        check_is_small(place, length)
         try:
             opened = below(descriptor, METADATA_FILE, os.O_RDONLY)
         except FileNotFoundError:
@@ -154,24 +153,25 @@ class _Walk:
 
 
 def children(descriptor: int, place: str, limits: ListingLimits, prefix: str = "") -> tuple[str, ...]:
-    """Returns the names in an open directory that begin with ``prefix``, sorted, without those that are no UTF-8: none of
-    them is a name of ours.
+    """Returns the names in an open directory that begin with ``prefix``, sorted.
+
+    Leaves out names that are not UTF-8, because none of them is ours.
 
     Raises:
         UnsafeDirectory: there are too many.
     """
-    with os.scandir(descriptor) as found:
-        named = (entry.name for entry in found if entry.name.startswith(prefix))
+    with os.scandir(descriptor) as entries:
+        named = (entry.name for entry in entries if entry.name.startswith(prefix))
         names = list(islice(named, limits.entries + 1))
     limits.check_entries(place, len(names))
     return tuple(sorted(name for name in names if name.isascii() or _is_text(name)))
 
 
 def _must_be_text(path: str) -> None:
-    """Raises ``UnsafeDirectory`` if the bytes of ``path`` are no UTF-8: neither Hive nor a database can hold it."""
+    """Raises ``UnsafeDirectory`` if ``path`` is not UTF-8: neither Hive nor a database can hold it."""
     if not _is_text(path):
         raise UnsafeDirectory(
-            f"{path}: its name is no UTF-8, so no writer of tables gave it; nothing is done beside it; remove or rename it"
+            f"{path}: its name is not UTF-8, so no writer of tables gave it; nothing is done next to it; remove or rename it"
         )
 
 
@@ -184,11 +184,12 @@ def _is_text(name: str) -> bool:
 
 
 def remove(above: int, name: str, place: str, limits: ListingLimits, depth: int = 0) -> None:
-    """Removes the entry ``name`` of an open directory, with everything below it; what vanishes meanwhile is gone too. A
-    link is removed itself.
+    """Removes the entry ``name`` of an open directory with everything below it; a link is not followed.
+
+    Entries that vanish meanwhile count as removed.
 
     Raises:
-        UnsafeDirectory: it is too deep.
+        UnsafeDirectory: an entry is too deep.
         OSError: something cannot be removed.
     """
     limits.check_depth(place, depth)
@@ -200,8 +201,8 @@ def remove(above: int, name: str, place: str, limits: ListingLimits, depth: int 
     except FileNotFoundError:
         return
     try:
-        with os.scandir(descriptor) as found:
-            entries = list(found)
+        with os.scandir(descriptor) as entries_on_disk:
+            entries = list(entries_on_disk)
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 remove(descriptor, entry.name, f"{place}/{entry.name}", limits, depth + 1)

@@ -1,4 +1,4 @@
-"""Owner, group, mode and ACL of a local directory, to be applied to others; only ever through descriptors."""
+"""Copies owner, group, mode and ACL of a local directory to others, always through descriptors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compactor.storage.no_links import LISTED, NEW, NOT_TOUCHED, below, director
 log = logging.getLogger(__name__)
 _ACCESS = "system.posix_acl_access"
 _ACL = (_ACCESS, "system.posix_acl_default")
-_OTHERS = 0o077  #: bits of a mode that let others than the owner do something
+_OTHERS = 0o077  #: the bits of a mode that permit something to users other than the owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class LocalPermissions:
     acl: Mapping[str, bytes]  #: as extended attributes; empty without an ACL, or where the file system has none
 
     @classmethod
-    def of(cls, path: str) -> Self:
+    def read_from(cls, path: str) -> Self:
         """Reads the permissions of ``path``."""
         with directory(path) as descriptor:
             seen = os.fstat(descriptor)
@@ -39,13 +39,13 @@ class LocalPermissions:
         return cls(path=path, user=seen.st_uid, group=seen.st_gid, mode=stat.S_IMODE(seen.st_mode), acl=acl)
 
     def apply_below(self, descriptor: int, place: str) -> None:
-        """Gives the permissions to everything below an open directory, of which ``place`` is the path.
+        """Gives the permissions to everything below the open directory ``place``.
 
         Raises:
-            UnsafeDirectory: there is something that no attempt wrote: a link, or a file with a second name elsewhere.
+            UnsafeDirectory: there is an entry that no attempt writes: a link, or a file with a second name elsewhere.
         """
-        with os.scandir(descriptor) as found:
-            entries = list(found)
+        with os.scandir(descriptor) as entries_on_disk:
+            entries = list(entries_on_disk)
         for entry in entries:
             path = f"{place}/{entry.name}"
             is_directory = entry.is_dir(follow_symlinks=False)
@@ -61,11 +61,12 @@ class LocalPermissions:
                 os.close(opened)
 
     def apply_to(self, descriptor: int, path: str) -> None:
-        """Sets owner and group of an open file or directory where permitted, its mode (files: without the execute bits)
-        and ACLs. A value that it already has is not set again. ``path`` is for messages.
+        """Sets owner and group of an open file or directory where permitted, its mode and its ACLs.
+
+        A file gets no execute bits. Values that are already right are not set again. ``path`` is for messages.
 
         Raises:
-            UnsafeDirectory: it is no directory, and no regular file whose only name this is.
+            UnsafeDirectory: it is neither a directory nor a regular file with exactly one name.
         """
         have = os.fstat(descriptor)
         is_directory = stat.S_ISDIR(have.st_mode)
@@ -90,47 +91,51 @@ class LocalPermissions:
 
 
 def must_be_private(descriptor: int, place: str) -> None:
-    """Checks that an open directory is this process's own and closed to everybody else, so that all in it is of our making.
+    """Checks that an open directory belongs to this process and is closed to everybody else.
 
-    Where the answer is no, a file is made there to see which owner and mode this file system gives: some know no owners, or
-    know this user under another number.
+    Some file systems have no owners, or know this user under another number. So if the check fails, a new file in the
+    directory shows which owner and mode the file system assigns.
 
     Raises:
-        UnsafeDirectory: it is another user's, or open to others.
+        UnsafeDirectory: it belongs to another user, or is open to others.
     """
-    found = os.fstat(descriptor)
-    if found.st_uid == os.geteuid() and not found.st_mode & _OTHERS:
+    status = os.fstat(descriptor)
+    if status.st_uid == os.geteuid() and not status.st_mode & _OTHERS:
         return
-    made = _new_file(descriptor)
-    if made is not None and found.st_uid == made.st_uid and (made.st_mode & _OTHERS or not found.st_mode & _OTHERS):
+    new_file = _new_file(descriptor)
+    if (
+        new_file is not None
+        and status.st_uid == new_file.st_uid
+        and (new_file.st_mode & _OTHERS or not status.st_mode & _OTHERS)
+    ):
         return
     raise UnsafeDirectory(
-        f"{place}: belongs to user {found.st_uid} with mode {stat.S_IMODE(found.st_mode):o}; expected the directory that "
-        f"user {os.geteuid()} made there for itself alone; somebody who may write beside it has replaced it, so nothing in "
+        f"{place}: belongs to user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}; expected the directory that "
+        f"user {os.geteuid()} made there for itself alone; somebody who may write next to it has replaced it, so nothing in "
         "it is used; find out who did"
     )
 
 
 def _new_file(descriptor: int) -> os.stat_result | None:
-    """Returns the status of a new file in an open directory, which is removed again; None if none can be made."""
+    """Creates and removes a file in an open directory and returns its status; None if that fails."""
     name = f".{secrets.token_hex(8)}"
     try:
-        made = below(descriptor, name, NEW, 0o600)
+        file = below(descriptor, name, NEW, 0o600)
     except OSError:
         return None
     try:
-        return os.fstat(made)
+        return os.fstat(file)
     finally:
-        os.close(made)
+        os.close(file)
         with suppress(OSError):
             os.unlink(name, dir_fd=descriptor)
 
 
 def _acl(descriptor: int) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    acl: dict[str, bytes] = {}
     for attribute in _ACL:
         try:
-            found[attribute] = os.getxattr(descriptor, attribute)
+            acl[attribute] = os.getxattr(descriptor, attribute)
         except OSError:
             continue
-    return found
+    return acl

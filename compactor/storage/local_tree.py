@@ -16,13 +16,13 @@ _NEVER_ENTERED = ".snapshot"  #: where filers show the past, in every directory
 
 
 def anchor(path: str) -> Anchor:
-    """Returns the directory at ``path``.
+    """Returns the identity of the directory at ``path``.
 
-    Where a file system has no handles its identity is the inode number alone: the device's number is another one after each
-    mount of NFS.
+    If the file system has no handles, the identity is the inode number alone, because the device's number changes with
+    each mount of NFS.
 
     Raises:
-        OSError: it is not there, or cannot be looked at.
+        OSError: it does not exist, or cannot be examined.
         UnsafeDirectory: a link is in its path.
     """
     with directory(path) as descriptor:
@@ -37,8 +37,8 @@ def tree(path: str, limits: ListingLimits) -> Tree:
     """Returns everything below ``path``. ``.snapshot`` is never entered.
 
     Raises:
-        OSError: a directory cannot be listed, or ``path`` is none.
-        ListedButAbsent: a directory vanished meanwhile, or ``path`` is another one by now.
+        OSError: a directory cannot be listed, or ``path`` is not a directory.
+        ListedButAbsent: a directory vanished meanwhile, or ``path`` was replaced.
         UnsafeDirectory: a directory became a link meanwhile, or there are too many entries.
     """
     before = anchor(path)
@@ -68,7 +68,7 @@ def tree(path: str, limits: ListingLimits) -> Tree:
 
 def _entries(place: str) -> list[os.DirEntry[str]]:
     try:
-        with directory(place) as descriptor, os.scandir(descriptor) as found:
-            return list(found)
+        with directory(place) as descriptor, os.scandir(descriptor) as entries:
+            return list(entries)
     except FileNotFoundError:
         raise ListedButAbsent(place) from None

@@ -1,6 +1,6 @@
-"""Proves who we are to a NameNode by a Kerberos ticket, and takes no answer from one that did not prove the same.
+"""Logs in to a NameNode with a Kerberos ticket, and refuses answers from a server that does not prove who it is.
 
-Loaded only where a cluster is reached by ticket: its libraries are those of the extra ``kerberos``.
+Imported only if a cluster is reached by ticket, since it needs the libraries of the extra ``kerberos``.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from compactor.storage.kerberos_errors import UNPROVEN, NotProven, log_in_failed
 
 
 class Negotiate(HTTPKerberosAuth):  # type: ignore[misc]  # without types
-    """One thread's log-ins to the NameNodes of a cluster, each when a server asks for one.
+    """One thread's log-ins to the NameNodes of a cluster. It logs in whenever a server asks for it.
 
-    With a keytab each log-in gets tickets of its own, in memory: none is ever too old, and no other process's cache has a
-    say. Without one the tickets are those of the process's cache, which somebody else renews.
+    With a keytab each log-in fetches its own tickets into memory, so they are never too old, and no other process's cache
+    matters. Without a keytab it uses the process's ticket cache, which somebody else renews.
     """
 
     def __init__(self, options: Kerberos) -> None:
-        self._who = _said_of(options)
+        self._who = _describe_user(options)
         principal: Any = options.principal
         _must_be_private(options)
         if options.keytab is not None:
@@ -45,7 +45,7 @@ class Negotiate(HTTPKerberosAuth):  # type: ignore[misc]  # without types
         )
 
     def generate_request_header(self, response: Response | None, host: str, is_preemptive: bool = False) -> str:
-        """Logs in; the server has to prove itself again, too.
+        """Logs in, and requires a new proof from the server.
 
         Raises:
             LogInFailed: there is no ticket, no KDC, no such principal …
@@ -70,7 +70,7 @@ class Negotiate(HTTPKerberosAuth):  # type: ignore[misc]  # without types
             NotProven: any other answer has none.
         """
         try:
-            found: Response = super().handle_other(response)
+            checked: Response = super().handle_other(response)
         except MutualAuthenticationError as error:
             response.close()
             host = urlsplit(response.url).netloc
@@ -78,32 +78,32 @@ class Negotiate(HTTPKerberosAuth):  # type: ignore[misc]  # without types
                 f"{host} answered {response.status_code} and did not prove that it is who it says"
             ) from error
         if not self.auth_done:
-            setattr(found, UNPROVEN, True)
-        return found
+            setattr(checked, UNPROVEN, True)
+        return checked
 
 
-def tickets_of(options: Kerberos) -> tuple[str, float]:
-    """Returns the principal whose tickets a log-in has, and for how many seconds they are good.
+def read_tickets(options: Kerberos) -> tuple[str, float]:
+    """Returns the principal of a log-in's tickets, and for how many seconds they are valid.
 
     Raises:
         LogInFailed: there are none.
     """
-    who = _said_of(options)
+    who = _describe_user(options)
     _must_be_private(options)
     try:
         name = gssapi.Name(options.principal, gssapi.NameType.kerberos_principal) if options.principal else None
         store = {"client_keytab": options.keytab, "ccache": f"MEMORY:{uuid.uuid4().hex}"} if options.keytab else None
-        found = gssapi.Credentials(usage="initiate", name=name, store=store)
-        return str(found.name), float(found.lifetime or 0)
+        credentials = gssapi.Credentials(usage="initiate", name=name, store=store)
+        return str(credentials.name), float(credentials.lifetime or 0)
     except gssapi.exceptions.GSSError as error:
         raise log_in_failed(error, who) from error
 
 
 def _must_be_private(options: Kerberos) -> None:
-    """Checks that nobody else may read or replace the keytab of a log-in, also where the environment names it.
+    """Checks that nobody else may read or replace the keytab, even if only the environment names it.
 
     Raises:
-        BadSetting: somebody may.
+        BadSetting: somebody else may.
     """
     if options.keytab is not None:
         must_be_secret(Path(options.keytab), "keytab")
@@ -111,5 +111,5 @@ def _must_be_private(options: Kerberos) -> None:
         must_be_secret(keytab, CLIENT_KEYTAB)
 
 
-def _said_of(options: Kerberos) -> str:
+def _describe_user(options: Kerberos) -> str:
     return options.principal or (f"whoever {options.keytab} is for" if options.keytab else "this process")

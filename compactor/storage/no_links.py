@@ -1,8 +1,7 @@
-"""Files and directories opened by paths in which no link is followed (PROTOCOL 11.13).
+"""Opens files and directories without following a link (PROTOCOL 11.13).
 
-``resolve`` follows the links on the way to a location, once. Any link that is met after that was put there by somebody
-who may write in a table's directory, however late: the kernel checks each name of a path as it walks, so nothing can be
-swapped between a look and a use.
+``resolve`` follows the links on the way to a location, once. Any later link comes from somebody who may write in a table's
+directory. The kernel checks each name of a path as it walks, so nobody can swap a name between a check and its use.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from collections.abc import Callable
 
 from compactor.base.errors import UnsafeDirectory
 
-_OPENAT2 = 437  #: number of the system call, the same on all processors that Linux numbers alike
+_OPENAT2 = 437  #: number of the system call on nearly all processors
 _AT_FDCWD = -100
 _RESOLVE_NO_SYMLINKS = 0x04
 _MISSING = {errno.ENOSYS, errno.EPERM}  #: a kernel before 5.6, or a container that forbids the call
-_O_PATH = getattr(os, "O_PATH", os.O_RDONLY)  #: a directory to work in; its entries need not be readable
-#: A pipe or a device that is opened nevertheless must not hold up anybody, or become a terminal.
+_O_PATH = getattr(os, "O_PATH", os.O_RDONLY)  #: opens a directory to work in, even if it cannot be listed
+#: Opening a pipe or a device by accident must not block, or make it the process's terminal.
 _AT_ONCE = os.O_NONBLOCK | os.O_NOCTTY
 _NEVER_FOLLOWED = os.O_CLOEXEC | os.O_NOFOLLOW | _AT_ONCE
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -47,7 +46,7 @@ def opened(path: str, flags: int, mode: int = 0) -> int:
     flags |= os.O_CLOEXEC | os.O_NOFOLLOW if flags & _O_PATH else _NEVER_FOLLOWED
     try:
         call = _openat2
-        return _walked(path, flags, mode) if call is None else call(path, flags, mode)
+        return _walk(path, flags, mode) if call is None else call(path, flags, mode)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and (link := _first_link(path)) is not None:
             raise UnsafeDirectory(f"{link}: is a link; {NOT_TOUCHED}") from None
@@ -55,15 +54,15 @@ def opened(path: str, flags: int, mode: int = 0) -> int:
 
 
 def below(directory: int, name: str, flags: int, mode: int = 0) -> int:
-    """Returns a descriptor of the entry ``name`` of an open directory, which is not opened if it is a link (``OSError``)."""
+    """Returns a descriptor of the entry ``name`` of an open directory; raises ``OSError`` for a link."""
     return os.open(name, flags | _NEVER_FOLLOWED, mode, dir_fd=directory)
 
 
 def regular(path: str) -> int:
-    """Returns a descriptor of the regular file ``path``, to be read; the caller closes it.
+    """Opens the regular file ``path`` to read and returns its descriptor, which the caller closes.
 
     Raises:
-        UnsafeDirectory: it is none, or a link is in the path.
+        UnsafeDirectory: it is not a regular file, or a link is in the path.
         OSError: it cannot be opened.
     """
     try:
@@ -80,7 +79,7 @@ def regular(path: str) -> int:
     return descriptor
 
 
-class _Held:
+class _OpenDescriptor:
     """A descriptor that is closed when the block ends."""
 
     __slots__ = ("_descriptor",)
@@ -96,7 +95,7 @@ class _Held:
 
 
 class Parent:
-    """The open directory that holds a name, until the block ends; yields both."""
+    """The directory that holds a name, open until the block ends. Yields its descriptor and the name."""
 
     __slots__ = ("_descriptor", "_name")
 
@@ -110,24 +109,24 @@ class Parent:
         os.close(self._descriptor)
 
 
-def reading(path: str) -> _Held:
+def reading(path: str) -> _OpenDescriptor:
     """Opens the regular file ``path`` for a block; see ``regular``."""
-    return _Held(regular(path))
+    return _OpenDescriptor(regular(path))
 
 
-def directory(path: str) -> _Held:
-    """Opens the directory ``path``, to be listed, for a block."""
-    return _Held(opened(path, LISTED))
+def directory(path: str) -> _OpenDescriptor:
+    """Opens the directory ``path`` for a block, so that it can be listed."""
+    return _OpenDescriptor(opened(path, LISTED))
 
 
 def parent(path: str, *, synced: bool = False) -> Parent:
-    """Opens the directory that holds the name ``path`` for a block. If it is to be ``synced``, it must be readable."""
+    """Opens the directory that holds ``path`` for a block. It must be readable if the caller will sync it."""
     above, _, name = path.rpartition("/")
     return Parent(opened(above or "/", LISTED if synced else _TO_WORK_IN), name)
 
 
 def has_no_links(path: str) -> bool:
-    """Returns true if ``path`` is a directory that is reached over no link, and spelt in the shortest way."""
+    """Returns true if ``path`` leads to a directory without a link, and is spelled in the shortest way."""
     if os.path.normpath(path) != path:
         return False
     try:
@@ -138,7 +137,7 @@ def has_no_links(path: str) -> bool:
 
 
 NOT_TOUCHED = (
-    "only regular files and directories are opened below a location, and nothing is done beside anything else; find out "
+    "only regular files and directories are opened below a location, and nothing is done next to anything else; find out "
     "who put it there and remove it"
 )
 
@@ -150,14 +149,14 @@ def must_be_regular(path: str, mode: int) -> None:
 
 
 def kind_of(mode: int) -> str:
-    """Returns in words what has this ``st_mode``."""
+    """Returns the kind of file that an ``st_mode`` means, in words."""
     kinds = ((stat.S_ISLNK, "a link"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
     more = ((stat.S_ISDIR, "a directory"), (stat.S_ISREG, "a regular file"))
     return next((words for matches, words in (*kinds, *more) if matches(mode)), "a device")
 
 
 def _first_link(path: str) -> str | None:
-    """Returns the first part of ``path`` that is a link, for a message; None if there is none any longer."""
+    """Returns the first part of ``path`` that is a link, for a message; None if there is no link any more."""
     parts = path.split("/")
     for end in range(1, len(parts) + 1):
         upto = "/".join(parts[:end])
@@ -166,8 +165,8 @@ def _first_link(path: str) -> str | None:
     return None
 
 
-def _walked(path: str, flags: int, mode: int) -> int:
-    """Opens one name of the path after the other, for systems without ``openat2``."""
+def _walk(path: str, flags: int, mode: int) -> int:
+    """Opens the names of a path in turn, for systems without ``openat2``."""
     names = [name for name in path.split("/") if name not in ("", ".")]
     at = os.open("/" if path.startswith("/") else ".", _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -180,8 +179,8 @@ def _walked(path: str, flags: int, mode: int) -> int:
         os.close(at)
 
 
-def _found_openat2() -> Callable[[str, int, int], int] | None:
-    """Returns a function that opens a path by ``openat2``; None where the system has no such call."""
+def _find_openat2() -> Callable[[str, int, int], int] | None:
+    """Returns a function that opens a path by ``openat2``; None if the system has no such call."""
     if sys.platform != "linux":
         return None
     system_call = ctypes.CDLL(None, use_errno=True).syscall
@@ -191,17 +190,17 @@ def _found_openat2() -> Callable[[str, int, int], int] | None:
 
     @functools.cache
     def how(flags: int, mode: int) -> ctypes.Array[ctypes.c_char]:
-        made = _How(flags=flags, mode=mode if flags & os.O_CREAT else 0, resolve=_RESOLVE_NO_SYMLINKS)
-        return ctypes.create_string_buffer(bytes(made), size)
+        structure = _How(flags=flags, mode=mode if flags & os.O_CREAT else 0, resolve=_RESOLVE_NO_SYMLINKS)
+        return ctypes.create_string_buffer(bytes(structure), size)
 
     def call(path: str, flags: int, mode: int) -> int:
         encoded = path.encode(_ENCODING, _ENCODING_ERRORS)  # as ``os.fsencode``, for which every call counts
         if b"\0" in encoded:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
         while True:
-            found: int = system_call(_OPENAT2, _AT_FDCWD, encoded, how(flags, mode), size)
-            if found >= 0:
-                return found
+            descriptor: int = system_call(_OPENAT2, _AT_FDCWD, encoded, how(flags, mode), size)
+            if descriptor >= 0:
+                return descriptor
             failed = ctypes.get_errno()
             if failed != errno.EINTR:
                 raise OSError(failed, os.strerror(failed), path)
@@ -215,4 +214,4 @@ def _found_openat2() -> Callable[[str, int, int], int] | None:
     return call
 
 
-_openat2 = _found_openat2()
+_openat2 = _find_openat2()

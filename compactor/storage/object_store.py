@@ -1,6 +1,6 @@
 """The common part of object stores, through fsspec's file systems: keys only, no directories, no rename.
 
-A file appears when its upload is complete and not before. A directory exists as long as a key below it exists.
+A file appears when its upload is complete. A directory exists as long as a key below it exists.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
 from compactor.base.errors import AccessDenied, BadFile, CompactorError, NotSupported, StorageError, VerificationFailed
 from compactor.base.redaction import redact
-from compactor.storage.build_listing import listing_of, tree_of
+from compactor.storage.build_listing import build_listing_from, build_tree_from
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.file_status import FileStatus
@@ -32,9 +32,9 @@ from compactor.storage.taking_over import KnownBytes, TakenRange, TakingOver, pi
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _R = TypeVar("_R")
-#: HTTP statuses by which a store says that it copies no range, or not for this user or these keys: it is sent then.
+#: HTTP statuses of a store that does not copy ranges, or not for this user or these keys. The bytes are sent instead.
 REFUSED = (400, 401, 403, 405, 501)
-#: Codes of S3 and Azure for what the user of the keys may not do.
+#: Codes of S3 and Azure for a request that the user may not make.
 _DENIED = frozenset(
     ["AccessDenied", "AuthorizationFailure", "AuthorizationPermissionMismatch", "InsufficientAccountPermissions"]
 )
@@ -70,14 +70,14 @@ class ObjectStorage:
     def listing(self, path: str) -> Listing:
         with errors("list", path):
             below = self._below(path)
-        # clients make an object "x/" to show an empty directory x; readers see it too
+        # clients create an object "x/" to show an empty directory x; readers see it too
         markers = [name.partition("/")[0] for name, _ in below if name.endswith("/")]
         files = [(name, length) for name, length in below if not name.endswith("/")]
-        return listing_of(path, files, markers, self.read, self.limits)
+        return build_listing_from(path, files, markers, self.read, self.limits)
 
     def tree(self, path: str) -> Tree:
         with errors("list", path):
-            return tree_of(self._anchor(path), (name for name, _ in self._below(path)))
+            return build_tree_from(self._anchor(path), (name for name, _ in self._below(path)))
 
     def anchor(self, path: str) -> Anchor | None:
         return self._anchor(path) if self.children(path) else None
@@ -87,13 +87,13 @@ class ObjectStorage:
         return Anchor(volume=f"{SCHEMES[scheme]}://{rest.partition('/')[0]}")
 
     def _below(self, path: str) -> list[tuple[str, int]]:
-        """Returns the keys below ``path``, relative to it, with their lengths, by one listing however deep."""
+        """Returns all keys below ``path`` from one listing, relative to it, with their lengths."""
         system = self._system(path)
         prefix = system._strip_protocol(path)
-        found: Mapping[str, Mapping[str, Any]] = system.find(path, detail=True, withdirs=False)
+        listed: Mapping[str, Mapping[str, Any]] = system.find(path, detail=True, withdirs=False)
         return [
             (name[len(prefix) + 1 :], int(info["size"] or 0))
-            for name, info in found.items()
+            for name, info in listed.items()
             if name.startswith(f"{prefix}/") and info["type"] == "file"
         ]
 
@@ -102,11 +102,11 @@ class ObjectStorage:
             system = self._system(path)
             directory = system._strip_protocol(path)
             try:
-                found = system.ls(path, detail=False, prefix=prefix)
+                listed = system.ls(path, detail=False, prefix=prefix)
             except FileNotFoundError:
                 return ()
             names = {
-                name.rstrip("/")[len(directory) + 1 :] for name in found if name.startswith(f"{directory}/{prefix}")
+                name.rstrip("/")[len(directory) + 1 :] for name in listed if name.startswith(f"{directory}/{prefix}")
             }
             return tuple(sorted(name for name in names if name))
 
@@ -149,35 +149,37 @@ class ObjectStorage:
             self._system(path).pipe_file(path, content)
 
     def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
-        """Uploads in one request, or in parts; the client aborts the upload when a part fails."""
+        """Uploads in one request or in parts. The client aborts the upload if a part fails."""
         with errors("write", path):
             self._put(local, path, ranges)
-        length, wanted = self.length(path), os.stat(local).st_size
-        if length != wanted:
-            raise StorageError(f"cannot write {path}: {length} bytes arrived of {wanted}")
+        length, expected = self.length(path), os.stat(local).st_size
+        if length != expected:
+            raise StorageError(f"cannot write {path}: {length} bytes arrived of {expected}")
 
     def _put(self, local: str, path: str, ranges: Sequence[TakenRange]) -> None:
         assert not ranges  # see taking_over
         self._system(path).put_file(local, path)
 
     def _content(self, local: str, ranges: Sequence[TakenRange], start: int, end: int) -> bytes:
-        """Returns bytes of a new file, those of its ranges from their sources."""
-        found: list[bytes] = []
+        """Returns bytes of a new file; reads those of its ranges from their sources."""
+        chunks: list[bytes] = []
         with open(local, "rb") as file:
             for begin, stop, taken in pieces(ranges, start, end):
                 file.seek(begin)
-                found.append(
+                chunks.append(
                     file.read(stop - begin)
                     if taken is None
                     else self.read_range(taken.source, taken.offset, taken.length)
                 )
-        data = b"".join(found)
+        data = b"".join(chunks)
         if len(data) != end - start:
-            raise StorageError(f"{local}: {len(data)} bytes at {start} with those of its sources, wanted {end - start}")
+            raise StorageError(
+                f"{local}: {len(data)} bytes at {start} with those of its sources, expected {end - start}"
+            )
         return data
 
     def _fill(self, local: str, ranges: Sequence[TakenRange]) -> None:
-        """Writes the bytes of the ranges into the local file, for a store that does not take them over after all."""
+        """Writes the bytes of the ranges into the local file, after the store has refused to take them over."""
         with open(local, "r+b") as file:
             for taken in ranges:
                 for start in range(taken.position, taken.end, FILLED):
@@ -189,22 +191,22 @@ class ObjectStorage:
         def check(end: KnownBytes) -> None:
             if self.read_range(path, end.start, len(end.content)) != end.content:
                 raise VerificationFailed(
-                    f"{path}: the store copied other bytes than were asked for, those from {end.start} on are "
-                    "not those of their file; nothing was changed; set compactor.copy.within.store to false there, and "
-                    "report it to whoever runs the store"
+                    f"{path}: the store copied the wrong bytes: from {end.start} on they differ from their source; "
+                    "nothing was changed; set compactor.copy.within.store to false there, and report it to whoever runs "
+                    "the store"
                 )
 
         self._each(check, ends)
 
     def _check_tags(self, ranges: Sequence[TakenRange]) -> None:
-        """Checks that nothing was replaced meanwhile: not every store compares the tag that a copy names."""
+        """Checks that no source was replaced meanwhile: not every store compares the tag in a request to copy."""
 
         def check(source: tuple[str, str]) -> None:
             path, tag = source
             if self.status(path).tag != tag:
                 raise replaced(path)
 
-        self._each(check, sorted({(one.source, one.tag) for one in ranges}))
+        self._each(check, sorted({(taken.source, taken.tag) for taken in ranges}))
 
     def make_directories(self, path: str, *, like: str) -> None:
         """Does nothing: there are no directories."""
@@ -234,7 +236,7 @@ class ObjectStorage:
             raise StorageError(f"cannot rename to {target}: there is nothing at {source}")
         side, data = side_files_and_data(files, lambda pair: pair[0])
         try:
-            # side files such as _metadata_acid come after the data: alone they would be a directory without rows
+            # side files such as _metadata_acid come last: alone they would look like a directory without rows
             self._each(lambda pair: self._copy(*pair), data)
             self._each(lambda pair: self._copy(*pair), side)
         except BaseException:  # also when the process is asked to end
@@ -250,59 +252,59 @@ class ObjectStorage:
             return [(source, target, self.length(source))] if self._system(source).exists(source) else []
 
     def _copy(self, source: str, target: str, length: int) -> None:
-        """Copies within the store; afterwards there is the whole file, or nothing."""
+        """Copies a file within the store, as a whole or not at all."""
         with errors("copy to", target):
             self._system(source).cp_file(source, target)
-        found = self.length(target)
-        if found != length:
-            raise StorageError(f"cannot copy to {target}: {found} bytes arrived of {length}")
+        copied_length = self.length(target)
+        if copied_length != length:
+            raise StorageError(f"cannot copy to {target}: {copied_length} bytes arrived of {length}")
 
     def _take_back(self, target: str) -> None:
         with contextlib.suppress(CompactorError):
             self.remove(target)
 
     def remove(self, path: str, *, durable: bool = True) -> None:
-        """Removes as much as it can; the error names a key that the store refused, and a later removal asks again."""
+        """Removes as many keys as the store admits. The error names a refused key; a later removal tries it again."""
         with errors("remove", path):
             runs = self._runs(path)
-            for error in self._removed([dict.fromkeys(run, path) for run in runs]).values():
+            for error in self._remove_runs([dict.fromkeys(run, path) for run in runs]).values():
                 raise error
-            if any(runs) and (left := self._below(path)):
-                raise _still_there(path, f"{path}/{left[0][0]}")
+            if any(runs) and (remaining := self._below(path)):
+                raise _still_there(path, f"{path}/{remaining[0][0]}")
 
     def _runs(self, path: str) -> Sequence[Sequence[str]]:
-        """Returns the keys to remove, in runs; a run is removed only when the run before it is gone."""
+        """Returns the keys to remove in runs. Each run is removed after the one before it."""
         below = [f"{path}/{name}" for name, _ in self._below(path)]
         if not below and self.exists(path):
             below = [path]
-        # in the reverse order of naming: side files must not be left in a directory alone
+        # in the reverse order of naming: side files must not stay in a directory alone
         return side_files_and_data(below, str)
 
     def remove_all(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        """See ``Storage.remove_all``: the keys of all go in bulk."""
+        """See ``Storage.remove_all``. Removes the keys of all paths in bulk."""
         if not paths:
             return {}
         above = next(iter(paths)).rpartition("/")[0]
         with errors("remove from", above):
-            failed = self._removed(self._runs_of(above, paths))
+            failed = self._remove_runs(self._runs_of(above, paths))
             for key, path in self._owners(above, paths).items():
                 failed.setdefault(path, _still_there(path, key))
             return failed
 
     def _runs_of(self, above: str, paths: Collection[str]) -> Sequence[Mapping[str, str]]:
-        """Returns ``_runs`` of several ``paths`` in the directory ``above`` together, each key with its path."""
+        """Returns the ``_runs`` of several ``paths`` in the directory ``above`` together, each key with its path."""
         owners = self._owners(above, paths)
         return [{key: owners[key] for key in run} for run in side_files_and_data(sorted(owners), str)]
 
-    def _removed(self, runs: Sequence[Mapping[str, str]]) -> dict[str, StorageError]:
-        """Removes keys, each of which belongs to a path; returns the paths of which some stay, with the errors."""
+    def _remove_runs(self, runs: Sequence[Mapping[str, str]]) -> dict[str, StorageError]:
+        """Removes keys, each of which belongs to a path. Returns the paths that keep some keys, with the errors."""
         failed: dict[str, StorageError] = {}
         for run in runs:
             keys = [key for key, path in run.items() if path not in failed]
             of_each = Counter(run[key] for key in keys)
             stay: defaultdict[str, list[RefusedKey]] = defaultdict(list)
-            for one in self._remove_keys(keys) if keys else ():
-                stay[run[one.key]].append(one)
+            for refusal in self._remove_keys(keys) if keys else ():
+                stay[run[refusal.key]].append(refusal)
             for path, refused in stay.items():
                 failed[path] = StorageError(
                     f"cannot remove {path}: {len(refused)} of {of_each[path]} keys stay, the first is {refused[0].key}: "
@@ -311,21 +313,21 @@ class ObjectStorage:
         return failed
 
     def _owners(self, above: str, paths: Collection[str]) -> dict[str, str]:
-        """Returns the keys in the directory ``above`` that are, or are below, one of ``paths``, each with that path."""
-        found: dict[str, str] = {}
+        """Maps keys in the directory ``above`` to the one of ``paths`` that they equal or are below."""
+        owners: dict[str, str] = {}
         for name, _ in self._below(above):
             parts = name.split("/")
             ways = (f"{above}/{'/'.join(parts[:depth])}" for depth in range(1, len(parts) + 1))
             owner = next((way for way in ways if way in paths), None)
             if owner is not None:
-                found[f"{above}/{name}"] = owner
-        return found
+                owners[f"{above}/{name}"] = owner
+        return owners
 
     def _remove_keys(self, keys: Sequence[str]) -> list[RefusedKey]:
-        """Removes each of ``keys``, of one bucket, even if others fail; a key that is gone counts as removed."""
+        """Removes ``keys`` of one bucket, each even if others fail. A missing key counts as removed."""
         raise NotImplementedError
 
-    def _one_by_one(self, keys: Sequence[str]) -> list[RefusedKey]:
+    def _remove_one_by_one(self, keys: Sequence[str]) -> list[RefusedKey]:
         refused: list[RefusedKey] = []
 
         def remove(key: str) -> None:
@@ -337,7 +339,7 @@ class ObjectStorage:
                 refused.append(RefusedKey(key=key, why=str(error) or type(error).__name__))
 
         self._each(remove, keys)
-        return sorted(refused, key=lambda one: one.key)
+        return sorted(refused, key=lambda refusal: refusal.key)
 
     def _remove_key(self, key: str) -> None:
         self._system(key).rm_file(key)
@@ -345,7 +347,7 @@ class ObjectStorage:
     @staticmethod
     def _each(act: Callable[[_T], _R], many: Sequence[_T]) -> list[_R]:
         if len(many) < 2:
-            return [act(one) for one in many]
+            return [act(item) for item in many]
         with ThreadPoolExecutor(PARALLEL, thread_name_prefix="storage") as pool:
             return list(pool.map(act, many))
 
@@ -374,16 +376,16 @@ class ObjectStorage:
     def _open(self, kind: str, scheme: str, place: str) -> Any:
         options = self._with_place(self.options.admitted(kind, place), place)
         try:
-            made = self._client(scheme)
+            client = self._client(scheme)
         except ImportError as error:
             raise NotSupported(
                 f"{scheme}://{place}: needs the extra: pip install 'hive-compactor[{self.EXTRA}]' ({error})"
             ) from error
         with errors("reach", f"{scheme}://{place}"):
-            return made(skip_instance_cache=True, use_listings_cache=False, **options)
+            return client(skip_instance_cache=True, use_listings_cache=False, **options)
 
     def _client(self, scheme: str) -> Any:
-        """Returns the class of fsspec's file system for ``scheme``; raises ``ImportError`` if the extra is not installed."""
+        """Returns fsspec's class for ``scheme``; raises ``ImportError`` if the extra is not installed."""
         import fsspec
 
         return fsspec.get_filesystem_class(scheme)
@@ -394,16 +396,16 @@ class ObjectStorage:
 
 @lru_cache(maxsize=256)
 def _warn(place: str, why: str) -> None:
-    log.warning("%s: the store copies nothing by itself, so every byte is read and sent: %s", place, why)
+    log.warning("%s: the store does not copy ranges, so every byte is read and sent: %s", place, why)
 
 
 def warn_once(path: str, error: Exception) -> None:
-    """Warns that a store refused to copy: once for each bucket and reason."""
+    """Warns once for each bucket and reason that a store refused to copy."""
     _warn("/".join(path.split("/", 3)[:3]), redact(str(error)))
 
 
 def replaced(path: str) -> BadFile:
-    """Returns the error for a file that is no longer the one that was read."""
+    """Returns the error for a file that was replaced while it was read."""
     return BadFile(f"file {path}: it was replaced while it was read; list the directory again")
 
 
@@ -413,16 +415,16 @@ def _still_there(path: str, key: str) -> StorageError:
 
 def side_files_and_data(many: Sequence[_T], key: Callable[[_T], str]) -> tuple[list[_T], list[_T]]:
     """Separates side files such as ``_metadata_acid``, recognised by their names, from data files."""
-    is_side = [is_skipped(key(one).rpartition("/")[2]) for one in many]
+    is_side = [is_skipped(key(item).rpartition("/")[2]) for item in many]
     return (
-        [one for one, side in zip(many, is_side, strict=True) if side],
-        [one for one, side in zip(many, is_side, strict=True) if not side],
+        [item for item, side in zip(many, is_side, strict=True) if side],
+        [item for item, side in zip(many, is_side, strict=True) if not side],
     )
 
 
 @contextlib.contextmanager
 def errors(verb: str, path: str) -> Iterator[None]:
-    """Turns any error of a client into ``StorageError``: each client has errors of its own, not all of them ``OSError``."""
+    """Turns any error of a client into ``StorageError``: not all clients raise an ``OSError``."""
     try:
         yield
     except CompactorError:
@@ -433,7 +435,7 @@ def errors(verb: str, path: str) -> Iterator[None]:
 
 
 def _is_denial(error: Exception) -> bool:
-    """Returns true if the store knew the user of a request; keys or a clock that are wrong are answered with 403, too."""
+    """Returns true if the store knows the user but denies the request. Wrong keys or a wrong clock cause a 403, too."""
     response = getattr(error.__cause__, "response", None)  # of botocore
     code = (
         response.get("Error", {}).get("Code") if isinstance(response, Mapping) else getattr(error, "error_code", None)

@@ -1,4 +1,4 @@
-"""The operations that Compactor needs of a file system, and no others."""
+"""The operations that Compactor needs from a file system."""
 
 from __future__ import annotations
 
@@ -16,66 +16,78 @@ from compactor.storage.taking_over import TakenRange, TakingOver
 
 
 class Storage(Protocol):
-    """Paths are those that ``resolve`` returned, extended by ``/name``. Every method raises ``StorageError``, and
-    ``UnsafeDirectory`` for a link in a path: only ``resolve`` follows links (PROTOCOL 11.13)."""
+    """A file system. Paths are results of ``resolve``, extended by ``/name``.
+
+    Every method raises ``StorageError``. Only ``resolve`` follows links; all other methods raise ``UnsafeDirectory`` for a
+    link in a path (PROTOCOL 11.13).
+    """
 
     @property
     def options(self) -> StoreOptions:
         """The options with which an executor opens the same stores."""
 
     def capabilities(self, path: str) -> Capabilities:
-        """Returns the guarantees of the store that ``path`` is in."""
+        """Returns the guarantees of the store of ``path``."""
 
     def resolve(self, location: str, within: str | None = None) -> str:
-        """Returns the path of a location as the metastore spells it (``file:/x``, ``hdfs://nn:8020/x``, ``s3a://b/x``),
-        without links.
+        """Returns the path, without links, of a location such as ``file:/x``, ``hdfs://nn:8020/x`` or ``s3a://b/x``.
 
         Args:
-            within: the location of the table, if ``location`` is that of a partition. Links are followed to the table, and
-                none below it.
+            within: the location of the table, if ``location`` is that of a partition. Links are followed up to the table,
+                but not below it.
 
         Raises:
             NotSupported: no back end serves that scheme.
         """
 
     def listing(self, path: str) -> Listing:
-        """Lists everything below ``path``, again from the start if an entry vanishes meanwhile. Raises ``StorageError`` for
-        a name that is listed and does not answer (PROTOCOL 11.10), ``UnsafeDirectory`` for anything but regular files and
-        directories and for too many of them, and ``BadFile`` if ``path`` does not exist (in an object store, which has no
-        empty directories, the listing is then empty)."""
+        """Lists everything below ``path``. Starts again if an entry vanishes meanwhile.
+
+        Raises:
+            StorageError: a listed name does not exist (PROTOCOL 11.10).
+            UnsafeDirectory: an entry is neither a regular file nor a directory, or there are too many entries.
+            BadFile: ``path`` does not exist. An object store returns an empty listing instead.
+        """
 
     def tree(self, path: str) -> Tree:
-        """Returns all directories below ``path``, those included that readers skip. Raises as ``listing`` does."""
+        """Returns all directories below ``path``, including those that readers skip. Raises as ``listing`` does."""
 
     def anchor(self, path: str) -> Anchor | None:
-        """Returns the directory at ``path`` as what can be compared later; None if none is there, even if a file is."""
+        """Returns a value that identifies the directory at ``path``; None if ``path`` is a file or does not exist."""
 
     def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
-        """Returns the names of the entries of ``path``, hidden ones too, sorted; an empty tuple if it does not exist.
+        """Returns the sorted names of the entries of ``path``, hidden ones too; nothing if it does not exist.
 
         Args:
-            prefix: with which a name begins. An object store sends only such names, however many others there are.
+            prefix: the beginning of the names. An object store sends only these, however many others there are.
         """
 
     def exists(self, path: str) -> bool: ...
 
     def local_path(self, path: str) -> str | None:
-        """Returns the path of a directory of ``make_private`` that the ORC codecs can write to; None if files must be
-        uploaded. Nothing is read by it: see ``descriptor``."""
+        """Returns the path at which ORC codecs can write in a directory of ``make_private``; None if files must be uploaded.
+
+        Files are never read by this path, but by ``descriptor``.
+        """
 
     def descriptor(self, path: str) -> int | None:
-        """Returns a descriptor of the regular file at ``path``, which the caller closes; None if files must be read by
-        ranges. Raises ``BadFile`` if the file is gone."""
+        """Returns a descriptor of the regular file at ``path``, which the caller closes.
+
+        Returns None if files must be read by ranges. Raises ``BadFile`` if the file is gone.
+        """
 
     def owner(self, path: str) -> str | None:
-        """Returns the user who owns ``path``; None where the store has no owners."""
+        """Returns the user who owns ``path``; None if the store has no owners."""
 
     def deferring(self, path: str) -> Deferring | None:
         """Returns the store of ``path`` if it completes uploads on request, else None."""
 
     def taking_over(self, path: str) -> TakingOver | None:
-        """Returns the terms on which new files in the directory ``path`` take over ranges of other files there: locally by
-        sharing their blocks, elsewhere by ``upload`` or ``Deferring.begin``; None if every byte must be written."""
+        """Returns the terms on which new files in ``path`` take over ranges of other files there.
+
+        Local files share blocks; other stores copy ranges in ``upload`` or ``Deferring.begin``. Returns None if every byte
+        must be written.
+        """
 
     def length(self, path: str) -> int:
         """Returns the length of the file at ``path`` in bytes."""
@@ -89,36 +101,49 @@ class Storage(Protocol):
         """Returns ``length`` bytes from ``offset`` on, fewer only at the end of the file."""
 
     def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
-        """Creates ``path`` with the content of the local file ``local``, durably; where that has ``ranges``, with theirs. A
-        failure publishes nothing: it leaves no file, or one under the attempt's own name that nobody reads (PROTOCOL 3.4).
+        """Creates ``path`` durably from the local file ``local``, and fills its ``ranges`` from their sources.
+
+        After a failure there is no file, or one under the attempt's own name, which nobody reads (PROTOCOL 3.4).
 
         Raises:
             BadFile: a file that a range is taken from was replaced.
         """
 
     def write(self, path: str, content: bytes) -> None:
-        """Creates ``path`` with its content and refuses a file that exists, where the store can (PROTOCOL 11.12); ``sync``
-        makes it durable."""
+        """Creates ``path`` with its content; ``sync`` makes it durable.
+
+        Refuses an existing file if the store can (PROTOCOL 11.12).
+        """
 
     def make_directories(self, path: str, *, like: str) -> None:
-        """Creates ``path`` and its parents below ``like``, with the owner, group, mode and ACL of ``like``; ``sync``
-        makes them durable."""
+        """Creates ``path`` and its parents below ``like``, with the owner, group, mode and ACL of ``like``.
+
+        ``sync`` makes them durable.
+        """
 
     def make_private(self, path: str, inside: Sequence[str] = ()) -> None:
-        """Creates the directory ``path``, which must not exist, for this user alone, with the directories ``inside`` it;
-        ``adopt`` opens what is below those to others."""
+        """Creates the new directory ``path`` for this user alone, with the directories ``inside`` it.
+
+        ``adopt`` opens the content of those directories to others.
+        """
 
     def make_inside(self, path: str) -> None:
-        """Creates the directory ``path``, which must not exist, in one that ``make_private`` made: ``UnsafeDirectory`` if
-        another one is there now."""
+        """Creates the new directory ``path`` in a directory of ``make_private``.
+
+        Raises:
+            UnsafeDirectory: somebody has replaced the directory of ``make_private``.
+        """
 
     def adopt(self, path: str, *, like: str) -> None:
-        """Gives everything below ``path``, a directory that ``make_private`` made in another one, the owner, group, mode and
-        ACL of ``like``."""
+        """Gives everything below ``path`` the owner, group, mode and ACL of ``like``.
+
+        ``path`` is a directory inside one of ``make_private``.
+        """
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        """Makes ``paths``, everything below them and their names durable where the store supports that: many at once, since
-        a disk needs as long for one as for many.
+        """Makes ``paths``, everything below them and their names durable, if the store supports that.
+
+        A disk needs as long for one path as for many, so callers pass many at once.
 
         Returns:
             The paths that could not be made durable, with the errors. They must not be used: a second sync may report
@@ -126,33 +151,42 @@ class Storage(Protocol):
         """
 
     def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        """Makes the names of ``paths`` durable, and nothing below them; see ``sync``."""
+        """Makes only the names of ``paths`` durable, not what is below them; see ``sync``."""
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-        """Renames a file or directory; refuses a target that exists (HDFS would move into it). The new name is then durable,
-        unless ``durable`` is false and ``sync`` or ``sync_names`` follows.
+        """Renames a file or directory durably; refuses an existing target (HDFS would move the source into it).
 
-        Where the store has no rename (``capabilities``), copies file by file within the store, data files first, and then
-        removes the source; if copying fails, the copies are removed again.
+        A store without a rename (``capabilities``) copies file by file, data files first, and then removes the source. If a
+        copy fails, it removes the copies.
+
+        Args:
+            durable: false if ``sync`` or ``sync_names`` follows.
         """
 
     def remove(self, path: str, *, durable: bool = True) -> None:
-        """Removes a file or directory with its content; does nothing if it does not exist. Without ``durable`` it may exist
-        again after a crash of the machine."""
+        """Removes a file or directory with its content; does nothing if it does not exist.
+
+        Without ``durable`` it may reappear after a crash of the machine.
+        """
 
     def remove_all(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        """Removes files or directories of one directory with as few requests as the store can, durably; returns those that
-        cannot be removed, or not durably, with the errors."""
+        """Removes files or directories of one directory durably, with as few requests as possible.
+
+        Returns:
+            The paths that were not removed, or not durably, with the errors.
+        """
 
     def identity(self, path: str) -> str | None:
-        """Returns what tells the file or directory at ``path`` from another one created there later (PROTOCOL 11.8); it
-        survives a rename. None where nothing is there, or the store knows no such thing."""
+        """Returns an identity that a later file or directory at ``path`` will not share (PROTOCOL 11.8).
+
+        It survives a rename. Returns None if ``path`` does not exist, or the store has no identities.
+        """
 
     def identities(self, path: str, names: Collection[str]) -> dict[str, str | None]:
-        """Returns the identity of each of ``names``, relative to the directory ``path``, with few requests."""
+        """Returns the identity of each of ``names``, which are relative to ``path``, with few requests."""
 
     def may_write(self, path: str) -> bool | None:
-        """Returns true if this user may create and remove entries of the directory ``path``, None if the store can't say."""
+        """Returns true if this user may create and remove entries of ``path``; None if the store cannot tell."""
 
     def free_bytes(self, path: str) -> int | None:
-        """Returns the number of bytes that can still be written beside ``path``, None where the store has no limit."""
+        """Returns how many bytes can still be written next to ``path``; None if the store has no limit."""

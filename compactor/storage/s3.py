@@ -1,7 +1,7 @@
-"""Tables in S3 and compatible stores: exact keys, checked bulk removal, no upload left half done.
+"""Tables in S3 and compatible stores: exact keys, checked bulk removal, no half-finished upload.
 
-The session, credentials and retries are s3fs's. Its deletion does not report keys that could not be deleted, and its
-expansion of paths takes ``[`` and ``*`` for patterns; so requests are made here.
+s3fs provides the session, credentials and retries. This module sends the requests, because s3fs does not report keys that
+it could not delete, and takes ``[`` and ``*`` in paths for patterns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COPY_PART_BYTES = 512 << 20
 COPIES = 16  #: parts that the store copies at once
 PARTS = PartLimits(smallest=5 << 20, sent=UPLOAD_PART_BYTES, copied=UPLOAD_PART_BYTES)
 
-#: For each listing: the arguments that begin the next page, with the keys of an answer that hold their values.
+#: For each listing: the arguments that ask for the next page, and the keys of an answer that hold their values.
 _NEXT_PAGE = {
     "list_objects_v2": {"ContinuationToken": "NextContinuationToken"},
     "list_parts": {"PartNumberMarker": "NextPartNumberMarker"},
@@ -98,8 +98,8 @@ class S3Storage(ObjectStorage):
 
     def status(self, path: str) -> FileStatus:
         with errors("measure", path):
-            found = self._call(path, "head_object", Key=_split(path)[1])
-            return FileStatus(length=int(found["ContentLength"]), tag=found.get("ETag"))
+            head = self._call(path, "head_object", Key=_split(path)[1])
+            return FileStatus(length=int(head["ContentLength"]), tag=head.get("ETag"))
 
     def taking_over(self, path: str) -> TakingOver | None:
         return TakingOver(smallest=PARTS.smallest)
@@ -117,9 +117,9 @@ class S3Storage(ObjectStorage):
                 self._call(target, "copy_object", Key=_split(target)[1], CopySource=origin)
             else:
                 self._copy_parts(origin, target, length)
-        found = self.length(target)
-        if found != length:
-            raise StorageError(f"cannot copy to {target}: {found} bytes arrived of {length}")
+        copied_length = self.length(target)
+        if copied_length != length:
+            raise StorageError(f"cannot copy to {target}: {copied_length} bytes arrived of {length}")
 
     def _copy_parts(self, origin: dict[str, str], target: str, length: int) -> None:
         key = _split(target)[1]
@@ -158,7 +158,9 @@ class S3Storage(ObjectStorage):
                 copied = self._copy_ranges(path, parts, named)
                 sent = [(n, part) for n, part in enumerate(parts, 1) if n not in copied]
                 with ThreadPoolExecutor(UPLOADS, thread_name_prefix="storage") as pool:
-                    tags = copied | dict(pool.map(lambda one: self._send(local, path, ranges, named, *one), sent))
+                    tags = copied | dict(
+                        pool.map(lambda numbered: self._send(local, path, ranges, named, *numbered), sent)
+                    )
                 self._check_tags(ranges)
             except BaseException:  # also when the process is asked to end: parts cost money until they are aborted
                 self._abort(path, key, upload)
@@ -178,12 +180,14 @@ class S3Storage(ObjectStorage):
         """Has the store copy the parts that are ranges of other files.
 
         Returns:
-            The store's answers by part number; those that are missing must be sent, since the store refused the call.
+            The store's answers by part number. The store refused to copy the missing parts, so they must be sent.
         """
         taken = [(number, part.taken) for number, part in enumerate(parts, 1) if part.taken is not None]
         with ThreadPoolExecutor(COPIES, thread_name_prefix="storage") as pool:
-            found = pool.map(lambda one: (one[0], self._copy_range(path, one[1], one[0], named)), taken)
-            return {number: tag for number, tag in found if tag is not None}
+            answers = pool.map(
+                lambda numbered: (numbered[0], self._copy_range(path, numbered[1], numbered[0], named)), taken
+            )
+            return {number: tag for number, tag in answers if tag is not None}
 
     def _copy_range(self, path: str, taken: TakenRange, number: int, named: dict[str, str]) -> str | None:
         bucket, key = _split(taken.source)
@@ -208,7 +212,7 @@ class S3Storage(ObjectStorage):
         reach(StoreStep.RANGE_TAKEN)
         return str(answer["CopyPartResult"]["ETag"])
 
-    def held(self, upload: Upload) -> int:
+    def held_bytes(self, upload: Upload) -> int:
         key = _split(upload.path)[1]
         with errors("look at the upload to", upload.path):
             try:
@@ -241,17 +245,17 @@ class S3Storage(ObjectStorage):
             try:
                 self._call(upload.path, "complete_multipart_upload", **named)
             except Exception as error:
-                # after a lost answer the client asks again for an upload that is already complete
+                # after a lost answer the client repeats the request, and the upload is already complete
                 if not self._is_object(upload.path):
                     if not isinstance(error, FileNotFoundError):
                         raise
                     raise StorageError(
                         f"cannot complete {upload.path}: its upload is gone; perhaps a rule of the bucket aborts uploads "
-                        "too soon. Nothing is named, ask again"
+                        "too soon. Nothing is named; request the compaction again"
                     ) from error
-        found = self.length(upload.path)
-        if found != upload.length:
-            raise StorageError(f"cannot complete {upload.path}: {found} bytes arrived of {upload.length}")
+        completed_length = self.length(upload.path)
+        if completed_length != upload.length:
+            raise StorageError(f"cannot complete {upload.path}: {completed_length} bytes arrived of {upload.length}")
         reach(StoreStep.COMPLETED)
         self._check_ends(upload.path, upload.ends)
 
@@ -277,7 +281,7 @@ class S3Storage(ObjectStorage):
             self._abort_uploads(path)
 
     def _abort_uploads(self, path: str) -> None:
-        """Aborts uploads to keys below ``path`` that nobody completed: their writer is gone with the path removed."""
+        """Aborts unfinished uploads to keys below ``path``, whose writer has ended."""
         key = _split(path)[1]
         for upload in self._uploads(path, key):
             if upload["Key"] == key or upload["Key"].startswith(f"{key}/"):
@@ -287,10 +291,12 @@ class S3Storage(ObjectStorage):
         refused: list[RefusedKey] = []
         for start in range(0, len(keys), BULK):
             paths = {_split(key)[1]: key for key in keys[start : start + BULK]}
-            asked = {"Objects": [{"Key": name} for name in paths], "Quiet": True}
+            request = {"Objects": [{"Key": name} for name in paths], "Quiet": True}
             refused += [
-                RefusedKey(key=paths.get(one["Key"], one["Key"]), why=f"{one.get('Code')} {one.get('Message', '')}")
-                for one in self._call(keys[0], "delete_objects", Delete=asked).get("Errors", ())
+                RefusedKey(
+                    key=paths.get(error["Key"], error["Key"]), why=f"{error.get('Code')} {error.get('Message', '')}"
+                )
+                for error in self._call(keys[0], "delete_objects", Delete=request).get("Errors", ())
             ]
         return refused
 
@@ -300,7 +306,7 @@ class S3Storage(ObjectStorage):
 
 
 def _answer(error: OSError) -> tuple[int, str]:
-    """Returns the HTTP status and S3's code of an error of the client; 0 and nothing if the store did not answer."""
+    """Returns the HTTP status and S3's code of a client's error; 0 and an empty text if the store did not answer."""
     response = getattr(error.__cause__, "response", None) or {}
     return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)), str(
         response.get("Error", {}).get("Code")
@@ -308,8 +314,10 @@ def _answer(error: OSError) -> tuple[int, str]:
 
 
 def _transaction(key: str) -> TxnId | None:
-    """Returns the transaction of the directory that holds ``key``, relative to a table's or partition's location; None
-    without one."""
+    """Returns the transaction in the name of a key's directory, such as 17 for ``base_0000005_v0000017/bucket_00000``.
+
+    ``key`` is relative to the location of a table or partition.
+    """
     acid = known_directory(key.partition("/")[0])
     return acid.visibility_txn_id if acid is not None and acid.visibility_txn_id else None
 
@@ -321,6 +329,6 @@ def _directory(path: str) -> str:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Returns bucket and key."""
+    """Returns bucket and key: ``s3a://bucket/t/f`` is ``bucket`` and ``t/f``."""
     bucket, _, key = path.partition("://")[2].partition("/")
     return bucket, key

@@ -6,14 +6,14 @@ import logging
 
 from compactor.base.redaction import redact
 
-#: Log addresses, in which a data node's token is.
+#: These log addresses, which contain a data node's token.
 _ADDRESSES = ("urllib3.connectionpool", "urllib3.util.retry", "webhdfs")
-#: Logs headers, and failures that are raised as well. ``KRB5_TRACE`` shows what Kerberos does.
+#: Logs headers, and failures that it also raises. ``KRB5_TRACE`` shows what Kerberos does.
 _HEADERS = ("requests_kerberos.kerberos_",)
 
 
-def without_secrets() -> None:
-    """Makes the loggers of this process keep secrets to themselves; may be called again."""
+def silence_secrets() -> None:
+    """Filters secrets out of the loggers of this process. May be called repeatedly."""
     for name in _ADDRESSES:
         logging.getLogger(name).addFilter(_scrubbed)
     for name in _HEADERS:

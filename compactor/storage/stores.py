@@ -23,7 +23,7 @@ from compactor.storage.taking_over import TakenRange, TakingOver
 
 
 class Stores:
-    """The stores in which a metastore's tables may lie; a store is opened when it is first used."""
+    """All stores of a metastore's tables. A store is opened when it is first used."""
 
     def __init__(self, options: StoreOptions | None = None, limits: ListingLimits | None = None) -> None:
         self._options = options or StoreOptions()
@@ -41,11 +41,11 @@ class Stores:
         return self._options
 
     def acting_for(self, user: str) -> Stores:
-        """Returns the stores as an application of ``user`` uses them: in HDFS on his behalf, where ``doas`` is set."""
+        """Returns the stores for an application of ``user``: it acts for the user in HDFS if ``doas`` is set."""
         options = self._options.acting_for(user)
         return self if options == self._options else Stores(options, self._limits)
 
-    def of(self, path: str) -> Storage:
+    def store_of(self, path: str) -> Storage:
         """Returns the store of ``path``, which may be a location."""
         scheme, colon, _ = path.partition(":")
         if colon and "/" not in scheme and scheme in SCHEMES:
@@ -53,116 +53,116 @@ class Stores:
         return self._local
 
     def capabilities(self, path: str) -> Capabilities:
-        return self.of(path).capabilities(path)
+        return self.store_of(path).capabilities(path)
 
     def resolve(self, location: str, within: str | None = None) -> str:
-        return self.of(location).resolve(location, within)
+        return self.store_of(location).resolve(location, within)
 
     def listing(self, path: str) -> Listing:
-        return self.of(path).listing(path)
+        return self.store_of(path).listing(path)
 
     def tree(self, path: str) -> Tree:
-        return self.of(path).tree(path)
+        return self.store_of(path).tree(path)
 
     def anchor(self, path: str) -> Anchor | None:
-        return self.of(path).anchor(path)
+        return self.store_of(path).anchor(path)
 
     def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
-        return self.of(path).children(path, prefix)
+        return self.store_of(path).children(path, prefix)
 
     def exists(self, path: str) -> bool:
-        return self.of(path).exists(path)
+        return self.store_of(path).exists(path)
 
     def local_path(self, path: str) -> str | None:
-        return self.of(path).local_path(path)
+        return self.store_of(path).local_path(path)
 
     def descriptor(self, path: str) -> int | None:
-        return self.of(path).descriptor(path)
+        return self.store_of(path).descriptor(path)
 
     def owner(self, path: str) -> str | None:
-        return self.of(path).owner(path)
+        return self.store_of(path).owner(path)
 
     def deferring(self, path: str) -> Deferring | None:
-        return self.of(path).deferring(path)
+        return self.store_of(path).deferring(path)
 
     def taking_over(self, path: str) -> TakingOver | None:
-        return self.of(path).taking_over(path) if self._options.takes_over else None
+        return self.store_of(path).taking_over(path) if self._options.takes_over else None
 
     def status(self, path: str) -> FileStatus:
-        return self.of(path).status(path)
+        return self.store_of(path).status(path)
 
     def length(self, path: str) -> int:
-        return self.of(path).length(path)
+        return self.store_of(path).length(path)
 
     def read(self, path: str) -> bytes:
-        return self.of(path).read(path)
+        return self.store_of(path).read(path)
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        return self.of(path).read_range(path, offset, length)
+        return self.store_of(path).read_range(path, offset, length)
 
     def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
-        self.of(path).upload(local, path, ranges)
+        self.store_of(path).upload(local, path, ranges)
 
     def write(self, path: str, content: bytes) -> None:
-        self.of(path).write(path, content)
+        self.store_of(path).write(path, content)
 
     def make_directories(self, path: str, *, like: str) -> None:
-        self.of(path).make_directories(path, like=like)
+        self.store_of(path).make_directories(path, like=like)
 
     def make_private(self, path: str, inside: Sequence[str] = ()) -> None:
-        self.of(path).make_private(path, inside)
+        self.store_of(path).make_private(path, inside)
 
     def make_inside(self, path: str) -> None:
-        self.of(path).make_inside(path)
+        self.store_of(path).make_inside(path)
 
     def adopt(self, path: str, *, like: str) -> None:
-        self.of(path).adopt(path, like=like)
+        self.store_of(path).adopt(path, like=like)
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         failed: dict[str, StorageError] = {}
-        for store, of_store in self._parted(paths):
+        for store, of_store in self._group_by_store(paths):
             failed |= store.sync(of_store)
         return failed
 
     def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         failed: dict[str, StorageError] = {}
-        for store, of_store in self._parted(paths):
+        for store, of_store in self._group_by_store(paths):
             failed |= store.sync_names(of_store)
         return failed
 
-    def _parted(self, paths: Collection[str]) -> list[tuple[Storage, list[str]]]:
-        stores = {id(store): store for store in map(self.of, paths)}
-        return [(store, [path for path in paths if self.of(path) is store]) for store in stores.values()]
+    def _group_by_store(self, paths: Collection[str]) -> list[tuple[Storage, list[str]]]:
+        stores = {id(store): store for store in map(self.store_of, paths)}
+        return [(store, [path for path in paths if self.store_of(path) is store]) for store in stores.values()]
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-        store = self.of(source)
-        if store is not self.of(target):
+        store = self.store_of(source)
+        if store is not self.store_of(target):
             raise StorageError(f"cannot rename {source} to {target}: they are in different stores")
         store.rename(source, target, durable=durable)
 
     def remove(self, path: str, *, durable: bool = True) -> None:
-        self.of(path).remove(path, durable=durable)
+        self.store_of(path).remove(path, durable=durable)
 
     def remove_all(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         failed: dict[str, StorageError] = {}
-        for store, of_store in self._parted(paths):
+        for store, of_store in self._group_by_store(paths):
             failed |= store.remove_all(of_store)
         return failed
 
     def identity(self, path: str) -> str | None:
-        return self.of(path).identity(path)
+        return self.store_of(path).identity(path)
 
     def identities(self, path: str, names: Collection[str]) -> dict[str, str | None]:
-        return self.of(path).identities(path, names)
+        return self.store_of(path).identities(path, names)
 
     def may_write(self, path: str) -> bool | None:
-        return self.of(path).may_write(path)
+        return self.store_of(path).may_write(path)
 
     def free_bytes(self, path: str) -> int | None:
-        return self.of(path).free_bytes(path)
+        return self.store_of(path).free_bytes(path)
 
 
 @lru_cache(maxsize=8)
-def opened(options: StoreOptions) -> Storage:
-    """Returns the stores of this process, as an executor opens them: once for all units with the same options."""
+def open_stores(options: StoreOptions) -> Storage:
+    """Returns the stores of this process. An executor opens them once for all units with the same options."""
     return Stores(options)

@@ -1,6 +1,6 @@
 """Ranges of a store's files that become part of a new file without passing through this process.
 
-Values only: an executor collects the ranges while it writes a file, and hands them to its store with the bytes that are new.
+An executor collects the ranges while it writes a file, and hands them to its store with the new bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakingOver:
-    """The terms on which a store takes ranges over: of at least ``smallest`` bytes, and of whole files only if ``whole``."""
+    """A store takes over ranges of at least ``smallest`` bytes, and only whole files if ``whole``."""
 
     smallest: int
     whole: bool = False
@@ -19,8 +19,10 @@ class TakingOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenRange:
-    """The ``length`` bytes of the file ``source`` from ``offset`` on, at ``position`` of a new file. The store must refuse
-    them once the source's tag is no longer ``tag``; ``last`` are the last of them."""
+    """The ``length`` bytes of the file ``source`` from ``offset`` on, at ``position`` of a new file.
+
+    The store must refuse them if the source's tag is no longer ``tag``. ``last`` holds their last bytes.
+    """
 
     position: int
     length: int
@@ -47,20 +49,22 @@ class TakenRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBytes:
-    """The bytes ``content`` of a new file from ``start`` on, which were read where they come from."""
+    """The bytes ``content`` that a new file must have from ``start`` on, as they were read from their source."""
 
     start: int
     content: bytes = field(repr=False)
 
 
 def ends_of(ranges: Iterable[TakenRange]) -> tuple[KnownBytes, ...]:
-    """Returns the last bytes of each range: if they are at their place, so are those before."""
-    return tuple(KnownBytes(start=one.end - len(one.last), content=one.last) for one in ranges if one.last)
+    """Returns the last bytes of each range. If they are in the right place, so are the bytes before them."""
+    return tuple(KnownBytes(start=taken.end - len(taken.last), content=taken.last) for taken in ranges if taken.last)
 
 
 def pieces(ranges: Sequence[TakenRange], start: int, end: int) -> Iterator[tuple[int, int, TakenRange | None]]:
-    """Divides the bytes of a new file from ``start`` to before ``end`` into those of ``ranges``, which are in the order of
-    their positions, and those in between: start, end, and the part of a range."""
+    """Divides a new file from ``start`` to before ``end`` into the bytes of ``ranges`` and those between them.
+
+    Yields start, end and the part of a range, or None between two ranges. ``ranges`` are in the order of their positions.
+    """
     for taken in ranges:
         if taken.end <= start:
             continue

@@ -19,7 +19,7 @@ from compactor.metastore.schema.tables import SDS
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from compactor.storage.store_options import StoreOptions
-from compactor.storage.stores import Stores, opened
+from compactor.storage.stores import Stores, open_stores
 from tests.support.hostile import every_role, is_compacted_and_cleaned
 from tests.support.listening import Listener
 from tests.support.tables import entity_of
@@ -60,7 +60,7 @@ CREDENTIALS = [
 def test_a_cluster_that_is_not_named_is_never_asked(
     stranger: Listener, options: dict[str, object], location: str
 ) -> None:
-    stores = Stores(StoreOptions.of({"hdfs": options, "hdfs://other": {"user": "hive"}}))
+    stores = Stores(StoreOptions.from_tables({"hdfs": options, "hdfs://other": {"user": "hive"}}))
     path = location.replace("{}", stranger.host)
     for ask in (stores.listing, stores.children, stores.exists, stores.owner, stores.anchor, stores.may_write):
         with pytest.raises(UnnamedPlace, match=r"write \[storage\.hdfs\] authorities = \[") as refused:
@@ -77,7 +77,7 @@ def test_a_viewer_and_every_role_send_nothing_to_a_strangers_host(
         of_hostile = SDS.c.LOCATION.in_([hostile.location])
         conn.execute(update(SDS).where(of_hostile).values(LOCATION=f"hdfs://{stranger.host}:8020/w/hostile"))
     request_compaction(site, table="default.hostile", type="major")
-    site = replace(site, storage=Stores(StoreOptions.of({"hdfs": {"token": TOKEN}})))
+    site = replace(site, storage=Stores(StoreOptions.from_tables({"hdfs": {"token": TOKEN}})))
     said = f'authorities = ["{stranger.host}:8020"]'
     assert said in str(explain(site, "default.hostile").to_json())
     passes = every_role(site)
@@ -96,14 +96,14 @@ def test_a_cluster_that_is_named_gets_them(stranger: Listener) -> None:
     ):
         stranger.received.clear()
         with pytest.raises(Exception, match="Connection"):
-            Stores(StoreOptions.of(tables)).exists(f"hdfs://{place}/w/t")
+            Stores(StoreOptions.from_tables(tables)).exists(f"hdfs://{place}/w/t")
         assert f"delegation={TOKEN}".encode() in stranger.received[0]
 
 
 def test_executors_refuse_it_too(stranger: Listener) -> None:
-    options = pickle.loads(pickle.dumps(StoreOptions.of({"hdfs": {"token": TOKEN}})))
+    options = pickle.loads(pickle.dumps(StoreOptions.from_tables({"hdfs": {"token": TOKEN}})))
     with pytest.raises(UnnamedPlace):
-        opened(options).read(f"hdfs://{stranger.host}/w/t/bucket_00000")
+        open_stores(options).read(f"hdfs://{stranger.host}/w/t/bucket_00000")
     assert stranger.received == []
 
 
@@ -112,7 +112,7 @@ def test_an_account_that_is_not_named_is_never_asked(stranger: Listener, host: s
     """The client puts the account's name into the address of a host, whatever is in it."""
     pytest.importorskip("adlfs")
     name = "localhost" if "." in host else stranger.host
-    stores = Stores(StoreOptions.of({"abfs": {"account_key": "aHVzaA=="}}))
+    stores = Stores(StoreOptions.from_tables({"abfs": {"account_key": "aHVzaA=="}}))
     with pytest.raises(UnnamedPlace, match=r"write \[storage\.abfs\] authorities"):
         stores.children(f"abfss://c@{host.format(name)}/w/t")
     assert stranger.received == []
@@ -141,7 +141,7 @@ def test_an_account_that_is_not_named_is_never_asked(stranger: Listener, host: s
 )
 def test_a_bucket_without_an_ordinary_name_is_never_asked(stranger: Listener, kind: str, bucket: str) -> None:
     url = f"http://{stranger.host}:{stranger.port}"
-    stores = Stores(StoreOptions.of({kind: {"endpoint_url": url}}))
+    stores = Stores(StoreOptions.from_tables({kind: {"endpoint_url": url}}))
     with pytest.raises(UnnamedPlace, match=rf"{kind}:"):
         stores.children(f"{kind}://{bucket}/w/t")
     assert stranger.received == []
@@ -149,5 +149,5 @@ def test_a_bucket_without_an_ordinary_name_is_never_asked(stranger: Listener, ki
 
 def test_no_location_in_the_warehouse_changes(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
-    stores = Stores(StoreOptions.of({"hdfs": {"authorities": []}}))
+    stores = Stores(StoreOptions.from_tables({"hdfs": {"authorities": []}}))
     assert stores.children(stores.resolve(f"file:{tmp_path}")) == ("t",)

@@ -46,7 +46,7 @@ def httpfs_url(cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with s3(tmp_path_factory.mktemp("s3")) as url:
         stores = Stores(s3_options(url))
-        stores.of("s3://x")._system(f"s3://{BUCKET}/x").call_s3("create_bucket", Bucket=BUCKET)  # type: ignore[attr-defined]
+        stores.store_of("s3://x")._system(f"s3://{BUCKET}/x").call_s3("create_bucket", Bucket=BUCKET)  # type: ignore[attr-defined]
         yield url
 
 
@@ -63,19 +63,19 @@ def azure_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def s3_options(url: str) -> StoreOptions:
-    return StoreOptions.of({"s3": {"endpoint_url": url, "key": "somebody", "secret": "something"}})
+    return StoreOptions.from_tables({"s3": {"endpoint_url": url, "key": "somebody", "secret": "something"}})
 
 
 def gcs_options(url: str) -> StoreOptions:
-    return StoreOptions.of({"gs": {"endpoint_url": url, "token": "anon", "project": "tests"}})
+    return StoreOptions.from_tables({"gs": {"endpoint_url": url, "token": "anon", "project": "tests"}})
 
 
 def azure_options(url: str) -> StoreOptions:
-    return StoreOptions.of({"abfs": {"connection_string": connection(url)}})
+    return StoreOptions.from_tables({"abfs": {"connection_string": connection(url)}})
 
 
 def hdfs_options(url: str) -> StoreOptions:
-    return StoreOptions.of({"hdfs": {"url": url, "user": getpass.getuser(), "timeout": 120}})
+    return StoreOptions.from_tables({"hdfs": {"url": url, "user": getpass.getuser(), "timeout": 120}})
 
 
 @pytest.fixture(params=KINDS)

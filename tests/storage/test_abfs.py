@@ -113,7 +113,7 @@ def test_an_upload_by_blocks_that_fails_is_not_there(place: Place, between: Betw
     local = tmp_path / "big"
     local.write_bytes(bytes(range(256)) * (5 << 12))
     top = place.stores.resolve(place.location)
-    store: Any = place.stores.of(top)
+    store: Any = place.stores.store_of(top)
     sizes = store._system(top).service_client._config
     sizes.max_single_put_size, sizes.max_block_size, sizes.min_large_block_upload_threshold = 1 << 20, 2 << 20, 1 << 20
     blocks = [0]
@@ -186,7 +186,7 @@ def test_a_copy_that_nobody_waits_for_is_aborted(
 def test_a_directory_that_is_an_object_goes_after_what_it_held(place: Place, between: Between) -> None:
     """A hierarchical namespace refuses to remove one that is not empty; and an empty base would hide rows from Trino."""
     top = place.stores.resolve(place.location)
-    store: Any = place.stores.of(top)
+    store: Any = place.stores.store_of(top)
 
     def mark(name: str) -> None:
         blob = store._blob(f"{top}/{name}")

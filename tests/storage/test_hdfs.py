@@ -21,7 +21,7 @@ from tests.support.ports import free_port
 
 def reached(url: str | list[str], **options: object) -> HdfsStorage:
     own = hdfs_options("").of_place("hdfs", "")
-    return HdfsStorage(StoreOptions.of({"hdfs": {**own, "url": url, **options}}))
+    return HdfsStorage(StoreOptions.from_tables({"hdfs": {**own, "url": url, **options}}))
 
 
 @pytest.fixture(params=["webhdfs", BY_HTTPFS])

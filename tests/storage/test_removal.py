@@ -59,7 +59,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guarded]
         between.status = 403  # a client asks again after a failure of the server, and takes a no for a no
         stores = Stores(options(between.url))
         place = Place(kind=kind, location=f"{where}/{request.node.originalname}-{tmp_path.name}/t", stores=stores)
-        yield Guarded(place=place, between=between, kept=lambda key: keeping(stores.of(key), between, key))
+        yield Guarded(place=place, between=between, kept=lambda key: keeping(stores.store_of(key), between, key))
 
 
 @contextmanager

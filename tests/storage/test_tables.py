@@ -220,7 +220,7 @@ def test_a_data_node_that_goes_while_it_is_written_to(
     """PROTOCOL 3.4: a write that fails half way publishes nothing."""
     site = moved(site, table, hdfs_place.stores, hdfs_place.location)
     before = rows(site, table)
-    store = hdfs_place.stores.of(hdfs_place.location)
+    store = hdfs_place.stores.store_of(hdfs_place.location)
     upload = type(store).upload
 
     def breaks(self: Any, *given: Any) -> None:
@@ -257,7 +257,7 @@ def s3_place(between: Between, request: pytest.FixtureRequest, tmp_path: Path) -
     impatient = {
         "retries": {"max_attempts": 0}
     }  # a failure is one at once: the client's own pauses are not ours to test
-    stores = Stores(StoreOptions.of({"s3": {**options, "config_kwargs": impatient}}))
+    stores = Stores(StoreOptions.from_tables({"s3": {**options, "config_kwargs": impatient}}))
     location = f"s3://warehouse/{request.node.originalname}-{tmp_path.name}/t"
     return Place(kind="s3", location=location, stores=stores)
 
@@ -336,7 +336,7 @@ def test_attempts_that_nobody_names_are_aborted(
     """A speculative attempt uploads to the same key; only what the driver accepted is completed."""
     site = moved(site, table, s3_place.stores, s3_place.location)
     before = rows(site, table)
-    store = s3_place.stores.of("s3://x")
+    store = s3_place.stores.store_of("s3://x")
     begin = type(store).begin  # type: ignore[attr-defined]
     monkeypatch.setattr(type(store), "begin", lambda self, *named: begin(self, *named) and begin(self, *named))
     assert compact(site).result is Result.COMPACTED
@@ -354,7 +354,7 @@ def test_an_upload_that_a_rule_of_the_bucket_aborted_is_noticed(
     site = moved(site, table, s3_place.stores, s3_place.location)
     before = rows(site, table)
     top = s3_place.stores.resolve(s3_place.location)
-    store: Any = s3_place.stores.of(top)
+    store: Any = s3_place.stores.store_of(top)
     for module, act, said in (
         (stage, "check_staged", "0 bytes are there"),
         (naming, "name_directories", "cannot complete"),
@@ -380,9 +380,9 @@ def test_a_completion_whose_answer_was_lost_is_no_failure(s3_place: Place, tmp_p
     local = tmp_path / "f"
     local.write_bytes(b"rows")
     top = s3_place.stores.resolve(s3_place.location)
-    store: Any = s3_place.stores.of(top)
+    store: Any = s3_place.stores.store_of(top)
     upload = store.begin(str(local), f"{top}/base_0000001_v0000009/f")
-    assert (store.held(upload), store.exists(upload.path)) == (4, False)
+    assert (store.held_bytes(upload), store.exists(upload.path)) == (4, False)
     store._complete(upload)
     store._complete(upload)
     assert store.read(upload.path) == b"rows"
@@ -393,7 +393,7 @@ def test_only_uploads_of_dead_workers_are_abandoned(s3_place: Place, tmp_path: P
     local = tmp_path / "f"
     local.write_bytes(b"rows")
     top = s3_place.stores.resolve(s3_place.location)
-    store: Any = s3_place.stores.of(top)
+    store: Any = s3_place.stores.store_of(top)
     names = ("base_0000005_v0000007/b", "delta_0000001_0000002_v0000008/b", "delta_0000003_0000003_0000/b", "x/b", "b")
     for name in names:
         store.begin(str(local), f"{top}/{name}")
@@ -430,7 +430,7 @@ def test_a_worker_that_dies_between_two_completions(site: Site, table: Table, s3
 def _die_naming(site: Site, after: int) -> None:
     """Compacts, and is killed when ``after`` files have their names."""
     try:
-        store = type(site.storage.of("s3://x"))  # type: ignore[attr-defined]
+        store = type(site.storage.store_of("s3://x"))  # type: ignore[attr-defined]
         complete, done = store._complete, []
 
         def dies(self: Any, upload: Any) -> None:
@@ -501,7 +501,7 @@ def test_an_upload_by_parts_that_fails_is_aborted(
     top = s3_place.stores.resolve(s3_place.location)
     between.fails = lambda method, path: "partNumber=2" in path
     with pytest.raises(StorageError, match="cannot write"):
-        getattr(s3_place.stores.of(top), act)(str(local), f"{top}/f")
+        getattr(s3_place.stores.store_of(top), act)(str(local), f"{top}/f")
     between.fails = lambda method, path: False
     assert not s3_place.stores.exists(f"{top}/f")
     assert uploads(s3_place, top) == []
@@ -513,7 +513,7 @@ def test_an_upload_by_parts_that_fails_is_aborted(
 def test_uploads_of_dead_workers_are_aborted_with_their_directory(s3_place: Place) -> None:
     """PROTOCOL 6: uploads of a dead worker are aborted."""
     top = s3_place.stores.resolve(s3_place.location)
-    store: Any = s3_place.stores.of(top)
+    store: Any = s3_place.stores.store_of(top)
     for name in (".compactor_v7/attempts/a/rows", ".compactor_v77/attempts/a/rows"):
         store._call(top, "create_multipart_upload", Key=f"{top.removeprefix('s3://warehouse/')}/{name}")
     s3_place.stores.remove(f"{top}/.compactor_v7")
@@ -524,7 +524,7 @@ def test_uploads_of_dead_workers_are_aborted_with_their_directory(s3_place: Plac
 
 
 def uploads(place: Place, top: str) -> list[str]:
-    store: Any = place.stores.of(top)
+    store: Any = place.stores.store_of(top)
     found = store._call(top, "list_multipart_uploads", Prefix=top.removeprefix("s3://warehouse/"))
     return [upload["Key"] for upload in found.get("Uploads", ())]
 

@@ -67,7 +67,7 @@ def between(one_between: tuple[Between, Stores]) -> Between:
 def stores_by(url: str) -> Stores:
     impatient = {"retries": {"max_attempts": 0}}  # the client's own pauses are not ours to test
     options = {"endpoint_url": url, "key": "somebody", "secret": "something", "config_kwargs": impatient}
-    return Stores(StoreOptions.of({"s3": options}))
+    return Stores(StoreOptions.from_tables({"s3": options}))
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ class New:
         deferring = self.stores.deferring(self.target)
         assert deferring is not None
         begun = deferring.begin(str(self.local), self.target, self.ranges)
-        assert deferring.held(begun) == len(self.content)
+        assert deferring.held_bytes(begun) == len(self.content)
         staged = f"{_top(self.place)}/.compactor_v7/out/base"
         self.stores.write(f"{staged}/_orc_acid_version", b"2")
         deferring.complete(staged, self.target.rpartition("/")[0], [begun])
@@ -207,7 +207,7 @@ def test_other_bytes_than_were_asked_for_are_refused(
     """PROTOCOL 4: the ends of ranges are read back, and what has a name by then loses it."""
     new = New(place, tmp_path)
     between.asked = lambda name, value: _one_later(value) if name == "x-amz-copy-source-range" else value
-    with pytest.raises(VerificationFailed, match="the store copied other bytes than were asked for"):
+    with pytest.raises(VerificationFailed, match="the store copied the wrong bytes"):
         way(new)
     assert way is New.upload or nothing_left(new)
 

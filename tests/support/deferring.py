@@ -38,7 +38,7 @@ class Deferred(LocalStorage):
         self.begun[upload.id] = (path, content)
         return upload
 
-    def held(self, upload: Upload) -> int:
+    def held_bytes(self, upload: Upload) -> int:
         return len(self.begun.get(upload.id, ("", b""))[1])
 
     def complete(self, staged: str, target: str, uploads: Sequence[Upload]) -> None:

@@ -218,4 +218,4 @@ def options_of(cluster: SecureHdfs, **options: object) -> StoreOptions:
         "timeout": 120,
         **options,
     }
-    return StoreOptions.of({"hdfs": {name: value for name, value in given.items() if value is not None}})
+    return StoreOptions.from_tables({"hdfs": {name: value for name, value in given.items() if value is not None}})

@@ -218,7 +218,7 @@ def _held(storage: Storage, directory: StagedDirectory, file: StagedFile, upload
         return storage.length(f"{directory.staged}/{file.name}")
     deferring = storage.deferring(upload.path)
     assert deferring is not None
-    return deferring.held(upload)
+    return deferring.held_bytes(upload)
 
 
 def write_manifest(storage: Storage, plan: Plan, staged: Staged, inputs: Mapping[str, int], *, entry_id: int) -> None:

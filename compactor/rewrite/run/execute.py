@@ -29,7 +29,7 @@ from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.memory_limit import memory_limit
 from compactor.storage.protocol import Storage
 from compactor.storage.store_options import StoreOptions
-from compactor.storage.stores import opened
+from compactor.storage.stores import open_stores
 
 log = logging.getLogger(__name__)
 COLUMNS = 256  #: of the tasks under way at once: writers keep buffers for each
@@ -56,7 +56,7 @@ def attempt_tasks(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:
         written[unit_of(task).stores] += [output.path for output in _outputs(result)]
     failed: dict[str, StorageError] = {}
     for stores, paths in written.items():
-        failed |= opened(stores).sync(paths)
+        failed |= open_stores(stores).sync(paths)
     return [
         next((Failure.of(failed[output.path]) for output in _outputs(result) if output.path in failed), result)
         for result in results
@@ -138,7 +138,7 @@ def perform_task(task: TaskInput) -> TaskResult:
 
 def _performed(task: TaskInput) -> TaskResult:
     unit = unit_of(task)
-    storage = opened(unit.stores)
+    storage = open_stores(unit.stores)
     home = os.path.join(unit.staging, "attempts", f"{unit.number:05d}-{uuid.uuid4().hex}")
 
     def hand(*outputs: Output) -> tuple[Output, ...]:

@@ -53,7 +53,7 @@ def test_an_expired_ticket(realm: SecureHdfs, tmp_path: Path, monkeypatch: pytes
         until("it has expired for all", lambda at=options: refused(realm, **at).startswith("Kerberos: the ticket has"))
         said = refused(realm, **options)
         assert said.startswith("Kerberos: the ticket has expired: ")
-        assert "principal and keytab in [storage.hdfs], which log in by themselves" in said
+        assert "principal and keytab in [storage.hdfs], which log in without a person" in said
 
 
 def test_a_clock_that_is_wrong(realm: SecureHdfs, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_token_that_hadoop_hands_over(
         use(tokens.standing_in(options, top), top, "by an executor")
     assert HdfsStorage(options).owner(f"{top}/by an executor") == "compactor"
     file.write_bytes(file.read_bytes()[:30])
-    with pytest.raises(Exception, match="is no file with tokens of Hadoop"):
+    with pytest.raises(Exception, match="is not a file with tokens of Hadoop"):
         HdfsStorage(options).children(top)
 
 

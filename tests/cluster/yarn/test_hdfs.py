@@ -29,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
 @pytest.mark.parametrize("mode", ["client", "cluster"])
 def test_all_of_it_lies_in_hdfs(on_yarn: YarnSite, store: Hdfs, metastore_url: str, mode: str) -> None:
     own = {"url": store.url, "user": USER}
-    stores, top = Stores(StoreOptions.of({"hdfs": own})), f"{store.location}/{mode}"
+    stores, top = Stores(StoreOptions.from_tables({"hdfs": own})), f"{store.location}/{mode}"
     stores.make_directories(f"{top}/apps", like=f"{store.location}/")
     archive = f"{top}/apps/compactor-spark.tar.gz"
     stores.upload(str(on_yarn.packed.archive), archive)

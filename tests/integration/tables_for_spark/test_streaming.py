@@ -18,7 +18,7 @@ from compactor.spark_tables.application import process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.messages import AbortStream, BeginWrite, CommitWrite, Place
-from compactor.storage.stores import opened
+from compactor.storage.stores import open_stores
 from compactor.tables import Store
 from compactor.tables.writing.part_files import write_part
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_of
@@ -166,7 +166,7 @@ def begun(keeper: Keeper, place: Place, number: int | None = None, value: int = 
     """A batch with one row, up to its commit."""
     write = keeper.ask(BeginWrite(place=place, table="db.t", overwrite=False, stream="s", batch=number))
     rows = pa.RecordBatch.from_pydict({"i": [value], "s": ["x"]})
-    return CommitWrite(hold=write.hold, parts=write_part(write.work, [rows], 0, opened(write.stores)))
+    return CommitWrite(hold=write.hold, parts=write_part(write.work, [rows], 0, open_stores(write.stores)))
 
 
 def test_a_write_with_a_batch_is_known(keeper: Keeper, place: Place, store: Store, warehouse: Path) -> None:

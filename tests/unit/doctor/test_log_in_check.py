@@ -29,7 +29,7 @@ def findings(site: Site, monkeypatch: pytest.MonkeyPatch, found: LogIn | Storage
         return replace(found, cluster=f"hdfs://{authority}")
 
     monkeypatch.setattr(module, "log_in", log_in)
-    return list(check_log_in(replace(site, storage=Stores(StoreOptions.of({"hdfs://nn": {"user": "hive"}})))))
+    return list(check_log_in(replace(site, storage=Stores(StoreOptions.from_tables({"hdfs://nn": {"user": "hive"}})))))
 
 
 def test_without_hdfs_there_is_nothing_to_say(deployment: Site) -> None:
@@ -87,7 +87,7 @@ def test_with_doas_each_user_is_tried(
         return replace(PLAIN, user=user)
 
     monkeypatch.setattr(module, "log_in", log_in)
-    options = StoreOptions.of({"hdfs://nn": {"kerberos": True, "doas": True}})
+    options = StoreOptions.from_tables({"hdfs://nn": {"kerberos": True, "doas": True}})
     site = with_settings(replace(deployment, storage=Stores(options)), **settings)
     found = [one for one in check_log_in(site) if one.subject == "proxy user"]
     expected = {"ann": Level.FAIL, "somebody": Level.OK}

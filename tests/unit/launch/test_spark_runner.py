@@ -185,7 +185,7 @@ def test_executors_get_tokens_and_a_unit_without_one_fails_alone(unit: Unit, mon
         return [Failure(kind="BadFile", message=task.location) for task in tasks]
 
     monkeypatch.setattr("compactor.launch.spark_runner.attempt_parcel", attempt)
-    given = StoreOptions.of({"hdfs": {"url": "http://nn:9870", "kerberos": True, "keytab": "/k"}})
+    given = StoreOptions.from_tables({"hdfs": {"url": "http://nn:9870", "kerberos": True, "keytab": "/k"}})
     context = Context(1)
     monkeypatch.setattr(context, "done", lambda work, value: work(value))
     spark = SparkRunner(SimpleNamespace(sparkContext=context), Tokens())  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ def refused(site: Site, *tables: Table) -> list[bool]:
 def test_locations_in_any_store_however_they_are_spelt(site: Site, one: str, other: str) -> None:
     """PROTOCOL 11.13: of a store that is not supported, too."""
     tables = [make(site, "a", one), make(site, "b", other)]
-    options = StoreOptions.of({"hdfs://ns1": {"url": ["http://nn1.example:9870", "http://nn2.example:9870"]}})
+    options = StoreOptions.from_tables({"hdfs://ns1": {"url": ["http://nn1.example:9870", "http://nn2.example:9870"]}})
     found = ground(site, options)
     assert [found.refusal(table.id, None) is not None for table in tables] == [True, True]
 
@@ -69,7 +69,9 @@ def test_locations_in_any_store_however_they_are_spelt(site: Site, one: str, oth
 def test_with_one_url_for_all_of_hdfs_every_authority_is_the_same_cluster(site: Site, other: str) -> None:
     """PROTOCOL 11.13: requests go to that URL, whatever a location says."""
     tables = [make(site, "a", "hdfs://nn/w/t"), make(site, "b", other)]
-    found = ground(site, StoreOptions.of({"hdfs": {"url": "http://gateway:14000"}, "hdfs://own": {"user": "x"}}))
+    found = ground(
+        site, StoreOptions.from_tables({"hdfs": {"url": "http://gateway:14000"}, "hdfs://own": {"user": "x"}})
+    )
     assert [found.refusal(table.id, None) is not None for table in tables] == [True, True]
     assert refused(site, *tables) == [False, False]
 
@@ -79,7 +81,7 @@ def test_a_location_that_leaves_out_the_account_lies_in_the_configured_one(site:
     """PROTOCOL 11.13."""
     tables = [make(site, "a", "abfss://c@acct.dfs.core.windows.net/w/t"), make(site, "b", other)]
     for table in ({"account_name": "acct"}, {"connection_string": "AccountName=acct;AccountKey=aA=="}):
-        found = ground(site, StoreOptions.of({"abfs": table}))
+        found = ground(site, StoreOptions.from_tables({"abfs": table}))
         assert [found.refusal(table.id, None) is not None for table in tables] == [True, True]
 
 

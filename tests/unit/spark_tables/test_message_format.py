@@ -79,7 +79,7 @@ FILTERS = (
 WRITE_IDS = ValidWriteIdList(
     table="d.t", high_watermark=WriteId(2**62), open=frozenset({WriteId(3)}), aborted=frozenset({WriteId(5)})
 )
-STORES = StoreOptions.of({"hdfs://nn": {"token": "t"}})
+STORES = StoreOptions.from_tables({"hdfs://nn": {"token": "t"}})
 
 
 def task(number: int, partition: str | None = None, **constants: pa.Scalar) -> ScanTask:

@@ -6,7 +6,7 @@ from compactor.acid.listing import FileStatus
 from compactor.acid.names import DirectoryClaim
 from compactor.acid.tree import Anchor
 from compactor.base.errors import BadFile
-from compactor.storage.build_listing import data_format, listing_of, tree_of
+from compactor.storage.build_listing import build_listing_from, build_tree_from, data_format
 
 
 def _never(path: str) -> bytes:
@@ -14,7 +14,7 @@ def _never(path: str) -> bytes:
 
 
 def test_directories_are_those_given_and_those_of_files() -> None:
-    found = listing_of("s3://b/t", [("base_1/f", 2), ("000000_0", 1)], ["empty", "_hidden"], _never)
+    found = build_listing_from("s3://b/t", [("base_1/f", 2), ("000000_0", 1)], ["empty", "_hidden"], _never)
     assert found.files == (FileStatus(path="000000_0", length=1), FileStatus(path="base_1/f", length=2))
     assert found.directories == ("base_1", "empty")
 
@@ -22,12 +22,12 @@ def test_directories_are_those_given_and_those_of_files() -> None:
 def test_the_content_of_a_skipped_directory_is_skipped() -> None:
     """PROTOCOL 3.1: at any depth; side files of a base are not skipped."""
     names = ["_SUCCESS", ".compactor_v1/base_1/f", "base_1/.x/f", "base_1/_orc_acid_version"]
-    found = listing_of("s3://b/t", [(name, 1) for name in names], [], _never)
+    found = build_listing_from("s3://b/t", [(name, 1) for name in names], [], _never)
     assert [f.path for f in found.files] == ["base_1/_orc_acid_version"]
 
 
 def test_the_metadata_of_a_base_is_read() -> None:
-    found = listing_of("/t", [("base_1/_metadata_acid", 9)], [], lambda path: b'{"dataFormat": "truncated"}')
+    found = build_listing_from("/t", [("base_1/_metadata_acid", 9)], [], lambda path: b'{"dataFormat": "truncated"}')
     assert dict(found.data_formats) == {"base_1": "truncated"}
     with pytest.raises(BadFile, match="/t/base_1/_metadata_acid: expected JSON with a dataFormat"):
         data_format("/t/base_1/_metadata_acid", b"[]")
@@ -35,7 +35,7 @@ def test_the_metadata_of_a_base_is_read() -> None:
 
 def test_the_directories_of_keys() -> None:
     keys = ["p=1/delta_1_1/bucket_00000", "p=1/delta_1_1/_side", "p=1/_tmp/x/_y", "empty/", "000000_0"]
-    found = tree_of(Anchor(volume="s3://b"), keys)
+    found = build_tree_from(Anchor(volume="s3://b"), keys)
     assert found.directories == ("empty", "p=1", "p=1/_tmp", "p=1/_tmp/x", "p=1/delta_1_1")
     assert found.files == {"": 1, "p=1/delta_1_1": 1}
 
@@ -44,5 +44,5 @@ def test_claims_are_those_directly_there() -> None:
     """PROTOCOL 11.13: by their whole names; no others than those that readers skip are left out below."""
     claim = DirectoryClaim(token="0" * 32, table_id=7).name
     names = [claim, f"x/{claim}", f".y/{claim}", f"{claim}_8", ".compactor_claim_g_7"]
-    found = listing_of("s3://b/t", [(name, 1) for name in names], [], _never)
+    found = build_listing_from("s3://b/t", [(name, 1) for name in names], [], _never)
     assert (found.claims, [file.path for file in found.files]) == ((claim,), [f"x/{claim}"])

@@ -76,7 +76,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameNode]:
 
 
 def options_of(node: NameNode, **more: object) -> StoreOptions:
-    return StoreOptions.of(
+    return StoreOptions.from_tables(
         {"hdfs": {"authorities": ["nn", "nn2"], "url": node.url, **TICKET, **more}, "s3": {"key": "k"}}
     )
 
@@ -103,7 +103,7 @@ def test_each_cluster_has_its_own(node: NameNode) -> None:
 
 
 def test_without_kerberos_nothing_is_asked(node: NameNode) -> None:
-    options = StoreOptions.of({"hdfs": {"url": node.url, "user": "hive"}})
+    options = StoreOptions.from_tables({"hdfs": {"url": node.url, "user": "hive"}})
     with ExecutorTokens() as tokens:
         for location in ("hdfs://nn/t", "s3://b/t", "/t", "file:/t"):
             assert tokens.standing_in(options, location) is options
@@ -135,7 +135,7 @@ def test_a_cluster_without_kerberos_gives_none(node: NameNode) -> None:
     node.gives = False
     with (
         ExecutorTokens() as tokens,
-        pytest.raises(StorageError, match=r"hdfs://nn: it gives none, so it is no"),
+        pytest.raises(StorageError, match=r"hdfs://nn: it gives none, so it does not use"),
     ):
         tokens.standing_in(options_of(node), "hdfs://nn/t")
 
@@ -155,13 +155,13 @@ def test_a_token_of_yarn_is_passed_on(node: NameNode, monkeypatch: pytest.Monkey
     """A container has no ticket, and may fetch no token."""
     write_private(tmp_path / "tokens", stored("nn:8020"))
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "tokens"))
-    options = StoreOptions.of({"hdfs": {"authorities": ["nn"], "kerberos": True}})
+    options = StoreOptions.from_tables({"hdfs": {"authorities": ["nn"], "kerberos": True}})
     with ExecutorTokens() as tokens:
         assert list(tokens.standing_in(options, "hdfs://nn/t").of_place("hdfs", "nn")) == ["token"]
     assert node.seen == []
 
 
 def test_a_place_that_is_not_named_is_not_asked(node: NameNode) -> None:
-    options = StoreOptions.of({"hdfs": {"authorities": ["nn"], "kerberos": True}})
+    options = StoreOptions.from_tables({"hdfs": {"authorities": ["nn"], "kerberos": True}})
     with ExecutorTokens() as tokens, pytest.raises(UnnamedPlace):
         tokens.standing_in(options, "hdfs://elsewhere/t")

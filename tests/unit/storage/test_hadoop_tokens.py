@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import BadSetting
-from compactor.storage.hadoop_tokens import HadoopToken, token_for, tokens_in
+from compactor.storage.hadoop_tokens import HadoopToken, parse_tokens, token_for
 
 
 def field(value: bytes) -> bytes:
@@ -35,7 +35,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("length", [0, 127, 128, 200, 256, 300])
 def test_a_token_is_read_and_written_as_hadoop_does(length: int) -> None:
-    (found,) = tokens_in(stored("nn:8020", identifier=b"x" * length))
+    (found,) = parse_tokens(stored("nn:8020", identifier=b"x" * length))
     assert found == HadoopToken(
         identifier=b"x" * length, password=b"hush", kind=b"HDFS_DELEGATION_TOKEN", service="nn:8020"
     )
@@ -59,7 +59,7 @@ def test_a_cluster_by_any_name_of_its_service(authority: str, service: str, tmp_
     write_private(tmp_path / "tokens", stored("other:8020", service))
     environment = {"HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens")}
     found = token_for(authority, environment)
-    assert found == tokens_in(stored(service))[0].text
+    assert found == parse_tokens(stored(service))[0].text
 
 
 def test_no_token_of_another_cluster_or_service(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_no_token_of_another_cluster_or_service(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"HDTS\x01", b"PK", stored("nn:8020")[:20], b"HDTS\x00\x88"])
 def test_a_file_that_is_none(content: bytes, tmp_path: Path) -> None:
     write_private(tmp_path / "tokens", content)
-    with pytest.raises(BadSetting, match=r"HADOOP_TOKEN_FILE_LOCATION=.*/tokens: is no file with tokens of Hadoop"):
+    with pytest.raises(BadSetting, match=r"HADOOP_TOKEN_FILE_LOCATION=.*/tokens: is not a file with tokens of Hadoop"):
         token_for("nn", {"HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens")})
 
 

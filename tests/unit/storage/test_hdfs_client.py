@@ -13,7 +13,7 @@ import requests
 
 from compactor.base.errors import AccessDenied, NotSupported, StorageError
 from compactor.storage.hdfs import HdfsStorage
-from compactor.storage.hdfs_client import RemoteError, _error_in, host_of, saying_plainly
+from compactor.storage.hdfs_client import RemoteError, _error_in, hdfs_errors, host_of
 from compactor.storage.kerberos_errors import UNPROVEN
 from compactor.storage.store_options import StoreOptions
 
@@ -83,7 +83,7 @@ def data_node() -> Iterator[Node]:
 def test_a_data_node_gets_no_password(name_node: Node, data_node: Node) -> None:
     """A NameNode names the data node; the token for it is in the address."""
     name_node.location = data_node.url
-    store = HdfsStorage(StoreOptions.of({"hdfs": {"url": name_node.url, "user": "ann", "password": "hush"}}))
+    store = HdfsStorage(StoreOptions.from_tables({"hdfs": {"url": name_node.url, "user": "ann", "password": "hush"}}))
     store.write("hdfs://nn/t/f", b"123")
     store.read("hdfs://nn/t/f")
     password = f"Basic {base64.b64encode(b'ann:hush').decode()}"
@@ -94,7 +94,7 @@ def test_a_data_node_gets_no_password(name_node: Node, data_node: Node) -> None:
 def test_a_gateway_that_names_itself_gets_it_again(name_node: Node) -> None:
     """It redirects to another path of its own, to which all bytes go."""
     name_node.location = f"{name_node.url}/data"
-    store = HdfsStorage(StoreOptions.of({"hdfs": {"url": name_node.url, "user": "ann", "password": "hush"}}))
+    store = HdfsStorage(StoreOptions.from_tables({"hdfs": {"url": name_node.url, "user": "ann", "password": "hush"}}))
     store.write("hdfs://nn/t/f", b"123")
     store.read("hdfs://nn/t/f")
     assert [path for _, path, _ in name_node.seen if path.startswith("/data/")]
@@ -115,13 +115,13 @@ def test_the_authority_that_is_configured_goes_before_that_of_the_environment(
     for options in ({"ca_file": "/ca.pem"}, {}):
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/of-the-environment.pem")
         with pytest.raises(StorageError, match="no answer"):
-            HdfsStorage(StoreOptions.of({"hdfs": {"url": "https://nn:9871", **options}})).length("hdfs://nn/f")
+            HdfsStorage(StoreOptions.from_tables({"hdfs": {"url": "https://nn:9871", **options}})).length("hdfs://nn/f")
     assert seen == ["/ca.pem", "/of-the-environment.pem"]
 
 
 def test_a_missing_module_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "compactor.storage.negotiate", None)
-    store = HdfsStorage(StoreOptions.of({"hdfs": {"url": "http://nn:9870", "kerberos": True}}))
+    store = HdfsStorage(StoreOptions.from_tables({"hdfs": {"url": "http://nn:9870", "kerberos": True}}))
     with pytest.raises(
         NotSupported, match=r"hdfs://nn: Kerberos needs the extra: pip install .hive-compactor\[hdfs,ker"
     ):
@@ -146,6 +146,6 @@ def test_an_error_that_is_not_proven_to_be_the_name_nodes_says_nothing_about_fil
     [("AccessControlException", True), ("SecurityException", False), ("StandbyException", False), ("Http", False)],
 )
 def test_only_the_name_nodes_word_about_rights_is_a_denial(kind: str, is_denial: bool) -> None:
-    with pytest.raises(StorageError) as caught, saying_plainly("list", "hdfs://nn/w"):
+    with pytest.raises(StorageError) as caught, hdfs_errors("list", "hdfs://nn/w"):
         raise RemoteError(kind, "no")
     assert isinstance(caught.value, AccessDenied) is is_denial

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from compactor.storage.kerberos_errors import advised, log_in_failed
+from compactor.storage.kerberos_errors import add_advice, log_in_failed
 
 
 class Krb5Error(Exception):
@@ -73,9 +73,9 @@ def test_a_major_code_counts_where_the_minor_says_nothing() -> None:
     ],
 )
 def test_a_clusters_words_are_kept_and_explained(said: str, what: str) -> None:
-    assert advised(said).startswith(f"{said} (")
-    assert what in advised(said)
+    assert add_advice(said).startswith(f"{said} (")
+    assert what in add_advice(said)
 
 
 def test_other_words_stay_as_they_are() -> None:
-    assert advised("Permission denied: user=ann") == "Permission denied: user=ann"
+    assert add_advice("Permission denied: user=ann") == "Permission denied: user=ann"

@@ -98,7 +98,7 @@ def test_the_names_of_our_own_are_found_whatever_is_beside_them(table: Path) -> 
 
 def test_a_name_that_no_database_can_hold_is_refused(table: Path) -> None:
     os.mkdir(os.fsencode(table) + b"/delta_\xff")
-    with pytest.raises(UnsafeDirectory, match=r"delta_\\udcff: its name is no UTF-8"):
+    with pytest.raises(UnsafeDirectory, match=r"delta_\\udcff: its name is not UTF-8"):
         STORAGE.listing(str(table))
 
 

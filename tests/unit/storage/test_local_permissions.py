@@ -35,7 +35,7 @@ def apply(permissions: LocalPermissions, path: Path) -> None:
 def test_files_and_directories_get_its_mode(model: Path) -> None:
     (model / "d").mkdir()
     (model / "f").write_bytes(b"")
-    like = LocalPermissions.of(str(model))
+    like = LocalPermissions.read_from(str(model))
     apply(like, model / "d")
     apply(like, model / "f")
     assert (_mode(model / "d"), _mode(model / "f")) == (0o2770, 0o660)  # nobody executes a file
@@ -43,7 +43,7 @@ def test_files_and_directories_get_its_mode(model: Path) -> None:
 
 def test_equal_permissions_are_not_set_again(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (model / "d").mkdir()
-    like = LocalPermissions.of(str(model))
+    like = LocalPermissions.read_from(str(model))
     apply(like, model / "d")
     for call in ("fchmod", "fchown", "setxattr"):
         monkeypatch.setattr(os, call, lambda *_: pytest.fail("nothing is to be changed"))
@@ -90,7 +90,7 @@ def test_acls_are_applied(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "setxattr", lambda descriptor, *one: given.append((path_of(descriptor), *one)))
     (model / "d").mkdir()
     (model / "f").write_bytes(b"")
-    like = LocalPermissions.of(str(model))
+    like = LocalPermissions.read_from(str(model))
     apply(like, model / "d")
     apply(like, model / "f")
     assert given == [(str(model / "d"), *one) for one in lists.items()] + [
@@ -101,7 +101,7 @@ def test_acls_are_applied(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_with_another_name_somewhere_is_left_alone(model: Path) -> None:
     (model / "f").write_bytes(b"")
     os.link(model / "f", model.parent / "secret")
-    like = LocalPermissions.of(str(model))
+    like = LocalPermissions.read_from(str(model))
     before = _mode(model / "f")
     with pytest.raises(UnsafeDirectory, match=r"/f: is a regular file with 2 names"):
         apply(like, model / "f")
@@ -118,7 +118,7 @@ def test_what_no_attempt_writes_is_refused(model: Path, kind: str) -> None:
     planted.symlink_to(secret) if kind == "link" else os.mkfifo(planted)
     descriptor = os.open(model / "out", os.O_RDONLY)
     with pytest.raises(UnsafeDirectory, match=rf"/d/bucket_00000: is a {kind}"):
-        LocalPermissions.of(str(model)).apply_below(descriptor, str(model / "out"))
+        LocalPermissions.read_from(str(model)).apply_below(descriptor, str(model / "out"))
     os.close(descriptor)
     assert _mode(secret) == 0o600
 

@@ -34,7 +34,7 @@ def node() -> Iterator[Home]:
     ],
 )
 def test_how(node: Home, options: dict[str, str], how: str) -> None:
-    found = log_in(StoreOptions.of({"hdfs": {"url": node.url, **options}}), "nn")
+    found = log_in(StoreOptions.from_tables({"hdfs": {"url": node.url, **options}}), "nn")
     assert (found.user, found.how, found.tickets, found.keytab) == ("hive", how, None, None)
     assert abs(found.clock_ahead_s) < 60
     assert "hush" not in repr(found)
@@ -43,7 +43,7 @@ def test_how(node: Home, options: dict[str, str], how: str) -> None:
 
 def test_a_cluster_that_does_not_answer() -> None:
     with pytest.raises(StorageError, match="cannot log in to hdfs://nn: Connection: no answer"):
-        log_in(StoreOptions.of({"hdfs": {"url": "http://127.0.0.1:1"}}), "nn")
+        log_in(StoreOptions.from_tables({"hdfs": {"url": "http://127.0.0.1:1"}}), "nn")
 
 
 def test_one_that_is_not_named_is_not_asked() -> None:

@@ -10,7 +10,7 @@ from compactor.storage.store_options import StoreOptions
 
 
 def test_a_place_has_its_own_options_over_those_of_its_kind() -> None:
-    options = StoreOptions.of(
+    options = StoreOptions.from_tables(
         {
             "s3": {"endpoint_url": "http://a", "anon": True},
             "s3://far": {"endpoint_url": "http://b"},
@@ -24,18 +24,18 @@ def test_a_place_has_its_own_options_over_those_of_its_kind() -> None:
 
 def test_an_unknown_store_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(BadSetting, match=r"\[storage.ftp\].*known are hdfs, s3, abfs, gs"):
-        StoreOptions.of({"ftp": {}})
-    with pytest.raises(BadSetting, match="wanted a table"):
-        StoreOptions.of({"s3": "x"})  # type: ignore[dict-item]
+        StoreOptions.from_tables({"ftp": {}})
+    with pytest.raises(BadSetting, match="expected a table"):
+        StoreOptions.from_tables({"s3": "x"})  # type: ignore[dict-item]
 
 
 def test_no_secret_is_shown() -> None:
-    assert "hush" not in repr(StoreOptions.of({"s3": {"secret": "hush"}}))
+    assert "hush" not in repr(StoreOptions.from_tables({"s3": {"secret": "hush"}}))
 
 
 def test_equal_options_are_one_key() -> None:
     one, two = {"s3": {"a": 1, "b": 2}}, {"s3": {"b": 2, "a": 1}}
-    assert hash(StoreOptions.of(one)) == hash(StoreOptions.of(two))
+    assert hash(StoreOptions.from_tables(one)) == hash(StoreOptions.from_tables(two))
 
 
 def admitted(options: StoreOptions, *places: str) -> list[bool]:
@@ -54,7 +54,7 @@ def admitted(options: StoreOptions, *places: str) -> list[bool]:
 
 def test_only_places_that_the_configuration_names_are_admitted() -> None:
     tables = {"hdfs": {"user": "x", "authorities": ["nn1:8020", "ns1"]}, "hdfs://nn2:9000": {"user": "y"}}
-    options = StoreOptions.of(tables)
+    options = StoreOptions.from_tables(tables)
     places = ("hdfs://nn1", "hdfs://NS1:8020", "hdfs://nn2:9000", "hdfs://nn2:8020", "hdfs://nn1:9000", "hdfs://evil")
     assert admitted(options, *places) == [True, True, True, False, False, False]
     assert options.admitted("hdfs", "NN2:9000") == {"user": "y"}
@@ -67,26 +67,28 @@ def test_only_places_that_the_configuration_names_are_admitted() -> None:
 
 def test_with_a_url_for_all_of_hdfs_a_location_chooses_no_host() -> None:
     url = {"url": "http://gateway:14000"}
-    assert admitted(StoreOptions.of({"hdfs": url}), "hdfs://", "hdfs://anything:1") == [True, True]
-    listed = StoreOptions.of({"hdfs": {**url, "authorities": ["nn"]}})
+    assert admitted(StoreOptions.from_tables({"hdfs": url}), "hdfs://", "hdfs://anything:1") == [True, True]
+    listed = StoreOptions.from_tables({"hdfs": {**url, "authorities": ["nn"]}})
     assert admitted(listed, "hdfs://nn", "hdfs://", "hdfs://other") == [True, False, False]
 
 
 def test_with_a_list_only_its_buckets_are_admitted() -> None:
-    options = StoreOptions.of({"s3": {"authorities": ["a", "ARN:odd"]}, "s3://b": {}})
+    options = StoreOptions.from_tables({"s3": {"authorities": ["a", "ARN:odd"]}, "s3://b": {}})
     assert admitted(options, "s3://a", "s3://b", "s3://ARN:odd", "s3://c") == [True, True, True, False]
 
 
 def test_an_account_is_the_one_to_which_the_options_lead() -> None:
-    options = StoreOptions.of({"abfs": {"account_name": "near"}, "abfs://c@far": {"account_name": "far"}})
+    options = StoreOptions.from_tables({"abfs": {"account_name": "near"}, "abfs://c@far": {"account_name": "far"}})
     assert admitted(options, "abfs://c@near", "abfs://c@far", "abfs://d@far", "abfs://c") == [True, True, False, True]
-    wrong = StoreOptions.of({"abfs": {"account_name": "near", "authorities": ["far"]}})
+    wrong = StoreOptions.from_tables({"abfs": {"account_name": "near", "authorities": ["far"]}})
     with pytest.raises(UnnamedPlace, match="leads to the account 'near', where this location is not"):
         wrong.admitted("abfs", "c@far")
 
 
 def test_places_that_other_settings_of_the_site_name_are_admitted() -> None:
-    options = StoreOptions.of({"s3": {}}).naming(["hdfs://NN:8020/w", None, "", "/w", "hdfs:///w", "oss://x/w"])
+    options = StoreOptions.from_tables({"s3": {}}).naming(
+        ["hdfs://NN:8020/w", None, "", "/w", "hdfs:///w", "oss://x/w"]
+    )
     assert options.named == ("hdfs://NN:8020",)
     assert admitted(options, "hdfs://nn", "hdfs://other", "hdfs://", "s3://any") == [True, False, False, True]
 
@@ -94,18 +96,18 @@ def test_places_that_other_settings_of_the_site_name_are_admitted() -> None:
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        ({"hdfs": {"authorities": "nn"}}, "wanted a list of names"),
-        ({"hdfs": {"authorities": ["hdfs://nn"]}}, "wanted a list of names without scheme"),
-        ({"hdfs": {"authorities": [""]}}, "wanted a list of names"),
+        ({"hdfs": {"authorities": "nn"}}, "expected a list of names"),
+        ({"hdfs": {"authorities": ["hdfs://nn"]}}, "expected a list of names without scheme"),
+        ({"hdfs": {"authorities": [""]}}, "expected a list of names"),
         ({"hdfs://nn": {"authorities": []}}, "already names one place"),
-        ({"hdfs": {"authorities": ["[nn"]}}, "is no authority of HDFS"),
-        ({"hdfs": {"authorities": ["nn?x"]}}, "is no authority of HDFS"),
-        ({"hdfs://nn]": {}}, "is no authority of HDFS"),
+        ({"hdfs": {"authorities": ["[nn"]}}, "is not an authority of HDFS"),
+        ({"hdfs": {"authorities": ["nn?x"]}}, "is not an authority of HDFS"),
+        ({"hdfs://nn]": {}}, "is not an authority of HDFS"),
     ],
 )
 def test_authorities_are_names(tables: dict[str, dict[str, object]], said: str) -> None:
     with pytest.raises(BadSetting, match=said):
-        StoreOptions.of(tables)
+        StoreOptions.from_tables(tables)
 
 
 def test_the_message_says_what_to_write_and_repeats_no_password() -> None:
@@ -123,9 +125,9 @@ def test_the_message_says_what_to_write_and_repeats_no_password() -> None:
 def test_urls_are_of_a_name_node(url: object) -> None:
     for table in ("hdfs", "hdfs://nn"):
         with pytest.raises(BadSetting, match="expected http://host:port of a NameNode or HttpFS"):
-            StoreOptions.of({table: {"url": url}})
+            StoreOptions.from_tables({table: {"url": url}})
     with pytest.raises(BadSetting) as refused:
-        StoreOptions.of({"hdfs": {"url": "ftp://ann:hush@nn"}})
+        StoreOptions.from_tables({"hdfs": {"url": "ftp://ann:hush@nn"}})
     assert "hush" not in str(refused.value)
 
 
@@ -138,20 +140,20 @@ def test_an_application_acts_for_its_user_where_the_site_says_so(monkeypatch: py
         "hdfs://nn3": {"user": "x"},
         "s3": {"key": "k"},
     }
-    found = StoreOptions.of(tables).acting_for("ann")
+    found = StoreOptions.from_tables(tables).acting_for("ann")
     assert found.admitted("hdfs", "nn") == {**ticket, "proxy_to": "ann"}
     assert found.admitted("hdfs", "nn2") == {**ticket, "url": "http://nn2:1", "proxy_to": "ann"}
     assert found.admitted("hdfs", "nn3") == {"user": "x"}
     assert found.admitted("s3", "b") == {"key": "k"}
-    assert "proxy_to" not in StoreOptions.of(tables).acting_for("hive").admitted("hdfs", "nn")  # ourselves
-    assert "proxy_to" not in StoreOptions.of({"hdfs": {**ticket, "url": "http://nn:1"}}).acting_for("ann").text
+    assert "proxy_to" not in StoreOptions.from_tables(tables).acting_for("hive").admitted("hdfs", "nn")  # ourselves
+    assert "proxy_to" not in StoreOptions.from_tables({"hdfs": {**ticket, "url": "http://nn:1"}}).acting_for("ann").text
 
 
 def test_tokens_that_hadoop_gave_an_application_are_its_users_already(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", "/container/tokens")
     given = {"kerberos": True, "doas": True, "url": "http://nn:1"}
-    assert "proxy_to" not in StoreOptions.of({"hdfs": given}).acting_for("ann").text
-    assert "proxy_to" in StoreOptions.of({"hdfs": {**given, "keytab": "/k"}}).acting_for("ann").text
+    assert "proxy_to" not in StoreOptions.from_tables({"hdfs": given}).acting_for("ann").text
+    assert "proxy_to" in StoreOptions.from_tables({"hdfs": {**given, "keytab": "/k"}}).acting_for("ann").text
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_no_client_is_opened_with_a_secret_that_others_may_read(
     for name in ("certificate", "secret"):
         (tmp_path / name).touch()
         (tmp_path / name).chmod(0o644)
-    found = StoreOptions.of({kind: {**options, "authorities": [place]}})
+    found = StoreOptions.from_tables({kind: {**options, "authorities": [place]}})
     with pytest.raises(BadSetting, match=rf"of \[storage\.{kind}\] secret: has mode 0644; expected: 0600"):
         found.admitted(kind, place)
     (tmp_path / "secret").chmod(0o640)
@@ -178,5 +180,7 @@ def test_no_client_is_opened_with_a_secret_that_others_may_read(
 
 
 def test_a_token_that_is_no_file_is_the_secret_itself(tmp_path: Path) -> None:
-    assert StoreOptions.of({"gs": {"token": "anon", "authorities": ["b"]}}).admitted("gs", "b") == {"token": "anon"}
-    assert StoreOptions.of({"gs": {"token": "x\0" * 9999, "authorities": ["b"]}}).admitted("gs", "b")
+    assert StoreOptions.from_tables({"gs": {"token": "anon", "authorities": ["b"]}}).admitted("gs", "b") == {
+        "token": "anon"
+    }
+    assert StoreOptions.from_tables({"gs": {"token": "x\0" * 9999, "authorities": ["b"]}}).admitted("gs", "b")

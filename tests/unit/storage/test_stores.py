@@ -8,7 +8,7 @@ import pytest
 from compactor.base.errors import NotSupported, StorageError
 from compactor.storage import capabilities
 from compactor.storage.store_options import StoreOptions
-from compactor.storage.stores import Stores, opened
+from compactor.storage.stores import Stores, open_stores
 
 STORES = Stores()
 
@@ -70,6 +70,6 @@ def test_the_local_store_serves_paths(tmp_path: Path) -> None:
 
 
 def test_a_process_opens_the_stores_once() -> None:
-    options = StoreOptions.of({"hdfs": {"user": "x"}})
-    assert opened(options) is opened(StoreOptions.of({"hdfs": {"user": "x"}}))
-    assert opened(options).options == options
+    options = StoreOptions.from_tables({"hdfs": {"user": "x"}})
+    assert open_stores(options) is open_stores(StoreOptions.from_tables({"hdfs": {"user": "x"}}))
+    assert open_stores(options).options == options

@@ -55,7 +55,7 @@ def test_a_quarantine_that_cannot_be_listed_is_not_taken_for_empty(place: Path) 
 
     class Stale(LocalStorage):
         def listing(self, path: str):  # type: ignore[no-untyped-def]
-            raise BadFile(f"directory {path}: the metastore names it and it is not there")
+            raise BadFile(f"directory {path}: the metastore names it and it does not exist")
 
     with pytest.raises(StorageError, match="is there and cannot be listed"):
         quarantine_moves.listing(Stale(), str(place), 12)

@@ -110,7 +110,7 @@ def test_outputs_of_a_parcel_are_durable_when_it_answers(tmp_path: Path, monkeyp
 
 def test_an_output_is_synced_with_its_own_stores_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Units of several sites may share a parcel; the credentials of one must not touch the files of another."""
-    options = [StoreOptions.of({"hdfs": {"user": user}}) for user in ("ann", "ben", "ann")]
+    options = [StoreOptions.from_tables({"hdfs": {"user": user}}) for user in ("ann", "ben", "ann")]
     units = []
     for number, stores in enumerate(options):
         write_file(tmp_path / str(number) / "d" / "bucket_00000", dense(1, 5))

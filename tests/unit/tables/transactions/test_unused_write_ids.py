@@ -60,7 +60,7 @@ def test_what_is_below_the_directories_is_not_listed(
 
 
 def test_a_location_that_is_not_there_is_named(deployment: Site, tmp_path: Path) -> None:
-    with pytest.raises(BadFile, match="the metastore names it and it is not there"):
+    with pytest.raises(BadFile, match="the metastore names it and it does not exist"):
         UnusedWriteIds(deployment).check("default.t", TABLE, str(tmp_path / "gone"), WriteId(5))
 
 
