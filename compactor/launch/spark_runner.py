@@ -114,7 +114,7 @@ class SparkRunner:
         try:
             stores = self._tokens.standing_in(unit.stores, unit.location)
         except CompactorError as error:
-            return Failure.of(error)
+            return Failure.from_error(error)
         return task if stores is unit.stores else with_stores(task, stores)
 
     def _cancel(self, name: str, begun: Sequence[Future[list[TaskResult | Failure]]]) -> None:

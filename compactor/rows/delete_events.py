@@ -23,7 +23,7 @@ class DeleteEvents:
     current: Numbers
 
     @classmethod
-    def of(cls, blocks: Iterable[tuple[KeyBlock, Numbers]]) -> DeleteEvents:
+    def from_blocks(cls, blocks: Iterable[tuple[KeyBlock, Numbers]]) -> DeleteEvents:
         """Returns all events of some blocks, which may be in any order."""
         parts = list(blocks)
         keys = np.concatenate([k for k, _ in parts]) if parts else np.empty(0, dtype=KEY)

@@ -66,7 +66,7 @@ def load_events(
             blocks.append((found.block[valid], found.current[valid]))
     whole = [t.types for t in tails if len(t.types.row) > 1]
     return EventsOfFiles(
-        events=DeleteEvents.of(blocks),
+        events=DeleteEvents.from_blocks(blocks),
         total=total,
         invisible=invisible,
         tails=tuple(tails),

@@ -144,7 +144,7 @@ def _return(site: Site, target: Target, entry: Entry, obsolete: Collection[str])
 def record_kept(site: Site, target: Target, entry: Entry, kept: Kept) -> None:
     """Writes the record of the entry's quarantine, if there is one, once the cleaning has left everything else as it is."""
     location = target.location
-    if not keeps(target, entry) or not site.storage.exists(quarantine_moves.place_of(location, entry.id)):
+    if not keeps(target, entry) or not site.storage.exists(quarantine_moves.quarantine_path(location, entry.id)):
         return
     names = names_of(quarantine_moves.listing(site.storage, location, entry.id))
     record = _recorded(site, location, entry.id)
@@ -191,7 +191,7 @@ def _recorded(site: Site, location: str, entry_id: int) -> Record | None:
 
 
 def _manifest(site: Site, target: Target, entry: Entry) -> Manifest | None:
-    place = quarantine_moves.place_of(target.location, entry.id)
+    place = quarantine_moves.quarantine_path(target.location, entry.id)
     found = read_manifest(site.storage, f"{place}/{quarantine_moves.MANIFEST}")
     return found if _is_of(found, entry) else None
 
@@ -215,8 +215,8 @@ def _must_be_its_own(site: Site, target: Target, entry: Entry) -> None:
     before = _recorded(site, target.location, entry.id)
     if before is not None and (before.txn, before.table_id) != (entry.txn_id, target.table.id):
         raise Disagreement(
-            f"{quarantine_moves.place_of(target.location, entry.id)}: is the quarantine of compaction {entry.id} with "
-            f"transaction {before.txn}, and this one's is {entry.txn_id}; the metastore was probably restored from a "
+            f"{quarantine_moves.quarantine_path(target.location, entry.id)}: is the quarantine of compaction {entry.id} "
+            f"with transaction {before.txn}, and this one's is {entry.txn_id}; the metastore was probably restored from a "
             "backup. Nothing was removed; move that directory out of the table; the next pass goes on"
         )
 

@@ -16,7 +16,7 @@ from compactor.base.errors import (
     StorageError,
     TransactionAborted,
 )
-from compactor.rewrite.run.failure import Failure, error_of
+from compactor.rewrite.run.failure import Failure, to_error
 from compactor.spark_tables.application import Process, driver
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.message_format import decode, encode
@@ -91,7 +91,7 @@ class Keeper:
         is_later = isinstance(request, _LATER) or _goes_on(request)
         answer = self._ask_running(request, data) if is_later else self._ask_any(request, data)
         if isinstance(answer, Failure):
-            raise error_of(answer)
+            raise to_error(answer)
         return answer
 
     def _ask_any(self, request: Request, data: bytes) -> Any:

@@ -11,7 +11,7 @@ from compactor.base.errors import CompactorError, Refused
 from compactor.base.identities import initiator_id
 from compactor.compaction.entry import Entry, Request
 from compactor.rewrite.plan.chunks import Bound
-from compactor.rewrite.plan.plan import Left, Plan
+from compactor.rewrite.plan.plan import Plan, Remainder
 from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rewrite.run.task_queue import skip_none
 from compactor.settings.precedence import Settings
@@ -67,7 +67,7 @@ class Budget:
         return False
 
 
-def request_rest(site: Site, entry: Entry, left: Left) -> int | None:
+def request_rest(site: Site, entry: Entry, left: Remainder) -> int | None:
     """Requests again, in the same way, what a bounded request left; returns the new row's id.
 
     Returns None if that is not needed, or if it is in the queue already. The compaction is committed, so a failure here is

@@ -152,7 +152,7 @@ class Watch:
             units=stage.units_with_targets(planned.site.storage, planned.plan) if units is None else units,
             check=lambda: self.check(planned),
             skips=budget.skips(planned.plan),
-            tell=under_way.begin(planned.entry.id, own if of_slices is None else of_slices, own if of_slices else ()),
+            report=under_way.begin(planned.entry.id, own if of_slices is None else of_slices, own if of_slices else ()),
         )
 
     def check(self, one: Opened) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
-from compactor.rewrite.plan.plan import NOTHING_LEFT, Left
+from compactor.rewrite.plan.plan import NOTHING_LEFT, Remainder
 from compactor.rewrite.plan.unit import Figures
 
 
@@ -38,4 +38,4 @@ class Outcome:
     inputs: tuple[str, ...] = ()  #: top-level names of what was read; in ``location``, like ``output``
     txn: TxnId | None = None
     worker_id: str | None = None
-    left: Left = NOTHING_LEFT  #: by a bound of the request
+    left: Remainder = NOTHING_LEFT  #: by a bound of the request

@@ -15,10 +15,10 @@ from compactor.compaction.states import CompactionType
 from compactor.orc.format.java_zones import default_zone
 from compactor.rewrite.full_acid.rebalance import plan_rebalance
 from compactor.rewrite.full_acid.split import with_split_bytes
-from compactor.rewrite.plan.chunks import bounded, must_fit
+from compactor.rewrite.plan.chunks import must_fit, plan_within_bound
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
-from compactor.rewrite.plan.slices import sliced
+from compactor.rewrite.plan.slices import plan_slices
 from compactor.rewrite.plan.unit import SHAPES
 from compactor.settings.output_class import OutputClass
 from compactor.site.site import Look, Site, Target, View, compactor_view
@@ -176,8 +176,8 @@ def plan_scope(site: Site, request: PlanRequest, scope: ReadScope) -> Plan:
     )
     bound, shape = bound_of(target.settings), SHAPES[request.kind]
     if scope.write_id is None:
-        planned = bounded(directory, shape, bound, context)
-        planned = sliced(planned, directory, bound.chunk_deltas, context)
+        planned = plan_within_bound(directory, shape, bound, context)
+        planned = plan_slices(planned, directory, bound.chunk_deltas, context)
         return with_split_bytes(planned, target.settings.integer("compactor.split.bytes"))
     whole = must_fit(plan(directory, shape, context), "a rebalance", bound)
     order = must_be_possible(target.table, buckets=request.buckets, order_by=request.order_by)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from compactor.base.errors import CompactorError
-from compactor.rewrite.plan.chunks import finished
-from compactor.rewrite.plan.slices import condensed
+from compactor.rewrite.plan.chunks import completed_chunks
+from compactor.rewrite.plan.slices import replace_by_slices
 from compactor.rewrite.plan.unit import UnitResult
 from compactor.rewrite.publish import stage
 from compactor.rewrite.publish.unchanged_inputs import unchanged_inputs
@@ -79,7 +79,7 @@ class Stager:
     def _proven(self, one: Planned, results: list[UnitResult]) -> StagedEntry:
         """Takes the output of the units into complete directories, proves it and writes its manifest."""
         storage, recorded = self.site.storage, one.plan.highest_write_id
-        plan, results = finished(one.plan, results)
+        plan, results = completed_chunks(one.plan, results)
         if plan.highest_write_id != recorded:
             record_alone(self.site, work_of(one, plan.highest_write_id, component=False))
         staged = stage.accept(storage, plan, results)
@@ -98,4 +98,4 @@ class Stager:
 
 
 def _condensed(one: Planned, results: list[UnitResult]) -> Planned:
-    return one.replanned(condensed(one.plan, results))
+    return one.replanned(replace_by_slices(one.plan, results))

@@ -356,7 +356,7 @@ def test_an_upload_that_a_rule_of_the_bucket_aborted_is_noticed(
     top = s3_place.stores.resolve(s3_place.location)
     store: Any = s3_place.stores.store_of(top)
     for module, act, said in (
-        (stage, "check_staged", "0 bytes are there"),
+        (stage, "check_staged", "has 0 bytes, "),
         (naming, "name_directories", "cannot complete"),
     ):
         real = getattr(module, act)

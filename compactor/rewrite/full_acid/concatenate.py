@@ -1,4 +1,4 @@
-"""Concatenates stripes in one file: copies of input stripes, and re-encoded ones from files of their own (DESIGN 4)."""
+"""Concatenates stripes in one file: copies of input stripes, and re-encoded stripes from separate files (DESIGN 4)."""
 
 from __future__ import annotations
 
@@ -27,21 +27,20 @@ from compactor.storage.taking_over import TakenRange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedFile:
-    """A file all of whose stripes are copied; ``opener`` opens it."""
+    """A file whose stripes are all copied. ``opener`` opens it."""
 
     opener: Callable[[], Closable]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concatenated:
-    """A concatenated file, the last key of each of its stripes, the stripes that were copied from inputs, and the ranges
-    that the store is to take over; ``reading`` opens it as long as the inputs are open."""
+    """A concatenated file. ``reading`` opens it as long as the inputs are open."""
 
     written: WrittenFile
-    last_keys: list[RowId]
-    copied: list[Choice]
+    last_keys: list[RowId]  #: one for each stripe
+    copied: list[Choice]  #: the stripes that were copied from inputs
     reading: Callable[[], Closable]
-    ranges: tuple[TakenRange, ...] = ()
+    ranges: tuple[TakenRange, ...] = ()  #: that the store will take over
 
     def figures(self, stripes: int, output: Output) -> Figures:
         """Returns the figures of the ``stripes`` stripes that became ``output``."""
@@ -64,12 +63,12 @@ def concatenate(
     version: bytes | None = ACID_VERSION,
     full: bool = False,
 ) -> Concatenated:
-    """Writes these stripes, in this order, to a new file; the metadata of inserts is computed from them.
+    """Writes stripes in the given order to a new file, with the metadata of insert events.
 
     Args:
-        parts: a stripe of an input that is copied, or all stripes of a file that ``encode_stripes`` made.
+        parts: a stripe of an input that is copied, or all stripes of a file from ``encode_stripes``.
         version: the ACID version in the metadata; None leaves it out.
-        full: read every stripe again and compare it.
+        full: read every stripe back and compare it.
 
     Raises:
         VerificationFailed: (with ``full``) a stripe differs from its source.
@@ -104,15 +103,16 @@ def concatenate(
 def encode_stripes(
     choices: Sequence[Choice], new_path: Callable[[], str], *, like: Tail, types: Types, full: bool = False
 ) -> Iterator[str | Choice]:
-    """Yields files at new paths with the kept rows of some stripes, or the stripes that are better copied after all. A
-    file's metadata has the last key of each of its stripes, so that nobody must look for it.
+    """Re-encodes the kept rows of stripes; yields the new files, and stripes that must be copied after all.
+
+    The metadata of each file holds the last key of each stripe, so nobody needs to look for it.
 
     Args:
         full: decode all rows again and compare them.
 
     Raises:
         VerificationFailed: (with ``full``) a row differs.
-        NotLossless: something would be lost of rows that cannot be copied either.
+        NotLossless: rows can neither be encoded without loss nor copied.
     """
     path = new_path()
     pieces = [piece_of(c) for c in choices]
@@ -132,7 +132,7 @@ def encode_stripes(
 def encode_apart(
     choices: Sequence[Choice], new_path: Callable[[], str], *, like: Tail, types: Types, full: bool = False
 ) -> Iterator[str | Choice]:
-    """Does the same for stripes that cannot be encoded together: those that are only small are copied."""
+    """Does the same for stripes that cannot be encoded together; copies the stripes that are only small."""
     for is_only_small, run in groupby(choices, key=lambda c: c.is_only_small):
         if is_only_small:
             yield from run

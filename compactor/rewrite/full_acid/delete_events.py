@@ -1,7 +1,7 @@
 """The delete events of one file number, however many, in bounded memory.
 
-Few events stay in memory. Many are sorted in runs on disk, the runs are merged into one sorted file, and a question about a
-range of keys reads that range. The memory needed is that of one run, whatever the number of events or of delete deltas.
+A few events stay in memory. Many are sorted in runs on disk, and the runs are merged into one sorted file. A lookup reads
+only its range of keys. The memory needed is that of one run, whatever the number of events or delete deltas.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Events: TypeAlias = npt.NDArray[np.void]
 
 
 class Deletes(Protocol):
-    """The delete events that decide which rows of a stripe go."""
+    """The delete events that decide which rows of a stripe are dropped."""
 
     def any_between(self, low: RowId, high: RowId) -> bool:
         """Returns true if the key of an event lies in ``low..high``, both inclusive."""
@@ -46,11 +46,11 @@ class Deletes(Protocol):
         """Returns a mask of the rows of ``block`` that are deleted."""
 
     def row_ids(self, first: RowId, last: RowId) -> Numbers:
-        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket; some occur repeatedly."""
+        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket; some may repeat."""
 
 
 class SortedEvents:
-    """Events ``start..stop`` of a sorted sequence, in memory or in an unlinked file, which lives as long as this object."""
+    """Events ``start..stop`` of a sorted sequence, in memory or in an unlinked file that lives with this object."""
 
     def __init__(self, store: _Store, start: int, stop: int) -> None:
         self._store = store
@@ -60,7 +60,7 @@ class SortedEvents:
         return self._stop - self._start
 
     def split(self, first: WriteId) -> tuple[SortedEvents, SortedEvents]:
-        """Returns the events that aim at rows inserted before write ID ``first``, and those for ``first`` and later."""
+        """Splits the events into those for rows inserted before write ID ``first`` and those for later rows."""
         low, high = self._start, self._stop
         while low < high:
             middle = (low + high) // 2
@@ -71,39 +71,39 @@ class SortedEvents:
         return SortedEvents(self._store, self._start, low), SortedEvents(self._store, low, self._stop)
 
     def part(self, start: int, stop: int) -> DeleteEvents:
-        """Returns the events at these places."""
+        """Returns the events from position ``start`` to before ``stop``."""
         return self._store.part(self._start + start, min(self._start + stop, self._stop))
 
     def any_between(self, low: RowId, high: RowId) -> bool:
         """Returns true if the key of an event lies in ``low..high``, both inclusive."""
-        return len(self) > 0 and any(part.any_between(low, high) for part in self._near(low, high))
+        return len(self) > 0 and any(part.any_between(low, high) for part in self._blocks_near(low, high))
 
     def hits(self, block: KeyBlock) -> Mask:
         """Returns a mask of the rows of ``block`` that are deleted."""
         mask: Mask = np.zeros(len(block), dtype=np.bool_)
         if len(block) and len(self):
             ends = block if is_sorted(block) else block[sort_order(block)[[0, -1]]]
-            for part in self._near(row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)):
+            for part in self._blocks_near(row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)):
                 mask |= part.hits(block)
         return mask
 
     def row_ids(self, first: RowId, last: RowId) -> Numbers:
-        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket; some occur repeatedly."""
-        found = [part.row_ids(first, last) for part in self._near(first, last)]
-        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket; some may repeat."""
+        row_ids = [part.row_ids(first, last) for part in self._blocks_near(first, last)]
+        return np.concatenate(row_ids) if row_ids else np.empty(0, dtype=np.int64)
 
     def newest(self, block: KeyBlock) -> Numbers:
-        """Returns for each row of ``block`` the largest write ID of the events that aim at it; -1 without events."""
-        found: Numbers = np.full(len(block), -1, dtype=np.int64)
+        """Returns for each row of ``block`` the largest write ID of its events; -1 without events."""
+        newest: Numbers = np.full(len(block), -1, dtype=np.int64)
         if len(block) and len(self):
             ends = block if is_sorted(block) else block[sort_order(block)[[0, -1]]]
-            for part in self._near(row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)):
-                np.maximum(found, part.newest(block), out=found)
-        return found
+            for part in self._blocks_near(row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)):
+                np.maximum(newest, part.newest(block), out=newest)
+        return newest
 
-    def _near(self, low: RowId, high: RowId) -> Iterator[DeleteEvents]:
-        """Yields blocks of events, some of which may lie in ``low..high``."""
-        firsts = self._store.firsts  # a key that begins a block may end the one before it too
+    def _blocks_near(self, low: RowId, high: RowId) -> Iterator[DeleteEvents]:
+        """Yields the blocks of events that may overlap ``low..high``."""
+        firsts = self._store.firsts  # the first key of a block may also be the last key of the block before
         for number in range(max(0, bisect_left(firsts, low) - 1), bisect_right(firsts, high)):
             first = number * BLOCK
             start, stop = max(self._start - first, 0), min(self._stop - first, BLOCK)
@@ -122,11 +122,11 @@ class _Store:
         self._last: tuple[int, DeleteEvents] | None = None
 
     def part(self, start: int, stop: int) -> DeleteEvents:
-        found = _read(self._events, start, stop) if isinstance(self._events, int) else self._events[start:stop]
-        return DeleteEvents(keys=_keys(found), current=found["current"].copy())
+        events = _read(self._events, start, stop) if isinstance(self._events, int) else self._events[start:stop]
+        return DeleteEvents(keys=_keys(events), current=events["current"].copy())
 
     def block(self, number: int) -> DeleteEvents:
-        """Reads a block. The last one stays in memory, since stripes are looked up in their order."""
+        """Reads a block. The most recent one stays in memory, since stripes are looked up in order."""
         if self._last is None or self._last[0] != number:
             self._last = number, self.part(number * BLOCK, min(self.length, (number + 1) * BLOCK))
         return self._last[1]
@@ -138,9 +138,9 @@ class _Store:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedEvents:
-    """The events that the snapshot sees; ``total`` also counts the others.
+    """The events that the snapshot sees. ``total`` counts all events.
 
-    ``like`` is the tail of the first file; ``types`` are those of the newest file with a whole row.
+    ``like`` is the tail of the first file. ``types`` are those of the newest file with a whole row.
     """
 
     events: SortedEvents
@@ -174,12 +174,12 @@ def load_delete_events(
     for tail, stored in stored_events(location, sources, number, storage):
         like = like or tail
         types = tail.types if len(tail.types.row) > 1 else types
-        for found in stored:
-            valid = valid_mask(write_ids, found.current)
+        for keys in stored:
+            valid = valid_mask(write_ids, keys.current)
             total += len(valid)
             invisible += int(np.count_nonzero(~valid))
-            sorter.add(events_of(found.block[valid], found.current[valid]))
-    return LoadedEvents(events=sorter.done(), total=total, invisible=invisible, like=like, types=types)
+            sorter.add(pack_events(keys.block[valid], keys.current[valid]))
+    return LoadedEvents(events=sorter.finish(), total=total, invisible=invisible, like=like, types=types)
 
 
 class EventSorter:
@@ -187,52 +187,54 @@ class EventSorter:
 
     def __init__(self, scratch: str) -> None:
         self._scratch = scratch
-        self._held: list[Events] = []
+        self._buffered: list[Events] = []
         self._count = 0
         self._runs: list[int] = []
 
     def add(self, events: Events) -> None:
+        """Adds events. Whenever ``RUN`` of them are in memory, they are sorted and written to disk."""
         for start in range(0, len(events), RUN):
             part = events[start : start + RUN]
             if self._count + len(part) > RUN:
                 self._spill()
-            self._held.append(part)
+            self._buffered.append(part)
             self._count += len(part)
 
-    def done(self) -> SortedEvents:
+    def finish(self) -> SortedEvents:
+        """Returns all added events, sorted."""
         if not self._runs:
-            events = self._sorted()
+            events = self._take_sorted()
             return SortedEvents(_Store(events, len(events)), 0, len(events))
         self._spill()
         while len(self._runs) > 1:
             group, self._runs = self._runs[:FAN_IN], self._runs[FAN_IN:]
-            self._runs.append(self._merged(group))
+            self._runs.append(self._merge_runs(group))
         (run,) = self._runs
         self._runs = []
         count = os.fstat(run).st_size // EVENT.itemsize
         return SortedEvents(_Store(run, count), 0, count)
 
-    def _sorted(self) -> Events:
-        events = np.concatenate(self._held) if self._held else np.empty(0, EVENT)
-        self._held, self._count = [], 0
-        return _in_order(events)
+    def _take_sorted(self) -> Events:
+        events = np.concatenate(self._buffered) if self._buffered else np.empty(0, EVENT)
+        self._buffered, self._count = [], 0
+        return _sort_events(events)
 
     def _spill(self) -> None:
         if self._count:
-            run = self._new()
-            _write(run, self._sorted())
+            run = self._new_file()
+            _write(run, self._take_sorted())
             self._runs.append(run)
 
-    def _merged(self, runs: Sequence[int]) -> int:
-        target = self._new()
+    def _merge_runs(self, runs: Sequence[int]) -> int:
+        target = self._new_file()
         for events in _merge([_blocks(run) for run in runs]):
             _write(target, events)
         for run in runs:
             os.close(run)
         return target
 
-    def _new(self) -> int:
-        """Returns a file without a name: the scratch folder may be one where others make names."""
+    def _new_file(self) -> int:
+        """Creates a file without a name, because others may create names in the scratch folder."""
         with tempfile.TemporaryFile(dir=self._scratch, buffering=0) as file:
             return os.dup(file.fileno())
 
@@ -242,10 +244,11 @@ class EventSorter:
 
 
 def _merge(runs: Sequence[Iterator[Events]]) -> Iterator[Events]:
-    """Takes from every run the events not above the smallest last key of the buffered blocks, sorts and yields them."""
+    """Merges sorted runs, reading one block of each at a time."""
     buffers: dict[int, Events] = {}
     live = dict(enumerate(runs))
     while True:
+        # 1. Fill the buffer of each run that has more blocks.
         for number in list(live):
             if number not in buffers:
                 block = next(live[number], None)
@@ -255,7 +258,7 @@ def _merge(runs: Sequence[Iterator[Events]]) -> Iterator[Events]:
                     buffers[number] = block
         if not buffers:
             return
-        # Of the runs that continue, nothing above their buffered last key is known yet.
+        # 2. Take the events up to the smallest last key of the buffers: no unread event can precede them.
         limit = min((row_id_at(buffers[n][_KEY_FIELDS], -1) for n in live), default=None)
         taken: list[Events] = []
         for number, block in list(buffers.items()):
@@ -264,7 +267,8 @@ def _merge(runs: Sequence[Iterator[Events]]) -> Iterator[Events]:
             del buffers[number]
             if count < len(block):
                 buffers[number] = block[count:]
-        yield _in_order(np.concatenate(taken))
+        # 3. Sort what was taken.
+        yield _sort_events(np.concatenate(taken))
 
 
 def _up_to(events: Events, limit: RowId) -> int:
@@ -277,7 +281,8 @@ def _up_to(events: Events, limit: RowId) -> int:
     return low + int(np.searchsorted(events["row_id"][low:high], limit.row_id, side="right"))
 
 
-def events_of(block: KeyBlock, current: Any) -> Events:
+def pack_events(block: KeyBlock, current: Any) -> Events:
+    """Returns keys and deleting write IDs as one array of events."""
     events = np.empty(len(block), EVENT)
     for field in _KEY_FIELDS:
         events[field] = block[field]
@@ -292,7 +297,7 @@ def _keys(events: Events) -> KeyBlock:
     return block
 
 
-def _in_order(events: Events) -> Events:
+def _sort_events(events: Events) -> Events:
     block = _keys(events)
     return events if is_sorted(block) else events[sort_order(block)]
 
@@ -305,10 +310,10 @@ def _blocks(run: int) -> Iterator[Events]:
 
 
 def _read(descriptor: int, start: int, stop: int) -> Events:
-    wanted, place, parts = (stop - start) * EVENT.itemsize, start * EVENT.itemsize, []
-    while wanted > 0 and (part := os.pread(descriptor, wanted, place)):
+    missing, place, parts = (stop - start) * EVENT.itemsize, start * EVENT.itemsize, []
+    while missing > 0 and (part := os.pread(descriptor, missing, place)):
         parts.append(part)
-        place, wanted = place + len(part), wanted - len(part)
+        place, missing = place + len(part), missing - len(part)
     return np.frombuffer(b"".join(parts), EVENT)
 
 

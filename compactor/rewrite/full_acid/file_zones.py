@@ -1,7 +1,7 @@
-"""Decides in which time zone the times of an output file count: in one (PROTOCOL 2.6).
+"""Chooses the one time zone in which the times of an output file count (PROTOCOL 2.6).
 
-ORC Java before 1.6 (Hive 3.1, Spark up to 3.1) takes up a stripe's zone only when it meets its name for the first time, and
-knows that of its own JVM from the start. So it misreads most files with stripes of several zones.
+ORC Java before 1.6 (Hive 3.1, Spark up to 3.1) changes its zone only when a zone's name occurs for the first time, and
+begins with the zone of its JVM. So it misreads most files with stripes of several zones.
 """
 
 from __future__ import annotations
@@ -18,37 +18,40 @@ from compactor.rewrite.full_acid.stripe_choice import Action, Choice
 
 
 def fit_to_zones(choices: Sequence[Choice]) -> list[Choice]:
-    """Returns the final choices for one file, all of one zone: that of most bytes, if it has all times that the other
-    stripes may hold by their statistics, else UTC. Stripes that name no zone are re-encoded once it is set."""
+    """Returns the final choices for one file, all in one zone.
+
+    That is the zone with the most bytes, if its clocks have shown all times that the other stripes may hold; otherwise
+    it is UTC. Stripes that name no zone are re-encoded if their zone is known by other means.
+    """
     zones = [zone_of_choice(choice) for choice in choices]
-    found = set(zones) - {None}
-    target = None if len(found) < 2 else _target(choices, zones)
-    return [_fitted(choice, zone, target) for choice, zone in zip(choices, zones, strict=True)]
+    known = set(zones) - {None}
+    target = None if len(known) < 2 else _choose_zone(choices, zones)
+    return [_fit_choice(choice, zone, target) for choice, zone in zip(choices, zones, strict=True)]
 
 
-def _fitted(choice: Choice, zone: str | None, target: str | None) -> Choice:
+def _fit_choice(choice: Choice, zone: str | None, target: str | None) -> Choice:
     if zone is None:
         return choice
     if target not in (None, zone):
         return choice._replace(action=Action.ENCODE, is_only_small=False, to_zone=target)
-    return choice._replace(action=Action.ENCODE, is_only_small=False) if _gets_its_name(choice) else choice
+    return choice._replace(action=Action.ENCODE, is_only_small=False) if _lacks_zone(choice) else choice
 
 
-def _gets_its_name(choice: Choice) -> bool:
+def _lacks_zone(choice: Choice) -> bool:
     return lacks_zone(choice.file.source, choice.file.tail, choice.stripe)
 
 
-def _target(choices: Sequence[Choice], zones: Sequence[str | None]) -> str:
+def _choose_zone(choices: Sequence[Choice], zones: Sequence[str | None]) -> str:
     sizes: Counter[str] = Counter()
     for choice, zone in zip(choices, zones, strict=True):
         sizes[zone or UTC_NAME] += choice.length if zone else 0
     ((largest, _),) = sizes.most_common(1)
     others = (choice for choice, zone in zip(choices, zones, strict=True) if zone not in (None, largest))
-    return largest if largest == UTC_NAME or all(_surely_has(largest, choice) for choice in others) else UTC_NAME
+    return largest if largest == UTC_NAME or all(_shows_all_times(largest, choice) for choice in others) else UTC_NAME
 
 
-def _surely_has(name: str, choice: Choice) -> bool:
-    """Returns true if the clocks of a zone have shown all times that a stripe may hold."""
+def _shows_all_times(name: str, choice: Choice) -> bool:
+    """Returns true if the clocks of a zone have shown all times that a stripe may hold by its statistics."""
     tail = choice.file.tail
     if tail.stripe_statistics is None or tail.writer_version < ORC_135 or not (zone := java_zone(name)).is_known:
         return False

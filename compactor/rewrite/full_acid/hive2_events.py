@@ -1,9 +1,9 @@
 """Decides which event of a key counts in Hive 2's files (ACID version 1).
 
-Insert, update and delete events of a row have the same key; update and delete events lie between rows or, with split
-update, in delete deltas. A reader shows the newest visible event of a key, unless it deletes (Hive 2's
+Insert, update and delete events of a row share one key. Update and delete events lie between rows or, with split update,
+in delete deltas. A reader shows the newest visible event of a key, unless it is a delete event (Hive 2's
 ``OrcRawRecordMerger``: originalTransaction, bucket and rowId ascending, currentTransaction descending, the first counts).
-So a row is superseded if an update or delete event of its key is newer, and only those events must be known beforehand.
+So a newer update or delete event of the same key supersedes a row. Only such events must be known beforehand.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from compactor.base.errors import NotLossless
 from compactor.orc.format.tail import key_statistics
-from compactor.rewrite.full_acid.delete_events import BLOCK, EventSorter, SortedEvents, events_of
+from compactor.rewrite.full_acid.delete_events import BLOCK, EventSorter, SortedEvents, pack_events
 from compactor.rewrite.full_acid.stripe_choice import SupersededRows
 from compactor.rewrite.plan.unit import Unit
 from compactor.rows.acid_file import AcidFile, Keys, open_files, stripe_keys
@@ -27,52 +27,53 @@ def load_changes(unit: Unit, scratch: str, storage: Storage) -> SortedEvents:
 
     Raises:
         BadFile: a file cannot be read.
-        NotLossless: an operation is none of ACID's, or two statements of one transaction changed the same row.
+        NotLossless: an operation is unknown, or two statements of one transaction changed the same row.
     """
     sorter = EventSorter(scratch)
     for source in (*unit.inserts, *unit.deletes):
         with open_files(unit.location, [source], unit.number, storage, plain_buckets=True) as files:
             for file in files:
-                for found in _with_changes(file):
-                    changes = valid_mask(unit.write_ids, found.current) & (found.operation != INSERT)
-                    sorter.add(events_of(found.block[changes], found.current[changes]))
-    changed = sorter.done()
+                for keys in _read_changes(file):
+                    changes = valid_mask(unit.write_ids, keys.current) & (keys.operation != INSERT)
+                    sorter.add(pack_events(keys.block[changes], keys.current[changes]))
+    changed = sorter.finish()
     _must_be_changed_once(unit, changed)
     return changed
 
 
-def superseded_by(changed: SortedEvents) -> SupersededRows:
-    """Returns the function that marks the rows that ``changed`` supersedes."""
+def mark_superseded_by(changed: SortedEvents) -> SupersededRows:
+    """Returns a function that marks the rows that the events ``changed`` supersede."""
 
-    def superseded(file: AcidFile, found: Keys) -> Mask:
-        newest = changed.newest(found.block)
-        inserted = found.operation == INSERT  # a statement may change a row that its own transaction inserted
-        later = (newest > found.current) | (inserted & (newest == found.current))
-        mask: Mask = later | (found.operation == DELETE)
+    def superseded(file: AcidFile, keys: Keys) -> Mask:
+        newest = changed.newest(keys.block)
+        inserted = keys.operation == INSERT  # a statement may change a row that its own transaction inserted
+        later = (newest > keys.current) | (inserted & (newest == keys.current))
+        mask: Mask = later | (keys.operation == DELETE)
         return mask
 
     return superseded
 
 
-def _with_changes(file: AcidFile) -> Iterator[Keys]:
-    """Yields the keys of stripes that may hold more than inserts."""
+def _read_changes(file: AcidFile) -> Iterator[Keys]:
+    """Yields the keys of all stripes that may hold more than insert events."""
     if file.is_raw:
         return
     for stripe in range(len(file.tail.stripes)):
         known = key_statistics(file.tail, stripe)
         if known is not None and known.operation.minimum == known.operation.maximum == INSERT:
             continue
-        for found in stripe_keys(file, stripe):
-            if np.any((found.operation < INSERT) | (found.operation > DELETE)):
+        for keys in stripe_keys(file, stripe):
+            if np.any((keys.operation < INSERT) | (keys.operation > DELETE)):
                 raise NotLossless(
                     f"{file.path}: holds operations other than {INSERT}, {UPDATE} and {DELETE}; restore the file"
                 )
-            yield found
+            yield keys
 
 
 def _must_be_changed_once(unit: Unit, changed: SortedEvents) -> None:
-    """Checks that each transaction changed a row at most once: the order of two changes depends on statements that a
-    compaction may have merged.
+    """Checks that each transaction changed a row at most once.
+
+    The order of two changes depends on the order of statements, which a compaction may have lost.
 
     Raises:
         NotLossless: a transaction changed a row twice.

@@ -1,4 +1,4 @@
-"""Merges, in batches, runs of rows that do not follow each other in key order."""
+"""Merges runs of rows with overlapping keys, batch by batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, k
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRun:
-    """The stripes of one input file. If ``is_sorted``, their kept rows are in key order from the first to the last."""
+    """The stripes of one input file. If ``is_sorted``, all their kept rows are in key order."""
 
     pieces: Sequence[Piece]
     is_sorted: bool
@@ -35,10 +35,10 @@ def merge_runs(
 ) -> Tail:
     """Writes the rows of all runs in key order to a file at ``path``.
 
-    A sorted run is streamed; any other is sorted first, with rows that memory does not hold in files beside ``path``.
+    A sorted run is streamed. Any other run is sorted first, if necessary with files next to ``path``.
 
     Raises:
-        NotLossless: a key occurs twice; readers show two rows, which a merge could not tell apart.
+        NotLossless: a key occurs twice. Readers show both rows, but a merge could not tell them apart.
     """
     zone = must_have_one_zone(path, [piece for run in runs for piece in run.pieces])
 
@@ -65,13 +65,13 @@ def merge_runs(
 
 
 def _batches(run: MergeRun, codec: Codec, types: Types, folder: str) -> Iterator[pa.RecordBatch]:
-    found = (batch for piece in run.pieces for batch in piece_batches(piece, codec, types))
+    batches = (batch for piece in run.pieces for batch in piece_batches(piece, codec, types))
     if run.is_sorted:
-        yield from found
+        yield from batches
         return
     with tempfile.TemporaryDirectory(prefix="sorting-", dir=folder) as scratch:
         sorter = RowSorter(scratch, _sort_keys, run_bytes=RUN_BYTES)
-        for batch in found:
+        for batch in batches:
             sorter.add(batch)
         yield from sorter.sorted()
 
@@ -81,11 +81,12 @@ def _sort_keys(table: pa.Table) -> list[SortKey]:
 
 
 def _in_key_order(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Takes from every run the rows not above the smallest last key of the buffered batches, sorts and yields them."""
+    """Merges sorted runs, reading one batch of each at a time."""
     buffers: dict[int, pa.Table] = {}
     live = dict(enumerate(runs))
     last: KeyBlock | None = None
     while live or buffers:
+        # 1. Fill the buffer of each run that has more batches.
         for number in list(live):
             if number in buffers and buffers[number].num_rows:
                 continue
@@ -98,21 +99,22 @@ def _in_key_order(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Recor
         if not buffers:
             return
         blocks = {number: keys_of_events(table) for number, table in buffers.items()}
-        # Of the runs that continue, nothing above their buffered last key is known yet.
+        # 2. Take the rows up to the smallest last key of the buffers: no unread row can precede them.
         limit = min((blocks[n][-1].item() for n in live), default=None)
         taken: list[pa.Table] = []
-        for number, block in blocks.items():
-            count = len(block) if limit is None else _up_to(block, limit)
+        for number, keys in blocks.items():
+            count = len(keys) if limit is None else _up_to(keys, limit)
             taken.append(buffers[number].slice(0, count))
             buffers[number] = buffers[number].slice(count)
             if not buffers[number].num_rows and number not in live:
                 del buffers[number]
+        # 3. Sort what was taken.
         together = pa.concat_tables(taken).combine_chunks()
-        block = keys_of_events(together)
-        by_key = sort_order(block)
-        block = block[by_key]
-        _must_be_unique(block if last is None else np.concatenate([last, block]))
-        last = block[-1:]
+        keys = keys_of_events(together)
+        by_key = sort_order(keys)
+        keys = keys[by_key]
+        _must_be_unique(keys if last is None else np.concatenate([last, keys]))
+        last = keys[-1:]
         yield from together.take(pa.array(by_key)).to_batches()
 
 
@@ -124,11 +126,11 @@ def _up_to(block: KeyBlock, limit: tuple[int, int, int]) -> int:
 
 
 def _must_be_unique(block: KeyBlock) -> None:
-    """Refuses a key that occurs twice. ``block`` is sorted, except that its first key may not be below the second."""
+    """Refuses a key that occurs twice. ``block`` is sorted, but its first key may equal or follow the second."""
     if len(block) > 1 and not is_sorted(block):
         write_id, bucket, row_id = block[int(np.argmax(block[1:] == block[:-1]))].item()
         raise NotLossless(
             f"a ROW__ID occurs twice among the rows of one file number (writeid {write_id}, bucketid {bucket}, rowid "
-            f"{row_id}); which row a later delete means is not known; find out which of the files is one too many, or "
-            "rewrite the partition with INSERT OVERWRITE"
+            f"{row_id}); it is not known which row a later delete means; find out which file is superfluous, or rewrite "
+            "the partition with INSERT OVERWRITE"
         )

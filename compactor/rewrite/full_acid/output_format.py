@@ -1,4 +1,4 @@
-"""Decides the format of an output file: its types, and the class of its stripes (compression, row index, calendar)."""
+"""Chooses the format of an output file: its types and the class of its stripes (compression, row index, calendar)."""
 
 from __future__ import annotations
 
@@ -29,47 +29,49 @@ BLOCK_SIZE = 256 * 1024  #: of an output whose inputs are uncompressed
 def output_types(unit: Unit, files: Sequence[AcidFile], events: LoadedEvents | None = None) -> Types:
     """Returns the output's types: the smallest that hold all values of the inputs, under the table's names."""
     table = parse_hive_type(unit.row_type)
-    found = {file.path: file.tail.types.row for file in files if file.tail.rows}
-    if not found and events is not None and events.types is not None:
-        found = {"": events.types.row}
-    return acid_types(common_types(found, table) if found else table)
+    row_types = {file.path: file.tail.types.row for file in files if file.tail.rows}
+    if not row_types and events is not None and events.types is not None:
+        row_types = {"": events.types.row}
+    return acid_types(common_types(row_types, table) if row_types else table)
 
 
-def template_of(choices: Iterable[Choice], types: Types, wanted: OutputClass | None = None) -> Tail:
-    """Returns the tail whose class the output gets when nothing is copied: that of the largest suitable file, changed to
-    the class that is ``wanted``."""
+def template_of(choices: Iterable[Choice], types: Types, output_class: OutputClass | None = None) -> Tail:
+    """Returns a tail with the class of an output without copied stripes: that of the largest suitable file.
+
+    ``output_class`` overrides parts of that class.
+    """
     return template_of_files(
-        list({id(c.file): c.file.tail for c in choices if c.action is not Action.DROP}.values()), types, wanted
+        list({id(c.file): c.file.tail for c in choices if c.action is not Action.DROP}.values()), types, output_class
     )
 
 
-def template_of_files(found: Sequence[Tail], types: Types, wanted: OutputClass | None = None) -> Tail:
+def template_of_files(tails: Sequence[Tail], types: Types, output_class: OutputClass | None = None) -> Tail:
     """Does the same for files with these tails."""
-    tails = sorted(found, key=lambda tail: (tail.row_index_stride > 0, tail.length), reverse=True)
-    # Days before 1582 must stay in their calendar; if two files have such days in two calendars, encoding raises.
-    of_each = {tail.calendar: tail for tail in reversed(tails)}
-    fitting = [t for t in tails if t is of_each[t.calendar] and all(calendars_agree(other, t) for other in tails)]
-    return new_tail(fitting[0] if fitting else tails[0], types, wanted)
+    by_size = sorted(tails, key=lambda tail: (tail.row_index_stride > 0, tail.length), reverse=True)
+    # Days before 1582 must stay in their calendar. If two files have such days in different calendars, encoding raises.
+    of_each = {tail.calendar: tail for tail in reversed(by_size)}
+    fitting = [t for t in by_size if t is of_each[t.calendar] and all(calendars_agree(other, t) for other in by_size)]
+    return new_tail(fitting[0] if fitting else by_size[0], types, output_class)
 
 
-def new_tail(best: Tail, types: Types, wanted: OutputClass | None = None) -> Tail:
-    """Returns an empty file of the class that ``best`` has, or should have; or of the one that is ``wanted``."""
+def new_tail(best: Tail, types: Types, output_class: OutputClass | None = None) -> Tail:
+    """Returns the tail of an empty file of the class that suits ``best``, changed to ``output_class``."""
     target = encodable_target(best)
-    asked = wanted or OutputClass()
-    compression = target.compression if asked.compression is None else Compression[asked.compression]
+    requested = output_class or OutputClass()
+    compression = target.compression if requested.compression is None else Compression[requested.compression]
     return empty_tail(
         types,
-        compression=Compression.ZLIB if compression.name in asked.avoids else compression,
-        compression_block_size=asked.block_bytes or target.compression_block_size or BLOCK_SIZE,
-        row_index_stride=asked.row_index_stride or target.row_index_stride,
+        compression=Compression.ZLIB if compression.name in requested.avoids else compression,
+        compression_block_size=requested.block_bytes or target.compression_block_size or BLOCK_SIZE,
+        row_index_stride=requested.row_index_stride or target.row_index_stride,
         calendar=target.calendar,
-        asked=wanted,
-        filters=None if asked.bloom_filters is None else asked_filters(types, asked.bloom_filters),
+        asked=output_class,
+        filters=None if requested.bloom_filters is None else asked_filters(types, requested.bloom_filters),
     )
 
 
 def with_common_filters(like: Tail, choices: Sequence[Choice], types: Types) -> Tail:
-    """Returns ``like`` with the bloom filters that every stripe of the output gets, unless a request asks for others.
+    """Adds the bloom filters that every stripe of the output gets to ``like``, unless a request asks for others.
 
     Raises:
         BadFile: the footer of a stripe cannot be read.
@@ -84,7 +86,7 @@ def with_common_filters(like: Tail, choices: Sequence[Choice], types: Types) -> 
 
 
 def piece_of(choice: Choice) -> Piece:
-    """Returns the kept rows of a stripe, to be decoded."""
+    """Returns the piece of a stripe that a choice keeps, to be decoded."""
     file = choice.file
     original = None
     if file.is_raw:
@@ -115,7 +117,7 @@ def output_of(
     ranges: tuple[TakenRange, ...] = (),
     tail: Tail | None = None,
 ) -> Output:
-    """Returns a finished file as an ``Output`` of its unit, with the figures that its ``tail`` gives."""
+    """Describes a finished file as an ``Output`` of its unit, with the figures from its ``tail``."""
     assert written.checksum is not None or written.taken_over
     return Output(
         kind=kind,

@@ -1,7 +1,7 @@
-"""A rebalance: all rows of a partition distributed evenly over some files, which changes their ROW__IDs (PROTOCOL 1.6).
+"""Rebalances a partition: distributes all rows evenly over some files, with new ROW__IDs (PROTOCOL 1.6).
 
-Without ORDER BY rows stay in the order of their ROW__IDs and keep their write IDs; with it all get the rebalance's own.
-Row numbers continue from file to file, as in Hive's rebalance.
+Without ORDER BY, rows stay in the order of their ROW__IDs and keep their write IDs. With it, all rows get the write ID of
+the rebalance. Row numbers continue from file to file, as in Hive's rebalance.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ from compactor.storage.protocol import Storage
 
 
 def plan_rebalance(plan: Plan, write_id: WriteId, files: int | None, order_by: Sequence[OrderBy]) -> Plan:
-    """Turns a major's plan into that of a rebalance: one unit reads the same files, and the base is named by ``write_id``.
+    """Turns the plan of a major into one of a rebalance: one unit reads all files and writes base ``write_id``.
 
     Args:
-        files: the number of output files; None leaves it as it is.
+        files: the number of output files; None keeps the present number.
 
     Raises:
         NotSupported: more files than a bucket property can number.
@@ -68,31 +68,33 @@ def plan_rebalance(plan: Plan, write_id: WriteId, files: int | None, order_by: S
     parts = tuple(
         FileNumberInputs(number=unit.number, inserts=unit.inserts, deletes=unit.deletes) for unit in plan.units
     )
-    asked = Rebalance(parts=parts, files=files or len(parts) or 1, write_id=write_id, order_by=tuple(order_by))
-    if asked.files > bucket.MAX_BUCKET + 1:
-        raise NotSupported(f"{plan.location}: {asked.files} files; a bucket property numbers {bucket.MAX_BUCKET + 1}")
+    rebalance = Rebalance(parts=parts, files=files or len(parts) or 1, write_id=write_id, order_by=tuple(order_by))
+    if rebalance.files > bucket.MAX_BUCKET + 1:
+        raise NotSupported(
+            f"{plan.location}: {rebalance.files} files; a bucket property numbers {bucket.MAX_BUCKET + 1}"
+        )
     units = [
         replace(
             unit,
             number=0,
             inserts=tuple(source for part in parts for source in part.inserts),
             deletes=tuple(source for part in parts for source in part.deletes),
-            rebalance=asked,
+            rebalance=rebalance,
         )
         for unit in plan.units[:1]
     ]
     return replace(plan, units=tuple(units), highest_write_id=write_id)
 
 
-def rewrite_rebalanced(unit: Unit, asked: Rebalance, storage: Storage, folder: str) -> UnitResult:
-    """Writes the files of the new base into ``folder``, a local directory, and proves them.
+def rewrite_rebalanced(unit: Unit, rebalance: Rebalance, storage: Storage, folder: str) -> UnitResult:
+    """Writes the files of the new base into the local directory ``folder``, and proves them.
 
     Raises:
         BadFile: an input cannot be read.
         NotLossless: something would be lost.
         VerificationFailed: the outputs do not hold the rows of the inputs.
     """
-    inputs = _inputs(unit, asked, storage)
+    inputs = _inputs(unit, rebalance, storage)
     if not inputs:
         return UnitResult(number=0, outputs=(), figures=_files(unit))
     tails = {name: tail for name, (tail, _) in inputs.items()}
@@ -107,12 +109,12 @@ def rewrite_rebalanced(unit: Unit, asked: Rebalance, storage: Storage, folder: s
         check_calendar(tail, like)
     work = _Work(
         unit=unit,
-        asked=asked,
+        rebalance=rebalance,
         storage=storage,
         folder=folder,
         types=types,
         like=like,
-        zone=_zone(unit, asked, storage) if types.has_zoned_times else UTC_NAME,
+        zone=_zone(unit, rebalance, storage) if types.has_zoned_times else UTC_NAME,
     )
 
     def encode(filtered: frozenset[int]) -> UnitResult:
@@ -122,22 +124,22 @@ def rewrite_rebalanced(unit: Unit, asked: Rebalance, storage: Storage, folder: s
     return with_filters(folder, like, encode)
 
 
-def _inputs(unit: Unit, asked: Rebalance, storage: Storage) -> dict[str, tuple[Tail, list[StripeFilters]]]:
-    """Returns the tails of the files that hold rows, by path, and the bloom filters of their stripes."""
-    found: dict[str, tuple[Tail, list[StripeFilters]]] = {}
-    for part in asked.parts:
+def _inputs(unit: Unit, rebalance: Rebalance, storage: Storage) -> dict[str, tuple[Tail, list[StripeFilters]]]:
+    """Returns the tail of each file with rows, by path, and the bloom filters of its stripes."""
+    inputs: dict[str, tuple[Tail, list[StripeFilters]]] = {}
+    for part in rebalance.parts:
         with open_files(unit.location, part.inserts, part.number, storage, zone=unit.default_zone) as files:
             for file in files:
                 if file.tail.rows:
                     stripes = range(len(file.tail.stripes))
-                    found[file.path] = file.tail, [stripe_filters(file.source, file.tail, n) for n in stripes]
-    return found
+                    inputs[file.path] = file.tail, [stripe_filters(file.source, file.tail, n) for n in stripes]
+    return inputs
 
 
-def _zone(unit: Unit, asked: Rebalance, storage: Storage) -> str | None:
+def _zone(unit: Unit, rebalance: Rebalance, storage: Storage) -> str | None:
     """Returns the zone of all stripes' times; None if they differ."""
     zones: set[str | None] = set()
-    for part in asked.parts:
+    for part in rebalance.parts:
         with open_files(unit.location, part.inserts, part.number, storage, zone=unit.default_zone) as files:
             pieces = [
                 Piece(source=file.source, tail=file.tail, stripe_index=stripe)
@@ -156,16 +158,15 @@ def _files(unit: Unit) -> Figures:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Work:
-    """The state of one attempt. The codec and the columns with bloom filters may change on the way; ``write`` then starts
-    from scratch."""
+    """The state of one attempt. If the codec or the columns with bloom filters change, ``write`` starts from scratch."""
 
     unit: Unit
-    asked: Rebalance
+    rebalance: Rebalance
     storage: Storage
     folder: str
     types: Types
     like: Tail
-    zone: str | None  #: of all times; None where they are written as what the clocks of their zones showed
+    zone: str | None  #: of all times; None if they are written as the local times of their different zones
     filtered: frozenset[int] = frozenset()
     figures: Figures = Figures()
     checksum: int = 0
@@ -173,9 +174,9 @@ class _Work:
     def write(self, codec: Codec) -> UnitResult:
         """Writes the outputs and reads them again."""
         self.figures, self.checksum = _files(self.unit), 0
-        for number in range(self.asked.files):
+        for number in range(self.rebalance.files):
             with suppress(FileNotFoundError):
-                os.unlink(self._path(number))  # left by the codec that was tried before
+                os.unlink(self._path(number))  # from an attempt with another codec
         sorter = RowSorter(self.folder, self._keys)
         try:
             for batch in self._rows(codec):
@@ -183,15 +184,15 @@ class _Work:
                 sorter.add(batch)
             if sorter.rows != self.figures.rows_out:
                 raise VerificationFailed(
-                    f"{self.unit.location}: {sorter.rows} rows were read, {self.figures.rows_out} rows were to be kept; "
-                    "nothing was changed, please report this"
+                    f"{self.unit.location}: {sorter.rows} rows were read, expected {self.figures.rows_out}; nothing was "
+                    "changed, please report this"
                 )
-            written = self._written(sorter, codec)
+            written = self._write_files(sorter, codec)
         finally:
             sorter.discard()
         tails = self._prove(written, codec)
         outputs = tuple(
-            output_of(DeltaKind.INSERT, self._path(n), n, one, tail=tails[n]) for n, (one, _) in written.items()
+            output_of(DeltaKind.INSERT, self._path(n), n, file, tail=tails[n]) for n, (file, _) in written.items()
         )
         sizes = Figures(files_out=len(outputs), bytes_out=sum(output.length for output in outputs))
         return UnitResult(number=0, outputs=outputs, figures=self.figures + sizes)
@@ -200,9 +201,9 @@ class _Work:
         return os.path.join(self.folder, f"rows-{number:05d}")
 
     def _rows(self, codec: Codec) -> Iterator[pa.RecordBatch]:
-        """Yields every visible row that is not deleted, unchanged."""
+        """Yields every visible, undeleted row."""
         unit = self.unit
-        for part in self.asked.parts:
+        for part in self.rebalance.parts:
             events = load_delete_events(
                 unit.location, part.deletes, part.number, unit.write_ids, self.folder, self.storage
             )
@@ -230,7 +231,7 @@ class _Work:
         names = _row_names(self.types)
         keys = [
             key
-            for order in self.asked.order_by
+            for order in self.rebalance.order_by
             for key in column_keys(self._values(table, _place(names, order.column)), order)
         ]
         return [*keys, *(SortKey(values=table.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID))]
@@ -243,15 +244,15 @@ class _Work:
         zone, column = java_zone(self.zone), self.types[self.types[0].children[ROW]].children[place]
         return pa.chunked_array([wall_clock(chunk, self.types, column, zone) for chunk in values.chunks], values.type)
 
-    def _written(self, sorter: RowSorter, codec: Codec) -> dict[int, tuple[WrittenFile, list[RowId]]]:
-        """Writes the files and returns them by number; if there are fewer rows than files, the last files are not made."""
-        shares = _rows_per_file(sorter.rows, self.asked.files)
+    def _write_files(self, sorter: RowSorter, codec: Codec) -> dict[int, tuple[WrittenFile, list[RowId]]]:
+        """Writes the files and returns them by number. With fewer rows than files, there are fewer files."""
+        shares = _rows_per_file(sorter.rows, self.rebalance.files)
         rows = _Distributed(sorter.sorted())
-        found: dict[int, tuple[WrittenFile, list[RowId]]] = {}
+        files: dict[int, tuple[WrittenFile, list[RowId]]] = {}
         first = 0
         for number, share in enumerate(shares):
             path = self._path(number)
-            batches = self._numbered(rows.next(share), number, first, codec)
+            batches = self._number_rows(rows.next(share), number, first, codec)
             output_metadata = OutputMetadata()
             tail = encode_acid(
                 concatenate_small_batches(batches),
@@ -263,21 +264,21 @@ class _Work:
                 filtered=self.filtered,
                 zone=self.zone or UTC_NAME,
             )
-            found[number] = written_file(path, tail), output_metadata.last_keys
+            files[number] = written_file(path, tail), output_metadata.last_keys
             first += share
-        return found
+        return files
 
-    def _numbered(
+    def _number_rows(
         self, batches: Iterator[pa.RecordBatch], number: int, first: int, codec: Codec
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows with the ROW__IDs that they get in file ``number``, their row numbers from ``first`` on."""
+        """Yields the rows with their new ROW__IDs in file ``number``. Row numbers begin at ``first``."""
         schema = codec.schema(self.types)
         bucket_property = bucket.encode(number)
         for batch in batches:
             rows = batch.num_rows
             write_ids = batch.column(WRITE_ID)
-            if self.asked.order_by:
-                write_ids = pa.array(np.full(rows, self.asked.write_id, dtype=np.int64))
+            if self.rebalance.order_by:
+                write_ids = pa.array(np.full(rows, self.rebalance.write_id, dtype=np.int64))
             columns = [
                 pa.array(np.full(rows, INSERT, dtype=np.int32)),
                 write_ids,
@@ -290,45 +291,49 @@ class _Work:
             first += rows
 
     def _prove(self, written: dict[int, tuple[WrittenFile, list[RowId]]], codec: Codec) -> dict[int, Tail]:
-        """Checks that the files hold the values that were read, each as often: since keys have changed, only values can
-        show it. Returns the files' tails."""
-        found = 0
+        """Checks that the files hold exactly the values that were read, and returns their tails.
+
+        Only values can be compared, since keys have changed.
+        """
+        total = 0
         tails: dict[int, Tail] = {}
-        for number, (one, last_keys) in written.items():
+        for number, (file, last_keys) in written.items():
             path = self._path(number)
-            tail = verify_file(path, last_keys, rows=one.rows, full=self.unit.full_verify, deletes=DeleteEvents.of([]))
+            tail = verify_file(
+                path, last_keys, rows=file.rows, full=self.unit.full_verify, deletes=DeleteEvents.from_blocks([])
+            )
             tails[number] = tail
             with LocalSource(path) as source:
                 for stripe in range(len(tail.stripes)):
                     for batch in piece_batches(Piece(source=source, tail=tail, stripe_index=stripe), codec, self.types):
-                        found = (found + checksum(batch.column(ROW))) % MODULUS
-        if found != self.checksum:
+                        total = (total + checksum(batch.column(ROW))) % MODULUS
+        if total != self.checksum:
             raise VerificationFailed(
-                f"{self.unit.location}: the checksum of the values that were read is {self.checksum:016x}, of those that "
-                f"were written {found:016x}; nothing was changed, please report this"
+                f"{self.unit.location}: the values read have the checksum {self.checksum:016x}, the values written "
+                f"{total:016x}; nothing was changed, please report this"
             )
         return tails
 
 
 class _Distributed:
-    """Distributes the rows of batches, a given number at a time."""
+    """Hands out the rows of batches, a given number at a time."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
-        self._left: list[pa.RecordBatch] = []
+        self._rest: list[pa.RecordBatch] = []
 
     def next(self, rows: int) -> Iterator[pa.RecordBatch]:
         while rows:
-            batch = self._left.pop() if self._left else next(self._batches)
+            batch = self._rest.pop() if self._rest else next(self._batches)
             if batch.num_rows > rows:
-                self._left.append(batch.slice(rows))
+                self._rest.append(batch.slice(rows))
                 batch = batch.slice(0, rows)
             rows -= batch.num_rows
             yield batch
 
 
 def _rows_per_file(rows: int, files: int) -> list[int]:
-    """Returns the number of rows of each file that gets rows; no two numbers differ by more than one."""
+    """Returns the number of rows of each file that gets any. The numbers differ by at most one."""
     each, more = divmod(rows, files)
     return [share for number in range(files) if (share := each + (number < more))]
 
@@ -339,12 +344,12 @@ def _row_names(types: Types) -> list[str]:
 
 def _place(names: Sequence[str], column: str) -> int:
     if column not in names:
-        raise NotSupported(f"ORDER BY {column}: no column of the rows; there are {', '.join(names)}")
+        raise NotSupported(f"ORDER BY {column}: is not a column of the rows; there are {', '.join(names)}")
     return names.index(column)
 
 
 def column_keys(values: pa.ChunkedArray, order: OrderBy) -> list[SortKey]:
-    """Returns the keys that sort rows by one column as Hive does: NULLs first or last as asked, NaN above every number."""
+    """Returns the keys that sort rows by one column like Hive: NaN above all numbers, NULLs first or last."""
     direction: Direction = "descending" if order.descending else "ascending"
     rank = np.zeros(len(values), dtype=np.int8)
     if pa.types.is_floating(values.type):

@@ -1,4 +1,4 @@
-"""Rewrites one unit of a full ACID table: delete events are kept or applied, stripes are copied, re-encoded or merged."""
+"""Rewrites one unit of a full ACID table: keeps or applies delete events; copies, re-encodes or merges stripes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from compactor.rewrite.full_acid.concatenate import (
 )
 from compactor.rewrite.full_acid.delete_events import LoadedEvents, SortedEvents, load_delete_events
 from compactor.rewrite.full_acid.file_zones import fit_to_zones
-from compactor.rewrite.full_acid.hive2_events import load_changes, superseded_by
+from compactor.rewrite.full_acid.hive2_events import load_changes, mark_superseded_by
 from compactor.rewrite.full_acid.merge import MergeRun, merge_runs
 from compactor.rewrite.full_acid.output_format import (
     new_tail,
@@ -57,19 +57,21 @@ from compactor.rows.new_file import Target
 from compactor.rows.output_metadata import OutputMetadata, written_file
 from compactor.storage.protocol import Storage
 
-Done = TypeVar("Done", UnitResult, SplitUnit, UnitResult | SplitUnit)
+Result = TypeVar("Result", UnitResult, SplitUnit, UnitResult | SplitUnit)
 
 
 def rewrite_full_acid(unit: Unit, storage: Storage, folder: str, hand_over: HandOver) -> UnitResult | SplitUnit:
-    """Writes the unit's rows, and a minor's remaining delete events, into ``folder``, a local directory, and proves them.
-    A unit that is too much for one task comes back split, with only its delete events written.
+    """Writes the unit's rows, and a minor's remaining delete events, into the local directory ``folder``, and proves them.
+
+    If the unit is too much for one task, writes only its delete events and returns it split.
 
     Raises:
-        UnforeseenKeys: the keys of a stripe are not those that its statistics promised.
+        UnforeseenKeys: the keys of a stripe differ from its statistics.
         BadFile: an input cannot be read.
         NotLossless: something would be lost.
-        VerificationFailed: an output is not what it must be.
+        VerificationFailed: a check of an output fails.
     """
+    # 1. Split the delete events: a minor keeps those for older rows and applies the others.
     events = load_delete_events(unit.location, unit.deletes, unit.number, unit.write_ids, folder, storage)
     with open_files(unit.location, unit.inserts, unit.number, storage, zone=unit.default_zone) as files:
         kept, applied = events.events.split(unit.applies_from)
@@ -82,8 +84,8 @@ def rewrite_full_acid(unit: Unit, storage: Storage, folder: str, hand_over: Hand
             read = visible_events(unit.location, unit.deletes, unit.number, unit.write_ids, storage)
             check_same_events(read, unit.applies_from, next((o.path for o in written_events), None), applied)
         outputs = hand_over(*written_events)
-        done = _write_rows(unit, files, applied, rows_target(unit, storage, folder))
-    return _handed_over(done, hand_over).plus(
+        result = _write_rows(unit, files, applied, rows_target(unit, storage, folder))
+    return _hand_over_outputs(result, hand_over).plus(
         outputs,
         Figures(
             events_in=events.total,
@@ -99,18 +101,18 @@ def rewrite_full_acid(unit: Unit, storage: Storage, folder: str, hand_over: Hand
 
 
 def rewrite_hive2(unit: Unit, storage: Storage, folder: str, hand_over: HandOver) -> UnitResult | SplitUnit:
-    """Writes a major over Hive 2's files, in which the newest of the events of a key counts; see ``rewrite_full_acid``."""
+    """Writes a major over Hive 2's files, in which the newest event of a key counts; see ``rewrite_full_acid``."""
     changed = load_changes(unit, folder, storage)
     with open_files(
         unit.location, unit.inserts, unit.number, storage, plain_buckets=True, zone=unit.default_zone
     ) as files:
-        done = _write_rows(unit, files, changed, rows_target(unit, storage, folder), superseded_by(changed))
+        result = _write_rows(unit, files, changed, rows_target(unit, storage, folder), mark_superseded_by(changed))
     figures = Figures(files_in=len(unit.inserts) + len(unit.deletes), bytes_in=unit.input_bytes)
-    return _handed_over(done, hand_over).plus((), figures)
+    return _hand_over_outputs(result, hand_over).plus((), figures)
 
 
-def _handed_over(done: Done, hand_over: HandOver) -> Done:
-    return replace(done, outputs=hand_over(*done.outputs)) if isinstance(done, UnitResult) else done
+def _hand_over_outputs(result: Result, hand_over: HandOver) -> Result:
+    return replace(result, outputs=hand_over(*result.outputs)) if isinstance(result, UnitResult) else result
 
 
 def _write_rows(
@@ -120,6 +122,7 @@ def _write_rows(
     target: Target,
     superseded: SupersededRows | None = None,
 ) -> UnitResult | SplitUnit:
+    # 1. Decide what happens to each stripe.
     choices = choose_actions(files, deletes, unit.write_ids, look_always=unit.looks_always, superseded=superseded)
     types = output_types(unit, files)
     dropped = sum(c.action is Action.DROP for c in choices)
@@ -132,6 +135,7 @@ def _write_rows(
     )
     if figures.rows_out == 0:
         return UnitResult(number=unit.number, outputs=(), figures=figures)
+    # 2. Write: stripes in key order are concatenated, others are merged row by row.
     if in_order(choices):
         like = target_tail(choices, types, unit.output_class)
         final = fit_to_class(choices, like, unit.small_stripe_bytes, unit.output_class)
@@ -140,42 +144,47 @@ def _write_rows(
         like = with_common_filters(like, final, types)
         if needs_split(unit, final):
             return split_unit(unit, final, like, types, figures)
-        made = _concatenated(unit, final, like, types, target)
+        file = _concatenate_stripes(unit, final, like, types, target)
     else:
         like = template_of(choices, types, unit.output_class)
         like = with_common_filters(like, [c._replace(action=Action.ENCODE) for c in choices if c.kept], types)
-        made = _merged(unit, choices, like, types, target.path)
-    with closing(made.reading()) as source:
+        file = _merge_files(unit, choices, like, types, target.path)
+    # 3. Prove the file.
+    with closing(file.reading()) as source:
         tail = verify_source(
             source,
-            made.last_keys,
+            file.last_keys,
             rows=figures.rows_out,
             full=unit.full_verify,
             deletes=None if superseded else deletes,
         )
     known = tail if unit.shape is Shape.MAJOR else None
-    output = output_of(DeltaKind.INSERT, target.path, unit.number, made.written, made.ranges, known)
+    output = output_of(DeltaKind.INSERT, target.path, unit.number, file.written, file.ranges, known)
     return UnitResult(
-        number=unit.number, outputs=(output,), figures=figures + made.figures(len(choices) - dropped, output)
+        number=unit.number, outputs=(output,), figures=figures + file.figures(len(choices) - dropped, output)
     )
 
 
-def _concatenated(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, target: Target) -> Concatenated:
-    """Writes everything in this task: re-encoded stripes go through files of their own and then into the output as
-    copies, unless nothing is copied."""
+def _concatenate_stripes(
+    unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, target: Target
+) -> Concatenated:
+    """Writes all stripes in this task.
+
+    Re-encoded stripes go through separate files and then into the output as copies, unless nothing else is copied.
+    """
     encode = encode_stripes
     if all(c.action is Action.ENCODE for c in choices):
         try:
-            return _without_copies(unit, choices, like, types, target.path)
-        except NotLossless:  # some may have to be copied after all
+            return _encode_all(unit, choices, like, types, target.path)
+        except NotLossless:  # some stripes may have to be copied after all
             if not any(c.is_only_small for c in choices):
                 raise
             encode = encode_apart
-    made: list[str] = []
+    part_paths: list[str] = []
 
     def new_path() -> str:
-        made.append(f"{target.path}.part{len(made)}")
-        return made[-1]
+        part_paths.append(f"{target.path}.part{len(part_paths)}")
+        return part_paths[-1]
 
     def parts() -> Iterator[Choice | EncodedFile]:
         for encodes, run in groupby(choices, key=lambda c: c.action is Action.ENCODE):
@@ -188,14 +197,16 @@ def _concatenated(unit: Unit, choices: Sequence[Choice], like: Tail, types: Type
     try:
         return concatenate(parts(), target, like=like, types=types, version=unit.acid_version, full=unit.full_verify)
     finally:
-        for part in made:
-            with suppress(FileNotFoundError):  # of a run that could not be encoded
+        for part in part_paths:
+            with suppress(FileNotFoundError):  # this run could not be encoded
                 os.unlink(part)
 
 
-def _merged(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Concatenated:
-    """Writes the rows in key order where the inputs don't follow each other. If their times count in different zones, they
-    become what the clocks of these showed."""
+def _merge_files(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Concatenated:
+    """Writes the rows of overlapping inputs in key order.
+
+    If times count in different zones, they become the local times that the clocks of their zones showed.
+    """
     files = [list(of_file) for _, of_file in groupby(choices, key=lambda c: id(c.file))]
     runs = [
         MergeRun(pieces=[piece_of(c) for c in of_file if c.action is not Action.DROP], is_sorted=in_order(of_file))
@@ -205,19 +216,19 @@ def _merged(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, pat
         runs = [replace(run, pieces=[piece._replace(to_zone=UTC_NAME) for piece in run.pieces]) for run in runs]
     pieces = [piece for run in runs for piece in run.pieces]
     encode = partial(merge_runs, [run for run in runs if run.pieces], path, like=like, types=types)
-    return _encoded_with_metadata(unit, pieces, types, path, encode)
+    return _encode_with_metadata(unit, pieces, types, path, encode)
 
 
-def _without_copies(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Concatenated:
-    """Writes rows that follow each other when every stripe is re-encoded."""
+def _encode_all(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Concatenated:
+    """Writes stripes that are all re-encoded and follow each other in key order."""
     pieces = [piece_of(c) for c in choices]
-    return _encoded_with_metadata(unit, pieces, types, path, partial(reencode, pieces, path, like=like, types=types))
+    return _encode_with_metadata(unit, pieces, types, path, partial(reencode, pieces, path, like=like, types=types))
 
 
-def _encoded_with_metadata(
+def _encode_with_metadata(
     unit: Unit, pieces: Sequence[Piece], types: Types, path: str, encode: Callable[..., Tail]
 ) -> Concatenated:
-    """Runs ``encode``, which writes ``pieces`` to ``path`` and takes the file's metadata from its argument ``metadata``."""
+    """Runs ``encode``, which writes ``pieces`` to ``path`` and gets the file's metadata by its argument ``metadata``."""
     output_metadata = OutputMetadata(version=unit.acid_version)
     tail = encode(metadata=output_metadata.compute)
     if unit.full_verify:
@@ -242,6 +253,6 @@ def _write_kept(
         new_tail(loaded.like or files[0].tail, types, unit.output_class),
         OutputMetadata(deletes=True),
     )
-    made = write_events(events, path, like=like, types=types, output_metadata=output_metadata)
+    written = write_events(events, path, like=like, types=types, output_metadata=output_metadata)
     verify_file(path, output_metadata.last_keys, rows=len(events), full=False, deletes=None)  # keys may occur twice
-    return output_of(DeltaKind.DELETE, path, unit.number, made)
+    return output_of(DeltaKind.DELETE, path, unit.number, written)

@@ -1,4 +1,4 @@
-"""Sorts more rows than memory holds: sorted runs on disk are merged a few at a time."""
+"""Sorts more rows than memory holds: writes sorted runs to disk and merges a few at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-RUN_BYTES = 64 * 1024 * 1024  #: decoded bytes that are held and sorted at once
+RUN_BYTES = 64 * 1024 * 1024  #: decoded bytes that are kept in memory and sorted at once
 FAN_IN = 16  #: runs that are merged at once
 Direction: TypeAlias = Literal["ascending", "descending"]
 Column: TypeAlias = "pa.ChunkedArray"
@@ -20,7 +20,7 @@ Column: TypeAlias = "pa.ChunkedArray"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SortKey:
-    """One column to sort by. Its values are ordered as Arrow orders them; NULLs among them must not matter."""
+    """One column to sort by, in Arrow's order. The place of NULLs must not matter."""
 
     values: Column
     direction: Direction = "ascending"
@@ -30,65 +30,65 @@ SortKeys: TypeAlias = Callable[[pa.Table], Sequence[SortKey]]
 
 
 class RowSorter:
-    """Takes batches of one schema in any order and returns them sorted. Rows with equal keys come in any order."""
+    """Sorts the rows of batches with one schema. Rows with equal keys come in any order."""
 
     def __init__(self, folder: str, keys: SortKeys, *, run_bytes: int = RUN_BYTES, fan_in: int = FAN_IN) -> None:
         """``folder`` is an existing local directory; ``keys`` returns the columns to sort some rows by."""
         self._folder, self._keys = folder, keys
         self._run_bytes, self._fan_in = run_bytes, fan_in
-        self._held: list[pa.RecordBatch] = []
+        self._buffered: list[pa.RecordBatch] = []
         self._size = 0
         self._runs: list[str] = []
-        self._made = 0
+        self._run_count = 0
         self.rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Adds rows, which may be written to disk."""
-        self._held.append(batch)
+        self._buffered.append(batch)
         self._size += batch.nbytes
         self.rows += batch.num_rows
         if self._size >= self._run_bytes:
             self._spill()
 
     def sorted(self) -> Iterator[pa.RecordBatch]:
-        """Yields all rows in order, once; nothing can be added after that."""
+        """Yields all rows in order. It can be called once, and nothing can be added after it."""
         if not self._runs:
-            yield from self._sorted_held()
+            yield from self._sort_buffered()
             return
         self._spill()
         while len(self._runs) > self._fan_in:
             first, self._runs = self._runs[: self._fan_in], self._runs[self._fan_in :]
-            self._runs.append(self._written(self._merged(first)))
+            self._runs.append(self._write_run(self._merge_runs(first)))
             for path in first:
                 os.unlink(path)
-        yield from self._merged(self._runs)
+        yield from self._merge_runs(self._runs)
 
     def discard(self) -> None:
         """Removes the files on disk."""
         for name in os.listdir(self._folder):
             if name.startswith("run-"):
                 os.unlink(os.path.join(self._folder, name))
-        self._held, self._runs, self._size = [], [], 0
+        self._buffered, self._runs, self._size = [], [], 0
 
     def _spill(self) -> None:
-        if self._held:
-            self._runs.append(self._written(self._sorted_held()))
+        if self._buffered:
+            self._runs.append(self._write_run(self._sort_buffered()))
 
-    def _sorted_held(self) -> Iterator[pa.RecordBatch]:
+    def _sort_buffered(self) -> Iterator[pa.RecordBatch]:
         """Yields the rows in memory, in batches so small that ``fan_in`` of them are as large as a run."""
-        held, size = self._held, self._size
-        self._held, self._size = [], 0
-        if not held:
+        buffered, size = self._buffered, self._size
+        self._buffered, self._size = [], 0
+        if not buffered:
             return
-        table = pa.Table.from_batches(held)
+        table = pa.Table.from_batches(buffered)
         rows = max(1, min(1 << 16, table.num_rows * self._run_bytes // self._fan_in // max(1, size)))
         order = self._order([table])
         for start in range(0, len(order), rows):
-            yield _taken(table, order[start : start + rows])
+            yield _take_rows(table, order[start : start + rows])
 
-    def _written(self, batches: Iterator[pa.RecordBatch]) -> str:
-        path = os.path.join(self._folder, f"run-{self._made}")
-        self._made += 1
+    def _write_run(self, batches: Iterator[pa.RecordBatch]) -> str:
+        path = os.path.join(self._folder, f"run-{self._run_count}")
+        self._run_count += 1
         first = next(batches)
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, first.schema, options=options) as writer:
@@ -97,8 +97,8 @@ class RowSorter:
                 writer.write_batch(batch)
         return path
 
-    def _merged(self, runs: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Sorts the first batches of all runs together, and yields the rows that no unread row can precede."""
+    def _merge_runs(self, runs: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Merges sorted runs, reading one batch of each at a time."""
         streams = {number: _read(path) for number, path in enumerate(runs)}
         buffers: dict[int, pa.Table] = {}
         while True:
@@ -114,11 +114,11 @@ class RowSorter:
             tables = [buffers[number] for number in numbers]
             order = self._order(tables)
             ends = np.cumsum([table.num_rows for table in tables])
-            # The last buffered row of a run that continues: no row that follows it is below it.
+            # Take the rows up to the first last row of a run that continues: no unread row can precede them.
             bounds = [end - 1 for number, end in zip(numbers, ends, strict=True) if number in streams]
             limit = len(order) if not bounds else int(np.flatnonzero(np.isin(order, bounds))[0]) + 1
             taken = order[:limit]
-            yield _taken(pa.concat_tables(tables), taken)
+            yield _take_rows(pa.concat_tables(tables), taken)
             counts = np.bincount(np.searchsorted(ends, taken, side="right"), minlength=len(numbers))
             for number, table, count in zip(numbers, tables, counts, strict=True):
                 buffers[number] = table.slice(int(count))
@@ -143,6 +143,6 @@ def _read(path: str) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
-def _taken(table: pa.Table, places: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    found: pa.RecordBatch = table.take(pa.array(places)).combine_chunks().to_batches()[0]
-    return found
+def _take_rows(table: pa.Table, places: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    batch: pa.RecordBatch = table.take(pa.array(places)).combine_chunks().to_batches()[0]
+    return batch

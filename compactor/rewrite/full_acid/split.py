@@ -1,8 +1,10 @@
-"""A unit that is too much for one task, split by stripe ranges. Values only, so that they travel.
+"""Splits a unit that is too much for one task by ranges of stripes.
 
-The first task looks at every stripe, as for a whole unit, and writes the delete events that stay. Stripes that must be
-re-encoded become encode tasks, each of which knows which rows of its stripes stay. The last task, the assemble task,
-concatenates their files and the stripes that are copied, and proves the file as that of a whole unit.
+The first task chooses the action for every stripe and writes the delete events that stay. Encode tasks re-encode stripes;
+each knows which rows of its stripes stay. The last task, the assemble task, concatenates their files and the copied
+stripes, and proves the file like that of a whole unit.
+
+Everything here is a value that can travel to an executor.
 """
 
 from __future__ import annotations
@@ -29,13 +31,16 @@ from compactor.rows.remote_source import open_source
 from compactor.storage.protocol import Storage
 
 EVEN_TASKS = 12  #: a number of tasks that most numbers of cores divide evenly
-SHARES_PER_SPLIT = 4  #: of ``split_bytes``; a fourth of it is worth a task of its own while a core may be idle
+SHARES_PER_SPLIT = 4  #: a fourth of ``split_bytes`` is worth a separate task while a core may be idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
-    """All that is needed to open an ``AcidFile`` again; ``length`` is its logical length in bytes, ``tag`` its store's,
-    ``default_zone`` that of stripes that name none."""
+    """Everything that is needed to open an ``AcidFile`` again.
+
+    ``length`` is its logical length in bytes, ``tag`` the store's tag, and ``default_zone`` the zone of stripes that name
+    no zone.
+    """
 
     path: str
     length: int
@@ -48,7 +53,7 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChoiceValue:
-    """A ``Choice`` that travels: nothing in it is open."""
+    """A ``Choice`` that can travel to an executor: it holds no open file."""
 
     file: InputFile
     stripe: int
@@ -68,9 +73,9 @@ Run: TypeAlias = tuple[ChoiceValue, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EncodeTask:
-    """Runs of neighbouring stripes of ``unit``, each run to be re-encoded by itself in the class of ``like``.
+    """Runs of neighbouring stripes of ``unit``. Each run is re-encoded separately in the class of ``like``.
 
-    ``unit`` is without its inputs.
+    ``unit`` comes without its inputs.
     """
 
     unit: Unit
@@ -86,7 +91,7 @@ class EncodeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EncodeTaskResult:
-    """The result of each run: files, and stripes that are better copied after all."""
+    """The result of each run: files, and stripes that must be copied after all."""
 
     runs: tuple[tuple[Output | ChoiceValue, ...], ...]
     core_seconds: float = 0.0
@@ -98,9 +103,9 @@ class EncodeTaskResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AssembleTask:
-    """The last task of a split unit. ``copies[n]`` come before run ``n`` of all encode tasks, the last ones after all runs.
+    """The last task of a split unit. ``copies[n]`` precede run ``n`` of all encode tasks; the last ones follow all runs.
 
-    ``figures`` are the unit's except for those of this task; ``outputs`` are finished: the delete events that stay.
+    ``figures`` are the unit's, without those of this task. ``outputs`` are finished: the delete events that stay.
     """
 
     unit: Unit
@@ -115,36 +120,36 @@ class AssembleTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SplitUnit:
-    """The split tasks of a unit that is too much for one task. ``assemble_task`` needs the results of ``encode_tasks``."""
+    """The tasks of a unit that is too much for one task. ``assemble_task`` needs the results of ``encode_tasks``."""
 
     encode_tasks: tuple[EncodeTask, ...]
     assemble_task: AssembleTask
 
     def plus(self, outputs: tuple[Output, ...], figures: Figures) -> SplitUnit:
-        """Returns the same with these finished outputs and figures added."""
+        """Returns the unit with these finished outputs and figures added."""
         last = self.assemble_task
         return replace(self, assemble_task=replace(last, outputs=outputs, figures=last.figures + figures))
 
     def timed(self, seconds: float) -> SplitUnit:
-        """Returns the same with ``seconds`` more of processor time."""
+        """Returns the unit with ``seconds`` more of processor time."""
         return self.plus(self.assemble_task.outputs, Figures(core_seconds=seconds))
 
     def last_task(self, results: Sequence[object]) -> AssembleTask:
         """Returns the last task, given the results of all encode tasks."""
         encoded = tuple(result for result in results if isinstance(result, EncodeTaskResult))
         assert len(encoded) == len(self.encode_tasks)
-        spent = Figures(core_seconds=sum(one.core_seconds for one in encoded))
+        spent = Figures(core_seconds=sum(result.core_seconds for result in encoded))
         return replace(self.assemble_task, encoded=encoded, figures=self.assemble_task.figures + spent)
 
 
 def with_split_bytes(plan: Plan, split_bytes: int) -> Plan:
-    """Returns the plan with units that are split when more than ``split_bytes`` must be re-encoded."""
+    """Returns the plan with units that split if more than ``split_bytes`` must be re-encoded."""
     units = tuple(replace(unit, split_bytes=split_bytes) for unit in plan.units)
-    return replace(plan, units=units, slices=tuple(with_split_bytes(one, split_bytes) for one in plan.slices))
+    return replace(plan, units=units, slices=tuple(with_split_bytes(part, split_bytes) for part in plan.slices))
 
 
 def needs_split(unit: Unit, choices: Sequence[Choice]) -> bool:
-    """Returns true if enough must be re-encoded for a second task to help; copying is bound by the disk and needs none."""
+    """Returns true if enough must be re-encoded for a second task to help. Copying is bound by the disk and needs none."""
     return SHARES_PER_SPLIT * _encoded_bytes(choices) > unit.split_bytes
 
 
@@ -153,10 +158,10 @@ def _encoded_bytes(choices: Sequence[Choice]) -> int:
 
 
 def split_unit(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, figures: Figures) -> SplitUnit:
-    """Returns the tasks that make one file of ``choices``, which follow each other in key order.
+    """Returns the tasks that write ``choices``, which are in key order, to one file.
 
     Args:
-        figures: those of the rows.
+        figures: the figures of the rows.
     """
     like = replace(like, stripes=(), stripe_statistics=(), statistics=(), user_metadata={}, rows=0)
     copies: list[Run] = [()]
@@ -179,11 +184,11 @@ def split_unit(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, 
 
 
 def _task_numbers(choices: Sequence[Choice], split_bytes: int) -> Iterator[int | None]:
-    """Yields for each stripe the number of the encode task that re-encodes it, None for a stripe that is copied.
+    """Yields for each stripe the number of its encode task; None for a stripe that is copied.
 
-    Tasks are of equal size as far as stripes allow, since all of them wait for the last one to end: as many as have
-    ``split_bytes`` each; where those are few, up to ``EVEN_TASKS`` with at least the smallest share each, so that no core
-    idles because the number of tasks is no multiple of the number of cores.
+    The unit waits for the last task, so tasks have equal sizes as far as stripes allow. A task has ``split_bytes``. If
+    that gives few tasks, there are up to ``EVEN_TASKS`` with at least the smallest share each, so that they keep most
+    numbers of cores evenly busy.
     """
     total = _encoded_bytes(choices)
     tasks = max(-(-total // split_bytes), min(-(-SHARES_PER_SPLIT * total // split_bytes), EVEN_TASKS))
@@ -197,7 +202,7 @@ def _task_numbers(choices: Sequence[Choice], split_bytes: int) -> Iterator[int |
 
 
 def choice_value(choice: Choice) -> ChoiceValue:
-    """Returns ``choice`` as a value that travels."""
+    """Returns ``choice`` as a value that can travel to an executor."""
     file = choice.file
     return ChoiceValue(
         file=InputFile(
@@ -223,33 +228,33 @@ def choice_value(choice: Choice) -> ChoiceValue:
 
 
 class ReopenedInputs:
-    """Input files by path, each with its tail read once."""
+    """Input files by path. The tail of each is read once."""
 
     def __init__(self, storage: Storage, few: FilePool) -> None:
         self._storage, self._few = storage, few
         self._files: dict[str, AcidFile] = {}
 
     def choice(self, value: ChoiceValue) -> Choice:
-        """Returns the ``Choice`` that ``value`` was made from, its file open.
+        """Returns the ``Choice`` behind ``value``, with its file open.
 
         Raises:
             BadFile: the file is gone or has been replaced.
         """
-        found = value.file
-        if found.path not in self._files:
-            source = self._few.open(partial(open_source, self._storage, found.path))
-            if source.tag != found.tag:
-                raise BadFile(f"file {found.path}: it was replaced while it was read; list the directory again")
-            self._files[found.path] = AcidFile(
-                path=found.path,
+        file = value.file
+        if file.path not in self._files:
+            source = self._few.open(partial(open_source, self._storage, file.path))
+            if source.tag != file.tag:
+                raise BadFile(f"file {file.path}: it was replaced while it was read; list the directory again")
+            self._files[file.path] = AcidFile(
+                path=file.path,
                 source=source,
-                tail=replace(read_tail(source, found.length), default_zone=found.default_zone),
-                write_id=found.write_id,
-                bucket=found.bucket,
-                first_row_id=found.first_row_id,
+                tail=replace(read_tail(source, file.length), default_zone=file.default_zone),
+                write_id=file.write_id,
+                bucket=file.bucket,
+                first_row_id=file.first_row_id,
             )
         return Choice(
-            file=self._files[found.path],
+            file=self._files[file.path],
             stripe=value.stripe,
             action=value.action,
             rows=value.rows,

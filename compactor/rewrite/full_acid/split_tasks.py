@@ -1,4 +1,4 @@
-"""Runs the split tasks of a unit: stripes are re-encoded wherever there is room, and their files then concatenated."""
+"""Runs the tasks of a split unit: encode tasks run wherever there is room, then one task concatenates their files."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ HandOver: TypeAlias = Callable[..., tuple[Output, ...]]  #: hands finished files
 
 
 def rows_target(unit: Unit, storage: Storage, folder: str) -> Target:
-    """Returns where in ``folder``, a local directory, the rows of a unit are written."""
+    """Returns the target in the local directory ``folder`` for the rows of a unit."""
     path = os.path.join(folder, "rows")
     return Target(storage=storage, home=unit.staging, path=path, sees_all=unit.full_verify)
 
 
 def run_encode_task(task: EncodeTask, storage: Storage, folder: str, hand_over: HandOver) -> EncodeTaskResult:
-    """Writes the remaining rows of the task's stripes into ``folder``, a local directory: one or several files per run.
+    """Writes the kept rows of the task's stripes into the local directory ``folder``, in one or several files per run.
 
     Raises:
-        UnforeseenKeys: the task's stripes were chosen by statistics, and their keys differ from these.
+        UnforeseenKeys: the keys of a stripe differ from the statistics by which it was chosen.
         BadFile: an input cannot be read.
         NotLossless: something would be lost.
-        VerificationFailed: the rows written are not the rows read.
+        VerificationFailed: the written rows differ from the rows that were read.
     """
     names = count()
     with reopened_inputs(storage) as files:
         return EncodeTaskResult(
             runs=tuple(
                 tuple(
-                    choice_value(made) if isinstance(made, Choice) else hand_over(_output(task, made))[0]
-                    for made in encode_stripes(
+                    choice_value(part) if isinstance(part, Choice) else hand_over(_output(task, part))[0]
+                    for part in encode_stripes(
                         [files.choice(choice) for choice in run],
                         lambda: os.path.join(folder, f"part{next(names)}"),
                         like=task.like,
@@ -82,15 +82,15 @@ def _output(task: EncodeTask, path: str) -> Output:
 
 
 def run_assemble_task(task: AssembleTask, storage: Storage, folder: str, hand_over: HandOver) -> UnitResult:
-    """Writes the unit's rows into ``folder``, a local directory, and proves them.
+    """Writes the unit's rows into the local directory ``folder``, and proves them.
 
     Raises:
         BadFile: an input cannot be read.
-        VerificationFailed: the output is not what it must be.
+        VerificationFailed: a check of the output fails.
     """
     unit, target = task.unit, rows_target(task.unit, storage, folder)
     with reopened_inputs(storage) as files:
-        made = concatenate(
+        file = concatenate(
             _parts(task, files, storage),
             target,
             like=task.like,
@@ -98,17 +98,17 @@ def run_assemble_task(task: AssembleTask, storage: Storage, folder: str, hand_ov
             version=unit.acid_version,
             full=unit.full_verify,
         )
-        with closing(made.reading()) as source:
+        with closing(file.reading()) as source:
             tail = verify_source(
                 source,
-                made.last_keys,
+                file.last_keys,
                 rows=task.figures.rows_out,
                 full=unit.full_verify,
-                deletes=_applied(task, storage, folder),
+                deletes=_load_applied(task, storage, folder),
             )
     known = tail if unit.shape is Shape.MAJOR else None
-    output = output_of(DeltaKind.INSERT, target.path, unit.number, made.written, made.ranges, known)
-    figures = task.figures + made.figures(task.stripes, output)
+    output = output_of(DeltaKind.INSERT, target.path, unit.number, file.written, file.ranges, known)
+    figures = task.figures + file.figures(task.stripes, output)
     return UnitResult(number=unit.number, outputs=(*hand_over(output), *task.outputs), figures=figures)
 
 
@@ -119,20 +119,20 @@ def _parts(task: AssembleTask, files: ReopenedInputs, storage: Storage) -> Itera
             if isinstance(part, ChoiceValue):
                 yield files.choice(part)
             else:
-                yield EncodedFile(opener=partial(_opened, storage, part))
+                yield EncodedFile(opener=partial(_open_part, storage, part))
 
 
-def _opened(storage: Storage, part: Output) -> LocalSource | RemoteSource:
+def _open_part(storage: Storage, part: Output) -> LocalSource | RemoteSource:
     source = open_source(storage, part.path)
     if source.length != part.length:
         raise VerificationFailed(
-            f"{part.path}: {source.length} bytes, {part.length} were written; nothing was changed, ask again"
+            f"{part.path}: has {source.length} bytes, {part.length} were written; nothing was changed, request it again"
         )
     return source
 
 
-def _applied(task: AssembleTask, storage: Storage, folder: str) -> Deletes | None:
-    """Returns the delete events that must hit no row of the output; only a full verification needs them."""
+def _load_applied(task: AssembleTask, storage: Storage, folder: str) -> Deletes | None:
+    """Returns the delete events that must not hit a row of the output; None unless the verification is full."""
     unit = task.unit
     if unit.version_1 or not unit.full_verify:
         return None

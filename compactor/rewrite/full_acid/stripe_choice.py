@@ -1,8 +1,8 @@
 """Decides for each stripe: copy its bytes, re-encode its rows, or drop it (PROTOCOL 2).
 
-If its statistics are known and plain, a stripe is copied without being opened or, where delete events aim at some of its
-rows, re-encoded without these; each of its keys is then checked against the statistics as it is decoded. Any other stripe
-is *looked at*: its key columns are decoded, nothing more.
+If the statistics of a stripe are known and plain, it is copied without being opened. If delete events aim at some of its
+rows, it is re-encoded without these; its keys are compared with the statistics while they are decoded. Of any other
+stripe the key columns are decoded first, and nothing more.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Action(enum.Enum):
 
 
 class Choice(NamedTuple):
-    """The action for one stripe. ``keep`` marks the rows that stay, None for all; ``first`` and ``last`` are their outer
-    keys.
+    """The action for one stripe. ``first`` and ``last`` are the outer keys of the kept rows.
 
-    ``keep`` has one bit per row: the masks of all stripes are in memory at once, where bytes would be noticeable.
+    ``keep`` marks the kept rows; None keeps all. It has one bit per row, because the masks of all stripes are in memory at
+    once.
     """
 
     file: AcidFile
@@ -59,17 +59,17 @@ class Choice(NamedTuple):
     last: RowId | None = None
     is_sorted: bool = True
     as_inserts: bool = False  #: Hive 2's update events become the insert events of its base
-    is_only_small: bool = False  #: encoded only to spare readers tiny stripes; its bytes could be copied as well
-    is_unseen: bool = False  #: ``keep`` was made from statistics; nothing was decoded
-    to_zone: str | None = None  #: in which its times are to count; None: in the one that it names
+    is_only_small: bool = False  #: encoded only to spare readers tiny stripes; its bytes could be copied
+    is_unseen: bool = False  #: ``keep`` follows from statistics; nothing was decoded
+    to_zone: str | None = None  #: the zone in which its times will count; None for the zone that it names
 
     @property
     def length(self) -> int:
         return self.file.tail.stripes[self.stripe].length
 
 
-#: Marks the rows of a file that are gone, where more than delete events decides that. Rows that the snapshot doesn't see
-#: are left out in any case.
+#: Marks the rows of a file that are superseded, if more than delete events decides that. Rows that the snapshot does not
+#: see are dropped in any case.
 SupersededRows: TypeAlias = Callable[[AcidFile, Keys], Mask]
 
 
@@ -81,11 +81,11 @@ def choose_actions(
     look_always: bool,
     superseded: SupersededRows | None = None,
 ) -> list[Choice]:
-    """Chooses the action for every stripe as far as its rows decide it; ``fit_to_class`` then applies the output's class.
+    """Chooses the action for every stripe by its rows. ``fit_to_class`` then considers the output's class.
 
     Args:
-        superseded: judges Hive 2's files, in which update and delete events lie between rows; the rows that stay become
-            inserts. ``deletes`` are then the keys that more than one event may have.
+        superseded: judges Hive 2's files, in which update and delete events lie between rows. The kept rows become
+            inserts. ``deletes`` then holds the keys that more than one event may have.
     """
     return [
         choose_action(file, stripe, deletes, write_ids, look_always, superseded)
@@ -116,19 +116,20 @@ def choose_action(
 def _from_statistics(
     file: AcidFile,
     stripe: int,
-    s: KeyStatistics,
+    statistics: KeyStatistics,
     deletes: Deletes,
     write_ids: ValidWriteIdList,
     superseded: SupersededRows | None,
 ) -> Choice | None:
-    """Returns a copy if statistics prove that every row is a visible insert in dense order and none is deleted; the rows
-    that stay if some are deleted; else None.
+    """Returns a choice if statistics prove that all rows are visible inserts in dense order; otherwise None.
+
+    The stripe is copied if no row is deleted, and re-encoded if some are.
     """
     rows = file.tail.stripes[stripe].rows
-    first = dense_start(s, rows)
+    first = dense_start(statistics, rows)
     if first is None:
         return None
-    last, current = first._replace(row_id=first.row_id + rows - 1), s.current_transaction.minimum
+    last, current = first._replace(row_id=first.row_id + rows - 1), statistics.current_transaction.minimum
     if not write_ids.is_valid(WriteId(current)):
         return None
     if not deletes.any_between(first, last):
@@ -136,26 +137,33 @@ def _from_statistics(
     return _without_deleted(file, stripe, first, rows, deletes) if superseded is None else None
 
 
-def dense_start(s: KeyStatistics, rows: int) -> RowId | None:
-    """Returns the first key of a stripe's rows if statistics prove that all are inserts in dense order; else None.
+def dense_start(statistics: KeyStatistics, rows: int) -> RowId | None:
+    """Returns the first key of a stripe if statistics prove that its rows are inserts in dense order; otherwise None.
 
-    Dense: one write ID, one bucket property, ``max - min + 1`` row numbers whose sum fits, so that none occurs twice;
-    their order is then that of the ACID format (PROTOCOL 2.3).
+    Dense means: one write ID, one bucket property, and ``max - min + 1`` row numbers whose sum fits, so that none occurs
+    twice. The ACID format then fixes their order (PROTOCOL 2.3).
     """
-    operation, write_id, bucket, current = s.operation, s.original_transaction, s.bucket, s.current_transaction
+    operation, write_id, bucket, current = (
+        statistics.operation,
+        statistics.original_transaction,
+        statistics.bucket,
+        statistics.current_transaction,
+    )
     if not (operation.is_one and write_id.is_one and bucket.is_one and current.is_one):
         return None
     if operation.minimum != INSERT or not bucket_codec.is_known(bucket.minimum):
         return None
-    low, high, total = s.row_id
+    low, high, total = statistics.row_id
     if high - low + 1 != rows or total != (low + high) * rows // 2:
         return None
     return RowId(WriteId(write_id.minimum), bucket.minimum, low)
 
 
 def _without_deleted(file: AcidFile, stripe: int, first: RowId, rows: int, deletes: Deletes) -> Choice | None:
-    """Returns the choice to keep the undeleted ones of rows whose keys are dense from ``first`` on; None if all or none are
-    deleted: then no key would be decoded later and checked."""
+    """Returns the choice to keep the undeleted rows of a stripe whose keys are dense from ``first`` on.
+
+    Returns None if all or none are deleted, because then no key would be decoded and checked later.
+    """
     masks: list[Array] = []
     kept, ends = 0, [first, first]
     for start in range(0, rows, MASK_ROWS):
@@ -194,17 +202,17 @@ def _decode_keys(
     last: RowId | None = None
     in_order = all_inserts = True
     invisible = deleted = 0
-    for found in stripe_keys(file, stripe):
-        valid = valid_mask(write_ids, found.current)
+    for keys in stripe_keys(file, stripe):
+        valid = valid_mask(write_ids, keys.current)
         hit = (
-            deletes.hits(check_only_rows(file, found).block) if superseded is None else superseded(file, found)
+            deletes.hits(check_only_rows(file, keys).block) if superseded is None else superseded(file, keys)
         ) & valid
         keep = valid & ~hit
-        all_inserts = all_inserts and (superseded is None or not np.any(found.operation[keep] != INSERT))
+        all_inserts = all_inserts and (superseded is None or not np.any(keys.operation[keep] != INSERT))
         invisible += int(np.count_nonzero(~valid))
         deleted += int(np.count_nonzero(hit))
         masks.append(pa.array(keep))
-        block = found.block[keep]
+        block = keys.block[keep]
         if len(block):
             begins = row_id_at(block, 0)
             in_order = in_order and is_sorted(block) and (last is None or last < begins)
@@ -231,8 +239,7 @@ def _decode_keys(
 
 
 def in_order(choices: Sequence[Choice]) -> bool:
-    """Returns true if the keys of kept rows rise strictly from the first stripe to the last, so that stripes can be
-    concatenated."""
+    """Returns true if the keys of kept rows rise strictly over all stripes, so that stripes can be concatenated."""
     last: RowId | None = None
     for choice in choices:
         if choice.first is None:
@@ -243,39 +250,40 @@ def in_order(choices: Sequence[Choice]) -> bool:
     return True
 
 
-def target_tail(choices: Sequence[Choice], types: Types, wanted: OutputClass | None = None) -> Tail | None:
-    """Returns a file whose class the output gets, so that stripes of that class are copied; None if no stripe is copied.
+def target_tail(choices: Sequence[Choice], types: Types, output_class: OutputClass | None = None) -> Tail | None:
+    """Returns the tail of a file whose class the output gets, so that its stripes are copied; None if none can be.
 
-    Only files of the class that is ``wanted`` count. It is the class with the most bytes among those that all other
-    stripes can be re-encoded to: days before 1582 stay in their calendar, and stripes that must be encoded need a codec
-    that can write the class.
+    Only files that fit ``output_class`` count. Among the classes to which all other stripes can be re-encoded, the one
+    with the most bytes wins. Days before 1582 stay in their calendar, and a codec must be able to write the class.
     """
     bytes_of: dict[StripeClass, int] = defaultdict(int)
     tails: dict[StripeClass, Tail] = {}
-    classes = [_class_to_copy(choice, types, wanted) for choice in choices]
-    for found, run in groupby(zip(classes, choices, strict=True), key=itemgetter(0)):  # hashing a class takes long
-        if found is not None:
+    classes = [_class_to_copy(choice, types, output_class) for choice in choices]
+    for stripe_class, run in groupby(
+        zip(classes, choices, strict=True), key=itemgetter(0)
+    ):  # hashing a class takes long
+        if stripe_class is not None:
             of_class = [choice for _, choice in run]
-            bytes_of[found] += sum([choice.length for choice in of_class])
-            tails.setdefault(found, of_class[0].file.tail)
+            bytes_of[stripe_class] += sum([choice.length for choice in of_class])
+            tails.setdefault(stripe_class, of_class[0].file.tail)
     by_bytes = sorted(tails, key=lambda c: bytes_of[c], reverse=True)
     return next((tails[c] for c in by_bytes if _all_fit(choices, classes, tails[c])), None)
 
 
-def _class_to_copy(choice: Choice, types: Types, wanted: OutputClass | None) -> StripeClass | None:
-    """Returns the class of a stripe that may be copied; None if it may not be, whatever the output's class."""
+def _class_to_copy(choice: Choice, types: Types, output_class: OutputClass | None) -> StripeClass | None:
+    """Returns the class of a stripe that may be copied; None if it can never be copied."""
     tail = choice.file.tail
-    copies = choice.action is Action.COPY and _has_class(tail, wanted) and is_copyable(tail)
+    copies = choice.action is Action.COPY and _has_class(tail, output_class) and is_copyable(tail)
     return tail.stripe_class if copies and same_shape(tail.types, types) else None
 
 
-def _has_class(tail: Tail, wanted: OutputClass | None) -> bool:
-    return wanted is None or (
-        not wanted.is_of_every_stripe
-        and wanted.compression in (None, tail.compression.name)
-        and tail.compression.name not in wanted.avoids
-        and wanted.row_index_stride in (None, tail.row_index_stride)
-        and (wanted.block_bytes in (None, tail.compression_block_size) or tail.compression is Compression.NONE)
+def _has_class(tail: Tail, output_class: OutputClass | None) -> bool:
+    return output_class is None or (
+        not output_class.is_of_every_stripe
+        and output_class.compression in (None, tail.compression.name)
+        and tail.compression.name not in output_class.avoids
+        and output_class.row_index_stride in (None, tail.row_index_stride)
+        and (output_class.block_bytes in (None, tail.compression_block_size) or tail.compression is Compression.NONE)
     )
 
 
@@ -286,13 +294,16 @@ def _all_fit(choices: Sequence[Choice], classes: Sequence[StripeClass | None], l
 
 
 def fit_to_class(
-    choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int, wanted: OutputClass | None = None
+    choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int, output_class: OutputClass | None = None
 ) -> list[Choice]:
-    """Returns the final choices: stripes of a class other than that of ``like`` (or the one that is ``wanted``) are
-    re-encoded to it, and so are neighbours that are all small: a file of many tiny stripes would stay slow to read."""
+    """Returns the final choices for an output of the class of ``like``, without dropped stripes.
+
+    Stripes of another class are re-encoded. So are neighbours that are all small, because a file of many tiny stripes is
+    slow to read.
+    """
     placed = [
         choice
-        if choice.action is Action.ENCODE or _can_copy(choice, like, wanted)
+        if choice.action is Action.ENCODE or _can_copy(choice, like, output_class)
         else choice._replace(action=Action.ENCODE)
         for choice in choices
         if choice.action is not Action.DROP
@@ -308,8 +319,8 @@ def fit_to_class(
     ]
 
 
-def _can_copy(choice: Choice, like: Tail | None, wanted: OutputClass | None) -> bool:
+def _can_copy(choice: Choice, like: Tail | None, output_class: OutputClass | None) -> bool:
     tail = choice.file.tail
     if like is None or choice.action is not Action.COPY or not is_copyable(tail):
         return False
-    return tail.stripe_class == like.stripe_class and _has_class(tail, wanted)
+    return tail.stripe_class == like.stripe_class and _has_class(tail, output_class)

@@ -29,15 +29,14 @@ def verify_file(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool,
 def verify_source(
     source: Source, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes | None
 ) -> Tail:
-    """Checks that a file holds ``rows`` rows in stripes that end with ``last_keys``, and finds each of these; returns its
-    tail.
+    """Checks that a file holds ``rows`` rows in stripes that end with ``last_keys``, and returns its tail.
 
-    A count alone passes broken files; a point predicate per stripe goes through the stripe's statistics and row index
-    to the row, as a reader's would.
+    A count alone would accept broken files. So the last key of each stripe is looked up through the stripe's statistics
+    and row index, as a reader does it.
 
     Args:
-        full: also decode every key: they rise strictly, as those of rows do, and none of them is deleted.
-        deletes: None where keys alone don't decide which rows are gone.
+        full: also decode every key, and check that they rise strictly and that no deleted key is among them.
+        deletes: None if keys alone do not decide which rows are deleted.
 
     Raises:
         VerificationFailed: a check fails.
@@ -60,7 +59,7 @@ def verify_source(
 
 
 def _check_indexes(source: Source, tail: Tail) -> None:
-    """Checks that readers can look rows up: all stripes have statistics, and their row indexes agree with these."""
+    """Checks that all stripes have statistics and that their row indexes agree, so that readers can look up rows."""
     if not tail.complete_statistics:
         raise VerificationFailed(f"{tail.name}: not every stripe has statistics of its rows; nothing was changed")
     for stripe in range(len(tail.stripes)):

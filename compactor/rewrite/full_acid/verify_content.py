@@ -37,29 +37,30 @@ from compactor.rows.keys import (
 
 
 def check_same_rows(pieces: Sequence[Piece], path: str, types: Types) -> None:
-    """Checks that the file at ``path``, encoded from ``pieces``, holds their kept rows with their keys, each as often, and
-    their times in the same zone. Decodes all of them once more.
+    """Checks that the file at ``path`` holds exactly the kept rows of ``pieces``, with their keys, in the same zone.
+
+    Decodes all rows once more.
 
     Raises:
-        VerificationFailed: it does not.
+        VerificationFailed: the rows or the zones differ.
     """
     with LocalSource(path) as source:
         tail = read_tail(source)
-        made = [Piece(source=source, tail=tail, stripe_index=stripe) for stripe in range(len(tail.stripes))]
+        written_pieces = [Piece(source=source, tail=tail, stripe_index=stripe) for stripe in range(len(tail.stripes))]
         zone = common_zone(pieces)
-        if types.has_zoned_times and common_zone(made) != zone:
+        if types.has_zoned_times and common_zone(written_pieces) != zone:
             raise VerificationFailed(
-                f"{path}: its times count in {common_zone(made)}, those that were read in {zone}; nothing was changed, "
-                "please report this"
+                f"{path}: its times count in {common_zone(written_pieces)}, those of its inputs in {zone}; nothing was "
+                "changed, please report this"
             )
         read, written = with_codec(
             [types, *(piece.tail.types for piece in pieces)],
-            lambda codec: (_total(pieces, codec, types), _total(made, codec, types)),
+            lambda codec: (_total(pieces, codec, types), _total(written_pieces, codec, types)),
         )
     if read != written:
         raise VerificationFailed(
-            f"{path}: the checksum of the rows that were read is {read:016x}, of those that were written {written:016x}; "
-            "nothing was changed, please report this"
+            f"{path}: the rows read have the checksum {read:016x}, the rows written {written:016x}; nothing was changed, "
+            "please report this"
         )
 
 
@@ -72,24 +73,29 @@ def _rows(batch: pa.RecordBatch) -> pa.StructArray:
 
 
 def check_same_events(read: Iterable[Block], first: WriteId, kept: str | None, applied: Events) -> None:
-    """Checks that the file at ``kept`` (None: there is no file) holds those delete events of ``read`` that aim at rows
-    inserted before write ID ``first``, each as often and in the order of their keys, and that ``applied`` are the others.
+    """Checks that delete events were kept or applied, and none lost or doubled.
+
+    Args:
+        read: all events.
+        first: the events for rows inserted before this write ID must be kept, the others applied.
+        kept: path of the file with the kept events, in the order of their keys; None if there is no file.
+        applied: the applied events.
 
     Raises:
-        VerificationFailed: they do not.
+        VerificationFailed: events are missing, superfluous or out of order.
     """
     sums = [0, 0]
     for keys, current in read:
         late = keys["write_id"] >= first
         sums = [so_far + _sum_of(keys[of], current[of]) for so_far, of in zip(sums, (~late, late), strict=True)]
-    held = sum(_sum_of(*block) for block in _events_in(kept)) if kept is not None else 0
+    kept_sum = sum(_sum_of(*block) for block in _events_in(kept)) if kept is not None else 0
     parts = (applied.part(start, start + BATCH_ROWS) for start in range(0, len(applied), BATCH_ROWS))
-    found = [held, sum(_sum_of(part.keys, part.current) for part in parts)]
-    for was, became, what in zip(sums, found, (f"kept in {kept or 'no file'}", "applied"), strict=True):
+    sums_after = [kept_sum, sum(_sum_of(part.keys, part.current) for part in parts)]
+    for was, became, what in zip(sums, sums_after, (f"kept in {kept or 'no file'}", "applied"), strict=True):
         if was % MODULUS != became % MODULUS:
             raise VerificationFailed(
-                f"the checksum of the delete events that were read to be {what} is {was % MODULUS:016x}, of those that "
-                f"are {became % MODULUS:016x}; nothing was changed, please report this"
+                f"the delete events to be {what} have the checksum {was % MODULUS:016x}, those that are "
+                f"{became % MODULUS:016x}; nothing was changed, please report this"
             )
 
 
@@ -117,23 +123,28 @@ def _events_in(path: str) -> Iterator[Block]:
 
 
 def check_same_bytes(stripes: Iterable[tuple[Source, Tail, int]], path: str, *, for_orc_1_5: bool = False) -> None:
-    """Checks that the stripes of the file at ``path`` are copies of ``stripes``, each given by its file and number there;
-    bloom filters are compared that both have. With ``for_orc_1_5`` row indexes were mended for that reader.
+    """Checks that the stripes of the file at ``path`` are copies of ``stripes``.
+
+    Bloom filters are compared if both files have them.
+
+    Args:
+        stripes: the source, tail and number of each copied stripe.
+        for_orc_1_5: row indexes were mended for that reader.
 
     Raises:
         VerificationFailed: a stripe differs.
     """
     with LocalSource(path) as source:
         tail = read_tail(source)
-        for number, (given, given_tail, given_number) in enumerate(stripes):
-            read = read_stripe_footer(given, given_tail, given_number)
+        for number, (input_source, input_tail, input_number) in enumerate(stripes):
+            read = read_stripe_footer(input_source, input_tail, input_number)
             written = read_stripe_footer(source, tail, number)
             filters = {stream[:2] for stream in filter_streams(read) & filter_streams(written)}
-            indexes = text_indexes_for_orc_1_5(given, given_tail, given_number, read) if for_orc_1_5 else {}
-            expected = _content(given, given_tail, given_number, read, filters, indexes)
+            indexes = text_indexes_for_orc_1_5(input_source, input_tail, input_number, read) if for_orc_1_5 else {}
+            expected = _content(input_source, input_tail, input_number, read, filters, indexes)
             if _content(source, tail, number, written, filters, {}) != expected:
                 raise VerificationFailed(
-                    f"{path}, stripe {number}: holds other bytes than were read from {given_tail.name}; nothing was "
+                    f"{path}, stripe {number}: differs from the bytes that were read from {input_tail.name}; nothing was "
                     "changed, please report this"
                 )
 
@@ -146,8 +157,12 @@ def _content(
     filters: Collection[tuple[int, int]],
     indexes: Mapping[int, bytes],
 ) -> list[object]:
-    """Returns the checksum of each stream but of bloom filters that are not in ``filters``, and what the footer says of
-    their columns; ``indexes`` replace the row indexes of some columns."""
+    """Returns the checksum of each stream, and the footer's facts about the columns.
+
+    Args:
+        filters: the bloom filters to include.
+        indexes: replace the row indexes of some columns.
+    """
     stripe = tail.stripes[stripe_index]
     streams, place = [], stripe.offset
     for stream in footer.streams:

@@ -48,7 +48,7 @@ class OutputStripe:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JoinedFiles:
-    """Files that become one, and the tail whose class it gets."""
+    """Files that become one file, and the tail whose class it gets."""
 
     files: tuple[AcidFile, ...]
     like: Tail
@@ -60,14 +60,16 @@ class JoinedFiles:
 
     @property
     def user_metadata(self) -> dict[str, bytes]:
-        """Returns what all files say alike; others say who wrote a file, such as the query IDs of Trino."""
+        """Returns the entries that are equal in all files. Others tell who wrote a file, such as Trino's query IDs."""
         first, *others = (file.tail.user_metadata for file in self.files)
         return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
 
     def stripes(self, small_stripe_bytes: int) -> list[OutputStripe]:
-        """Decides for every stripe whether it is copied. Small neighbours are encoded together: many tiny stripes are slow
-        to read."""
-        found = [
+        """Decides for every stripe whether it is copied.
+
+        Small neighbours are encoded together, because many tiny stripes are slow to read.
+        """
+        stripes = [
             OutputStripe(file=file, number=number, copied=can_copy, can_copy=can_copy)
             for file in self.files
             for fits in [_can_copy(file.tail, self.avoids) and file.tail.stripe_class == self.like.stripe_class]
@@ -76,8 +78,8 @@ class JoinedFiles:
             for can_copy in [fits and not lacks_zone(file.source, file.tail, number)]
         ]
         if not is_writable(self.like) or not self.like.types.is_encodable:
-            return found
-        small = [stripe.length < small_stripe_bytes for stripe in found]
+            return stripes
+        small = [stripe.length < small_stripe_bytes for stripe in stripes]
         return [
             OutputStripe(
                 file=stripe.file,
@@ -85,26 +87,26 @@ class JoinedFiles:
                 can_copy=stripe.can_copy,
                 copied=stripe.copied and not (here and (before or after)),
             )
-            for stripe, before, here, after in zip(found, [False, *small], small, [*small[1:], False], strict=False)
+            for stripe, before, here, after in zip(stripes, [False, *small], small, [*small[1:], False], strict=False)
         ]
 
 
 def joinable_files(files: Sequence[AcidFile], avoids: frozenset[str] = frozenset()) -> list[JoinedFiles]:
-    """Groups the files that may become one, in the order of the first file of each; leaves out files without rows.
+    """Groups the files that may become one, in the order of each group's first file; leaves out files without rows.
 
     Args:
-        avoids: codecs that no output has, since a reader of the table does not know them.
+        avoids: codecs that outputs must not use, since a reader of the table does not know them.
 
     Raises:
         NotLossless: a file holds ACID events, which readers of an insert-only table take for columns.
     """
-    found: dict[Any, list[AcidFile]] = {}
+    groups: dict[Any, list[AcidFile]] = {}
     for file in files:
         if not file.is_raw:
             raise NotLossless(f"{file.path}: holds ACID events in an insert-only table; find out who wrote it")
         if file.tail.rows:
-            found.setdefault(_key(file, avoids), []).append(file)
-    return [JoinedFiles(files=tuple(of_key), like=_like(of_key, avoids), avoids=avoids) for of_key in found.values()]
+            groups.setdefault(_key(file, avoids), []).append(file)
+    return [JoinedFiles(files=tuple(of_key), like=_like(of_key, avoids), avoids=avoids) for of_key in groups.values()]
 
 
 def _can_copy(tail: Tail, avoids: frozenset[str]) -> bool:
@@ -121,7 +123,7 @@ def _key(file: AcidFile, avoids: frozenset[str]) -> tuple[Any, ...]:
 
 
 def _target(tail: Tail, avoids: frozenset[str]) -> Tail:
-    """Returns a file of the class that the rows of a file get."""
+    """Returns a tail of the class that the rows of a file get."""
     if _can_copy(tail, avoids):
         return tail
     target = encodable_target(tail)
@@ -140,7 +142,7 @@ def write(
     full: bool,
     avoids: frozenset[str] = frozenset(),
 ) -> list[FinishedFile]:
-    """Writes all rows of ``files`` to few files beside ``target``, in their order within each; see ``joinable_files``.
+    """Writes all rows of ``files`` to few files next to ``target``, in their order within each; see ``joinable_files``.
 
     Raises:
         NotLossless: rows can neither be copied nor re-encoded.
@@ -154,8 +156,7 @@ def write(
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Growing:
-    """An output that grows stripe by stripe. ``stripes`` are the sources of its copies, in inputs and in the ``parts`` that
-    were encoded."""
+    """An output that grows stripe by stripe. ``stripes`` are the sources of its stripes, in inputs or encoded ``parts``."""
 
     assembler: Assembler
     like: Tail
@@ -241,7 +242,7 @@ def _common_filters(stripes: Sequence[OutputStripe], like: Tail) -> Filters:
 
 
 def _verify(group: JoinedFiles, source: Source, written: WrittenFile) -> Tail:
-    """Checks that the file has the rows of its inputs, and as many values in each column; returns its tail."""
+    """Checks that the file has as many rows and values in each column as its inputs, and returns its tail."""
     tail = read_tail(source)
     if tail.rows != group.rows or tail.types != group.like.types or written.rows != group.rows:
         raise VerificationFailed(
@@ -249,7 +250,7 @@ def _verify(group: JoinedFiles, source: Source, written: WrittenFile) -> Tail:
         )
     check_filters(source, tail)
     tails = [file.tail for file in group.files]
-    if all(one.complete_statistics for one in (tail, *tails)) and _values([tail]) != _values(tails):
+    if all(each_tail.complete_statistics for each_tail in (tail, *tails)) and _values([tail]) != _values(tails):
         raise VerificationFailed(
             f"{source.name}: its columns do not hold as many values as those of its inputs; nothing was changed, please "
             "report this"

@@ -1,7 +1,7 @@
-"""Joins Parquet files of an insert-only table: the bytes of their row groups are copied, only the footer is new.
+"""Joins Parquet files of an insert-only table: copies the bytes of their row groups and writes a new footer.
 
-Nothing is decoded, so that every reader finds the values, pages and statistics that it found before. Files are joined only
-if schema, writer and key-value metadata are equal: Hive interprets days and timestamps by the latter two.
+Nothing is decoded, so every reader sees the same values, pages and statistics as before. Files are joined only if schema,
+writer and key-value metadata are equal, because Hive interprets days and timestamps by the latter two.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WRONG_LENGTHS = re.compile(rb"parquet-mr version 1\.[0-2]\.")
 
 
 def write(sources: Sequence[Source], path: str, *, full: bool) -> list[FinishedFile]:
-    """Writes all row groups of ``sources``, in their order, to few files beside ``path``.
+    """Writes all row groups of ``sources``, in their order, to few files next to ``path``.
 
     Raises:
         BadFile: a file is not Parquet, or damaged.
@@ -60,18 +60,18 @@ class ParquetFile:
 
 
 def joinable_files(sources: Sequence[Source]) -> list[list[ParquetFile]]:
-    """Groups the files that may become one, in the order of the first file of each; leaves out files without rows."""
-    found: dict[bytes, list[ParquetFile]] = {}
+    """Groups the files that may become one, in the order of each group's first file; leaves out files without rows."""
+    groups: dict[bytes, list[ParquetFile]] = {}
     for source in sources:
         file = ParquetFile(source=source, footer=footer.read_footer(source))
-        _must_be_right(file)
+        _check_footer(file)
         if file.rows:
             alike = {key: value for key, value in file.footer.items() if key not in (footer.ROWS, footer.ROW_GROUPS)}
-            found.setdefault(footer.serialize(alike), []).append(file)
-    return list(found.values())
+            groups.setdefault(footer.serialize(alike), []).append(file)
+    return list(groups.values())
 
 
-def _must_be_right(file: ParquetFile) -> None:
+def _check_footer(file: ParquetFile) -> None:
     by = file.footer.get(footer.CREATED_BY, (BINARY, b""))[1]
     if _WRONG_LENGTHS.match(by):
         raise NotLossless(
@@ -92,7 +92,7 @@ def _write(files: Sequence[ParquetFile], path: str, full: bool) -> FinishedFile:
         for file in files:
             for group in file.row_groups:
                 begins = out.length
-                row_groups.append(_copied(file.source, group, len(row_groups), out, indexes))
+                row_groups.append(_copy_group(file.source, group, len(row_groups), out, indexes))
                 bytes_copied += out.length - begins
         for indexed in indexes:
             indexed.write(out)
@@ -110,7 +110,7 @@ def _write(files: Sequence[ParquetFile], path: str, full: bool) -> FinishedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Indexed:
-    """A column chunk whose page index follows the row groups. ``moved`` is the distance that its pages have moved."""
+    """A column chunk whose page index follows the row groups. ``moved`` is how far its pages have moved."""
 
     source: Source
     old: Struct
@@ -135,7 +135,7 @@ def _range(source: Source, chunk: Struct, offset: int, length: int) -> bytes:
     return footer.read_part(source, int(chunk[offset][1]), int(chunk[length][1]), "page index")
 
 
-def _copied(source: Source, group: Struct, number: int, out: CountingSink, indexes: list[_Indexed]) -> Struct:
+def _copy_group(source: Source, group: Struct, number: int, out: CountingSink, indexes: list[_Indexed]) -> Struct:
     """Writes the bytes of a row group and returns its entry in the new footer."""
     begins = out.length
     columns: list[Struct] = []
@@ -144,23 +144,22 @@ def _copied(source: Source, group: Struct, number: int, out: CountingSink, index
         moved = out.length - start
         for data in chunks(source, start, length):
             out.write(data)
-        new = _moved(chunk, start + moved, moved)
+        new = _move_chunk(chunk, start + moved, moved)
         if {_PLACES, _PLACES_LENGTH, _VALUES, _VALUES_LENGTH} <= set(chunk):
             indexes.append(_Indexed(source=source, old=chunk, new=new, moved=moved))
         columns.append(new)
-    made = {**group, _COLUMNS: (LIST, (STRUCT, columns))}
-    if _GROUP_OFFSET in made:
-        made[_GROUP_OFFSET] = (I64, begins)
-    if _ORDINAL in made:
-        made[_ORDINAL] = (I16, number)
+    entry = {**group, _COLUMNS: (LIST, (STRUCT, columns))}
+    if _GROUP_OFFSET in entry:
+        entry[_GROUP_OFFSET] = (I64, begins)
+    if _ORDINAL in entry:
+        entry[_ORDINAL] = (I16, number)
         if number >= _MAX_ORDINALS:
-            del made[_ORDINAL]
-    return made
+            del entry[_ORDINAL]
+    return entry
 
 
-def _moved(chunk: Struct, start: int, moved: int) -> Struct:
-    """Returns the footer's entry for a chunk that now begins at ``start``. It drops the Bloom filter, which only saves
-    reading."""
+def _move_chunk(chunk: Struct, start: int, moved: int) -> Struct:
+    """Returns the footer's entry for a chunk that now begins at ``start``, without its Bloom filter."""
     meta = {key: value for key, value in chunk[_META][1].items() if key not in (_BLOOM, _BLOOM_LENGTH)}
     for key in (_DATA, _INDEX, _DICTIONARY):
         if meta.get(key, (I64, 0))[1] > 0:
@@ -186,11 +185,11 @@ def _extent(source: Source, chunk: Struct) -> tuple[int, int]:
 
 
 def _verify(files: Sequence[ParquetFile], path: str, rows: int, row_groups: Sequence[Struct], full: bool) -> None:
-    """Checks that another reader finds all rows; with ``full`` also each chunk's bytes, and every value."""
+    """Checks that another reader finds all rows; with ``full`` compares each chunk's bytes and decodes every value."""
     try:
         written = parquet.ParquetFile(path)
         metadata = written.metadata
-        found = (metadata.num_rows, [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)])
+        row_counts = (metadata.num_rows, [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)])
         if metadata.num_columns:
             for number in range(metadata.num_row_groups) if full else (metadata.num_row_groups - 1,):
                 columns = None if full else [metadata.schema.column(0).path]
@@ -203,10 +202,10 @@ def _verify(files: Sequence[ParquetFile], path: str, rows: int, row_groups: Sequ
             f"{path}: cannot be read back ({error}); nothing was changed. It was joined from {names}: if one of these "
             "cannot be read either, restore it, else report this"
         ) from error
-    wanted = (rows, [group[_GROUP_ROWS][1] for group in row_groups])
-    if found != wanted:
+    expected = (rows, [group[_GROUP_ROWS][1] for group in row_groups])
+    if row_counts != expected:
         raise VerificationFailed(
-            f"{path}: holds {found} rows, expected {wanted}; nothing was changed, please report this"
+            f"{path}: holds {row_counts} rows, expected {expected}; nothing was changed, please report this"
         )
     if full:
         with LocalSource(path) as source:
@@ -218,11 +217,11 @@ def _verify(files: Sequence[ParquetFile], path: str, rows: int, row_groups: Sequ
 def _check_decodes(written: Any, number: int, columns: list[str] | None, path: str) -> None:
     batches = written.iter_batches(_BATCH_ROWS, row_groups=[number], columns=columns, use_threads=False)
     try:
-        found = sum(batch.num_rows for batch in batches)
-    except NotImplementedError:  # a codec that only other readers have: its bytes are copied all the same
+        rows = sum(batch.num_rows for batch in batches)
+    except NotImplementedError:  # this reader lacks the codec; the bytes are copied all the same
         return
-    if found != written.metadata.row_group(number).num_rows:
-        raise VerificationFailed(f"{path}: row group {number} has {found} rows; nothing was changed")
+    if rows != written.metadata.row_group(number).num_rows:
+        raise VerificationFailed(f"{path}: row group {number} has {rows} rows; nothing was changed")
 
 
 def _checksums(source: Source, group: Struct) -> list[int]:

@@ -1,7 +1,7 @@
 """Reads and writes the whole footer of a Parquet file, so that nothing in it is lost.
 
-It is a struct in Thrift's compact protocol. Fields are kept by their numbers, unknown ones too. Numbers are those of
-``parquet.thrift``.
+A footer is a struct in Thrift's compact protocol. All fields are kept by their numbers in ``parquet.thrift``, even unknown
+ones.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def read_footer(source: Source) -> Struct:
         raise BadFile(
             f"{source.name}: expected Parquet, found {source.length} bytes with another end; restore the file"
         )
-    found = parse_struct(read_part(source, source.length - 8 - length, length, "footer"), source.name, source.limits)
-    _check_numbers(found, source.name, source.limits)
-    if ENCRYPTION in found:
+    fields = parse_struct(read_part(source, source.length - 8 - length, length, "footer"), source.name, source.limits)
+    _check_numbers(fields, source.name, source.limits)
+    if ENCRYPTION in fields:
         raise NotLossless(f"{source.name}: has encrypted columns, which a rewrite would lose; exclude the table")
-    return found
+    return fields
 
 
 def read_part(source: Source, start: int, length: int, part: str) -> bytes:
-    """Returns a footer or index, which is read as a whole.
+    """Reads a whole footer or index.
 
     Raises:
         BadFile: it is longer than ``source`` allows, or lies outside of the file.
@@ -65,34 +65,34 @@ def read_part(source: Source, start: int, length: int, part: str) -> bytes:
 
 
 def _check_numbers(footer: Struct, name: str, limits: FileLimits) -> None:
-    """Checks what readers of the output take memory or stack for."""
+    """Checks the numbers that decide how much memory and stack a reader of the output needs."""
     limits.check_stripes(name, len(_items(footer.get(ROW_GROUPS))), "row groups")
     schema = _items(footer.get(SCHEMA))
     limits.check_columns(name, len(schema))
-    left = [1]  #: the number of columns still to come on each level
+    remaining = [1]  #: the number of columns still to come on each level
     for item in schema:
-        while left and not left[-1]:
-            left.pop()
-        if not left:
+        while remaining and not remaining[-1]:
+            remaining.pop()
+        if not remaining:
             break
-        left[-1] -= 1
+        remaining[-1] -= 1
         children = item.get(_CHILDREN, (I32, 0))[1] if isinstance(item, dict) else 0
         if isinstance(children, int) and children > 0:
-            left.append(children)
-            if len(left) > limits.depth:
-                raise too_deep(name, len(left), limits.depth)
+            remaining.append(children)
+            if len(remaining) > limits.depth:
+                raise too_deep(name, len(remaining), limits.depth)
 
 
 def _items(field: tuple[int, Any] | None) -> list[Any]:
-    """Returns the items of a list, none if it is anything else."""
+    """Returns the items of a list; nothing for any other field."""
     return field[1][1] if field is not None and field[0] == LIST else []
 
 
 def parse_struct(data: bytes, name: str, limits: FileLimits = UNLIMITED) -> Struct:
-    """Returns the struct that ``data`` begins with.
+    """Parses the struct at the beginning of ``data``.
 
     Raises:
-        BadFile: there is none, or it has more parts than a footer may have.
+        BadFile: there is no struct, or it has more parts than a footer may have.
     """
     reader = _ThriftReader(data, limits.parts)
     try:
@@ -116,7 +116,7 @@ class _ThriftReader:
     def __init__(self, data: bytes, parts: int) -> None:
         self._data = data
         self._place = 0
-        self._left = parts
+        self._remaining = parts
         self._depth = 0
 
     def struct(self) -> Struct:
@@ -135,8 +135,8 @@ class _ThriftReader:
         else:
             raise ValueError(f"a struct has {_MAX_FIELDS} fields or more")
         self._depth -= 1
-        self._left -= len(fields)
-        if self._left < 0:
+        self._remaining -= len(fields)
+        if self._remaining < 0:
             raise _TooMany
         return fields
 
@@ -154,8 +154,8 @@ class _ThriftReader:
         if kind in (LIST, SET):
             head = self._byte()
             count = head >> 4 if head >> 4 != 15 else self._varint()
-            self._left -= count
-            if self._left < 0:
+            self._remaining -= count
+            if self._remaining < 0:
                 raise _TooMany
             return (head & 15, [self._item(head & 15) for _ in range(count)])
         if kind == STRUCT:

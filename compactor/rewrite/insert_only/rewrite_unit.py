@@ -1,6 +1,6 @@
-"""Rewrites one unit of an insert-only table, whose plain files have no ACID columns and no deletes, by its file format.
+"""Rewrites one unit of an insert-only table by its file format. Its files have neither ACID columns nor deletes.
 
-Directories alone decide what a snapshot sees; every row of a file that is read is kept, in its order.
+Directories alone decide what a snapshot sees. Every row of a file is kept, in its order.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def rewrite_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
     Raises:
         BadFile: an input cannot be read.
         NotLossless: something would be lost.
-        VerificationFailed: an output is not what it must be.
+        VerificationFailed: a check of an output fails.
     """
-    made, read = _written(unit, storage, path)
-    if not made and unit.inserts:
-        made = [_without_rows(unit, storage, path)]
+    files, rows_read = _write_files(unit, storage, path)
+    if not files and unit.inserts:
+        files = [_copy_empty(unit, storage, path)]
     outputs = tuple(
         Output(
             kind=DeltaKind.INSERT,
@@ -50,44 +50,44 @@ def rewrite_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
             file_name=original_name(unit.number, copy) + file.ending,
             row_figures=file.row_figures,
         )
-        for copy, file in enumerate(made)
+        for copy, file in enumerate(files)
     )
     figures = Figures(
-        rows_in=read,
-        rows_out=sum(file.rows for file in made),
-        stripes_copied=sum(file.copied for file in made),
-        stripes_encoded=sum(file.encoded for file in made),
-        bytes_copied=sum(file.bytes_copied for file in made),
-        bytes_taken_over=sum(file.bytes_taken_over for file in made),
+        rows_in=rows_read,
+        rows_out=sum(file.rows for file in files),
+        stripes_copied=sum(file.copied for file in files),
+        stripes_encoded=sum(file.encoded for file in files),
+        bytes_copied=sum(file.bytes_copied for file in files),
+        bytes_taken_over=sum(file.bytes_taken_over for file in files),
         files_in=len(unit.inserts),
-        files_out=len(made),
+        files_out=len(files),
         bytes_in=unit.input_bytes,
-        bytes_out=sum(file.length for file in made),
+        bytes_out=sum(file.length for file in files),
     )
     return UnitResult(number=unit.number, outputs=outputs, figures=figures)
 
 
-def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[FinishedFile], int]:
+def _write_files(unit: Unit, storage: Storage, path: str) -> tuple[list[FinishedFile], int]:
     """Writes the files and returns them with the number of rows of the inputs."""
     if unit.file_format is FileFormat.ORC:
-        with open_files(unit.location, _with_bytes(unit), unit.number, storage, zone=unit.default_zone) as files:
+        with open_files(unit.location, _non_empty(unit), unit.number, storage, zone=unit.default_zone) as files:
             target = Target(storage=storage, home=unit.staging, path=path, sees_all=unit.full_verify)
-            made = orc.write(
+            written = orc.write(
                 files,
                 target,
                 small_stripe_bytes=unit.small_stripe_bytes,
                 full=unit.full_verify,
                 avoids=_avoided_codecs(unit),
             )
-            return made, sum(file.tail.rows for file in files)
-    with _opened(unit, storage) as sources:
+            return written, sum(file.tail.rows for file in files)
+    with _open_sources(unit, storage) as sources:
         if unit.file_format is FileFormat.PARQUET:
             read = sum(file.rows for group in parquet.joinable_files(sources) for file in group)
             return parquet.write(sources, path, full=unit.full_verify), read
         if _stay_whole(unit, sources):
             return insert_only_whole.write(sources, path), 0
-        made = insert_only_text.write(sources, path, full=unit.full_verify)
-        return made, sum(file.rows for file in made)  # counted in the inputs and, separately, in the output
+        written = insert_only_text.write(sources, path, full=unit.full_verify)
+        return written, sum(file.rows for file in written)  # ``text.write`` compares this count with the inputs
 
 
 def _avoided_codecs(unit: Unit) -> frozenset[str]:
@@ -98,10 +98,12 @@ def _stay_whole(unit: Unit, sources: Sequence[Source]) -> bool:
     return unit.file_format is FileFormat.WHOLE or not all(map(insert_only_text.is_plain_text, sources))
 
 
-def _without_rows(unit: Unit, storage: Storage, path: str) -> FinishedFile:
-    """Copies one of the inputs, none of which has a row: a directory without files lets old rows come back in Trino
-    (PROTOCOL 1.4). A codec that a reader of the table does not know becomes ZLIB, since readers open such files, too."""
-    first = next(iter(_with_bytes(unit)), unit.inserts[0])
+def _copy_empty(unit: Unit, storage: Storage, path: str) -> FinishedFile:
+    """Copies one of several inputs without rows, because old rows come back in Trino without a file (PROTOCOL 1.4).
+
+    A codec that a reader of the table does not know becomes ZLIB, since readers open such files, too.
+    """
+    first = next(iter(_non_empty(unit)), unit.inserts[0])
     if unit.file_format is FileFormat.ORC and first.length:
         with open_files(unit.location, [first], unit.number, storage, zone=unit.default_zone) as (file,):
             if file.tail.compression.name in _avoided_codecs(unit):
@@ -116,10 +118,9 @@ def _without_rows(unit: Unit, storage: Storage, path: str) -> FinishedFile:
 
 
 def preview_figures(unit: Unit, storage: Storage) -> Figures:
-    """Returns the figures of ``rewrite_insert_only`` without writing. Rows of text are counted, those of files that stay
-    whole are not."""
+    """Returns the figures of ``rewrite_insert_only`` without writing. Does not count rows of files that stay whole."""
     if unit.file_format is FileFormat.ORC:
-        with open_files(unit.location, _with_bytes(unit), unit.number, storage, zone=unit.default_zone) as files:
+        with open_files(unit.location, _non_empty(unit), unit.number, storage, zone=unit.default_zone) as files:
             groups = orc.joinable_files(files, _avoided_codecs(unit))
             stripes = [stripe for group in groups for stripe in group.stripes(unit.small_stripe_bytes)]
             copied = [stripe for stripe in stripes if stripe.copied]
@@ -132,7 +133,7 @@ def preview_figures(unit: Unit, storage: Storage) -> Figures:
                 bytes_copied=sum(stripe.length for stripe in copied),
                 bytes_in=sum(stripe.length for stripe in stripes),
             )
-    with _opened(unit, storage) as sources:
+    with _open_sources(unit, storage) as sources:
         if unit.file_format is FileFormat.PARQUET:
             files_of = parquet.joinable_files(sources)
             rows = sum(file.rows for group in files_of for file in group)
@@ -145,16 +146,16 @@ def preview_figures(unit: Unit, storage: Storage) -> Figures:
         return Figures(rows_in=rows, rows_out=rows, stripes_copied=copied_groups, bytes_copied=size, bytes_in=size)
 
 
-def _with_bytes(unit: Unit) -> list[Input]:
-    """Returns the files that are not empty: an empty file holds no row in any format, and readers skip it."""
+def _non_empty(unit: Unit) -> list[Input]:
+    """Returns the inputs with bytes. Readers of every format skip an empty file."""
     return [source for source in unit.inserts if source.length]
 
 
 @contextmanager
-def _opened(unit: Unit, storage: Storage) -> Iterator[Sequence[Source]]:
+def _open_sources(unit: Unit, storage: Storage) -> Iterator[Sequence[Source]]:
     with FilePool() as few:
 
-        def opened_one(found: Input) -> Source:
-            return few.open(partial(open_source, storage, f"{unit.location}/{found.path}"))
+        def open_input(input_file: Input) -> Source:
+            return few.open(partial(open_source, storage, f"{unit.location}/{input_file.path}"))
 
-        yield list(look_ahead(opened_one, _with_bytes(unit)))
+        yield list(look_ahead(open_input, _non_empty(unit)))

@@ -1,7 +1,7 @@
 """Concatenates text files of an insert-only table: the same lines in fewer files.
 
-Lines are those of Hadoop's ``LineReader``: they end in ``\\n``, ``\\r`` or ``\\r\\n``, and the last line of a file may have
-no end.
+Lines are those of Hadoop's ``LineReader``: they end in ``\\n``, ``\\r`` or ``\\r\\n``. The last line of a file may lack its
+end.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _GZIP = b"\x1f\x8b"
 
 
 def write(sources: Sequence[Source], path: str, *, full: bool) -> list[FinishedFile]:
-    """Writes all lines of ``sources``, in their order, to one file; to none if there is no line.
+    """Writes all lines of ``sources``, in their order, to one file. Writes no file if there is no line.
 
     Raises:
         VerificationFailed: the file does not hold as many lines as its inputs.
     """
-    wanted = 0
+    expected = 0
     if not any(source.length for source in sources):
         return []
     with CountingSink(path) as out:
@@ -33,16 +33,16 @@ def write(sources: Sequence[Source], path: str, *, full: bool) -> list[FinishedF
             for data in chunks(source, 0, source.length):
                 lines.add(data)
                 out.write(data)
-            wanted += lines.count
+            expected += lines.count
             if not lines.ends_in_newline:
-                out.write(b"\n")  # after \r too: the two together end one line
+                out.write(b"\n")  # also after \r: both together end one line
     with LocalSource(path) as written:
-        found = count_lines(written)
-        if found != wanted or (full and crc32(written, 0, written.length) != out.crc32):
+        count = count_lines(written)
+        if count != expected or (full and crc32(written, 0, written.length) != out.crc32):
             raise VerificationFailed(
-                f"{path}: {found} lines were written, the inputs have {wanted}; nothing was changed, please report this"
+                f"{path}: {count} lines were written, the inputs have {expected}; nothing was changed, please report this"
             )
-    return [FinishedFile(path=path, rows=wanted, length=out.length, crc32=out.crc32, bytes_copied=out.length)]
+    return [FinishedFile(path=path, rows=expected, length=out.length, crc32=out.crc32, bytes_copied=out.length)]
 
 
 def count_lines(source: Source) -> int:
@@ -72,13 +72,15 @@ class Lines:
 
     @property
     def ends_in_newline(self) -> bool:
-        """True if the next file's lines may follow directly; also true for no bytes at all."""
+        """True if the next file's lines may follow directly. Also true without any bytes."""
         return self._last in (b"", b"\n")
 
 
 def is_plain_text(source: Source) -> bool:
-    """Returns true if the file is nothing but lines: not compressed, and without a byte order mark, which readers skip only
-    at the start of a file."""
+    """Returns true if the file consists of uncompressed lines without a byte order mark.
+
+    Readers skip such a mark only at the start of a file.
+    """
     _, dot, ending = source.name.rpartition("/")[2].rpartition(".")
     if dot and ending.lower() not in _ENDINGS:
         return False
@@ -87,5 +89,5 @@ def is_plain_text(source: Source) -> bool:
 
 
 def _looks_binary(source: Source) -> bool:
-    """Returns true if the file holds zero bytes: a line of text may begin like any format, but holds none."""
+    """Returns true if the file contains zero bytes, unlike a text that begins like another format."""
     return b"\0" in source.read(0, min(4096, source.length))

@@ -1,3 +1,3 @@
-"""A directory's state becomes units of work. Pure."""
+"""Turns the state of a directory into units of work. Pure."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Chunks: a bounded request merges its deltas run by run, and each chunk becomes deltas of its own. Pure.
+"""Divides a bounded request into chunks: runs of deltas, each of which becomes one pair of deltas. Pure.
 
-A chunk is a minor compaction of neighbouring deltas, so every rule of a minor applies to it alone: both kinds of deltas in
-its range are read (PROTOCOL 1.4), and no range reaches into another. Each published chunk replaces its own inputs only,
-so any of them may be named, in any order, without the others.
+A chunk is a minor compaction of neighbouring deltas, so every rule of a minor applies to it: both kinds of deltas in its
+range are read (PROTOCOL 1.4), and ranges do not overlap. A chunk replaces only its own inputs, so chunks may be named in
+any order, or only some of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from compactor.base.errors import Refused
 from compactor.base.ids import WriteId
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.states import CompactionType
-from compactor.rewrite.plan.plan import NOTHING_LEFT, Left, Plan, PlanContext, plan
+from compactor.rewrite.plan.plan import NOTHING_LEFT, Plan, PlanContext, Remainder, plan
 from compactor.rewrite.plan.unit import Shape, UnitResult
 
 _MAX_BYTES = "compactor.max.bytes"
@@ -26,7 +26,7 @@ _MAX_BYTES = "compactor.max.bytes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The limits of one request. ``bytes`` (of input) and ``milliseconds`` are None where there is no such limit."""
+    """The limits of one request. ``bytes`` (of input) and ``milliseconds`` are None without such a limit."""
 
     bytes: int | None = None
     milliseconds: int | None = None
@@ -36,8 +36,8 @@ class Bound:
     def is_over(self, run: Sequence[AcidDir], group: Sequence[AcidDir], *, is_one: bool) -> bool:
         """Returns true if ``run`` has no room for ``group``.
 
-        A group that is too large for a chunk, but not for the bytes of the request, is merged with one neighbour all the
-        same; otherwise it never would be.
+        A group may be too large for a chunk, but not for the bytes of the request. It is merged with one neighbour all the
+        same, because otherwise it would never be merged.
         """
         longer = (*run, *group)
         if len(longer) > self.chunk_deltas or (self.bytes is not None and size(longer) > self.bytes):
@@ -45,28 +45,31 @@ class Bound:
         return self.milliseconds is not None and size(longer) > self.chunk_bytes and not is_one
 
     def is_large(self, group: Sequence[AcidDir]) -> bool:
-        """Returns true if ``group`` is more than half of what a chunk may read: merging it with a small one would copy
-        much for little."""
+        """Returns true if ``group`` is more than half of a chunk. Merging it with a small one would copy much for little."""
         limits = [n for n in (self.bytes, self.chunk_bytes if self.milliseconds is not None else None) if n is not None]
         return 2 * size(group) > min(limits)
 
 
-def bounded(directory: AcidDirectory, shape: Shape, bound: Bound, context: PlanContext) -> Plan:
-    """Plans all of ``directory``, or as many chunks of it as the bound admits.
+def plan_within_bound(directory: AcidDirectory, shape: Shape, bound: Bound, context: PlanContext) -> Plan:
+    """Plans all of ``directory``, or as many of its chunks as the bound admits.
 
-    A major that would read more than the bound merges deltas only.
+    A major that would read more than the bound merges only deltas.
 
     Raises:
         Refused: nothing can be merged within the bound.
     """
+    # 1. Plan everything at once if the bound admits it.
     whole = plan(directory, shape, context)
     too_much = bound.bytes is not None and whole.input_bytes > bound.bytes
     if not too_much and (shape is Shape.MAJOR or bound.milliseconds is None):
         return whole
     deltas = directory.compactable()
-    if not too_much and len(cut(deltas, bound)) < 2:
+    if not too_much and len(cut_runs(deltas, bound)) < 2:
         return whole
-    runs = _merging(directory, cut(deltas, bound, apart=True)) or _merging(directory, cut(deltas, bound))
+    # 2. Otherwise choose runs of deltas, as many as the bytes of the request admit.
+    runs = _worth_merging(directory, cut_runs(deltas, bound, apart=True)) or _worth_merging(
+        directory, cut_runs(deltas, bound)
+    )
     chosen = runs
     if bound.bytes is not None:
         limit = bound.bytes
@@ -75,20 +78,20 @@ def bounded(directory: AcidDirectory, shape: Shape, bound: Bound, context: PlanC
         chosen = runs[: len(list(within))]
     if not chosen:
         raise _too_little(directory, shape, bound, whole)
+    # 3. Plan a chunk for each run.
     chunks = tuple(plan(replace(directory, deltas=run), Shape.MINOR, context) for run in chosen)
-    merged = _together(whole, chunks)
+    merged = _join_chunks(whole, chunks)
     limit_of_aborts = _first_with_aborts(directory, chosen, context.write_ids)
     if limit_of_aborts is not None:
         merged = replace(merged, highest_write_id=min(merged.highest_write_id, WriteId(limit_of_aborts - 1)))
-    return replace(merged, left=_left(whole, shape, bound, runs[len(chosen) :]))
+    return replace(merged, left=_remainder(whole, shape, bound, runs[len(chosen) :]))
 
 
-def cut(deltas: Iterable[AcidDir], bound: Bound, *, apart: bool = False) -> list[tuple[AcidDir, ...]]:
-    """Returns runs of deltas, each as long as the bound admits; a cut never falls within the range of a directory
-    (HIVE-25441).
+def cut_runs(deltas: Iterable[AcidDir], bound: Bound, *, apart: bool = False) -> list[tuple[AcidDir, ...]]:
+    """Cuts deltas into runs, each as long as the bound admits, but never within the range of a directory (HIVE-25441).
 
     Args:
-        apart: puts large deltas into runs of their own, so that merged deltas are not copied again for the sake of a few.
+        apart: puts large deltas into separate runs, so that merged deltas are not copied again for the sake of a few.
     """
     runs: list[list[AcidDir]] = []
     groups = 0  #: in the last run
@@ -104,8 +107,7 @@ def cut(deltas: Iterable[AcidDir], bound: Bound, *, apart: bool = False) -> list
 
 
 def _groups(deltas: Iterable[AcidDir]) -> list[tuple[AcidDir, ...]]:
-    """Groups directories with overlapping ranges, which stay together: the statements of a transaction, and both kinds
-    of one range."""
+    """Groups directories with overlapping ranges, such as the statements of a transaction and both kinds of one range."""
     groups: list[list[AcidDir]] = []
     highest = -1
     for delta in sorted(deltas, key=lambda d: d.delta.min_write_id):
@@ -118,18 +120,18 @@ def _groups(deltas: Iterable[AcidDir]) -> list[tuple[AcidDir, ...]]:
 
 
 def size(run: Iterable[AcidDir]) -> int:
-    """Returns the bytes of the data files of some deltas."""
+    """Returns the total size of the data files of some deltas, in bytes."""
     return sum(file.length for delta in run for file in (*delta.files, *delta.unnumbered))
 
 
-def _merging(directory: AcidDirectory, runs: Iterable[tuple[AcidDir, ...]]) -> list[tuple[AcidDir, ...]]:
+def _worth_merging(directory: AcidDirectory, runs: Iterable[tuple[AcidDir, ...]]) -> list[tuple[AcidDir, ...]]:
     """Returns the runs that a minor compaction turns into fewer directories."""
     return [
         run for run in runs if not isinstance(enough(replace(directory, deltas=run), CompactionType.MINOR), NothingToDo)
     ]
 
 
-def _together(whole: Plan, chunks: tuple[Plan, ...]) -> Plan:
+def _join_chunks(whole: Plan, chunks: tuple[Plan, ...]) -> Plan:
     return replace(
         whole,
         shape=Shape.MINOR,
@@ -144,10 +146,10 @@ def _together(whole: Plan, chunks: tuple[Plan, ...]) -> Plan:
 def _first_with_aborts(
     directory: AcidDirectory, chosen: Sequence[Sequence[AcidDir]], write_ids: ValidWriteIdList
 ) -> WriteId | None:
-    """Returns the lowest write ID of the deltas that stay and hold rows of aborted transactions, None if there are none.
+    """Returns the lowest write ID of the unmerged deltas with rows of aborted transactions; None without such deltas.
 
-    Cleaning up to CQ_HIGHEST_WRITE_ID forgets the aborts up to there, and Hive's cleaner does not check which files still
-    hold their rows; those rows would then count as committed (PROTOCOL 8).
+    Cleaning forgets the aborts up to CQ_HIGHEST_WRITE_ID. Hive's cleaner does not check whether files still hold their
+    rows, which would then count as committed (PROTOCOL 8).
     """
     merged = {delta.directory for run in chosen for delta in run}
     ranges = [d.delta for d in directory.compactable() if d.directory not in merged]
@@ -157,17 +159,17 @@ def _first_with_aborts(
     return min(some, default=None)
 
 
-def _left(whole: Plan, shape: Shape, bound: Bound, rest: Sequence[Sequence[AcidDir]]) -> Left:
+def _remainder(whole: Plan, shape: Shape, bound: Bound, rest: Sequence[Sequence[AcidDir]]) -> Remainder:
     deltas, remaining = sum(map(len, rest)), sum(map(size, rest))
     if shape is Shape.MINOR:
-        return Left(deltas=deltas, bytes=remaining, because=_MAX_BYTES, again=True) if rest else NOTHING_LEFT
+        return Remainder(deltas=deltas, bytes=remaining, because=_MAX_BYTES, again=True) if rest else NOTHING_LEFT
     because = f"a base reads {whole.input_bytes} bytes, more than {_MAX_BYTES} {bound.bytes}, so deltas were merged"
-    # Merged deltas may be smaller by the deleted rows; only the next read can show that.
-    return Left(deltas=deltas, bytes=remaining, because=because, again=bool(rest))
+    # Merged deltas may have lost deleted rows; only the next request can tell how small they are.
+    return Remainder(deltas=deltas, bytes=remaining, because=because, again=bool(rest))
 
 
-def finished(plan: Plan, results: Sequence[UnitResult]) -> tuple[Plan, list[UnitResult]]:
-    """Returns the plan of the leading chunks whose units are all done, and the results of those units."""
+def completed_chunks(plan: Plan, results: Sequence[UnitResult]) -> tuple[Plan, list[UnitResult]]:
+    """Returns the plan of the leading chunks whose units are all done, with the results of these units."""
     if all(result.is_done for result in results):
         return plan, list(results)
     whole: list[Plan] = []
@@ -181,18 +183,18 @@ def finished(plan: Plan, results: Sequence[UnitResult]) -> tuple[Plan, list[Unit
     if not whole:
         raise AssertionError(f"{plan.location}: the first chunk is always completed")
     rest = plan.chunks[len(whole) :]
-    made = _together(plan, tuple(whole))
-    left = Left(
+    joined = _join_chunks(plan, tuple(whole))
+    remainder = Remainder(
         deltas=sum(len(chunk.inputs) for chunk in rest) + plan.left.deltas,
         bytes=sum(chunk.input_bytes for chunk in rest) + plan.left.bytes,
         because=plan.left.because or "compactor.max.time",
         again=True,
     )
-    return replace(made, highest_write_id=min(plan.highest_write_id, made.highest_write_id), left=left), done
+    return replace(joined, highest_write_id=min(plan.highest_write_id, joined.highest_write_id), left=remainder), done
 
 
 def must_fit(whole: Plan, what: str, bound: Bound) -> Plan:
-    """Returns the plan of a compaction that is done completely or not at all; ``what`` names it in the message.
+    """Checks that a compaction that cannot be divided reads no more than the bound; ``what`` names it in the message.
 
     Raises:
         Refused: it reads more than the bound.
@@ -202,11 +204,11 @@ def must_fit(whole: Plan, what: str, bound: Bound) -> Plan:
     return whole
 
 
-def _too_large(whole: Plan, what: str, bound: Bound, wanted: int | None = None) -> Refused:
-    """Returns the refusal of a compaction that may not even begin within the bound."""
-    wanted = wanted or whole.input_bytes
+def _too_large(whole: Plan, what: str, bound: Bound, needed: int | None = None) -> Refused:
+    """Returns the refusal of a compaction that does not fit the bound."""
+    needed = needed or whole.input_bytes
     return Refused(
-        f"{whole.location}: {what} reads {wanted} bytes, more than {_MAX_BYTES} {bound.bytes}; raise it to {wanted} or more"
+        f"{whole.location}: {what} reads {needed} bytes, more than {_MAX_BYTES} {bound.bytes}; raise it to {needed} or more"
     )
 
 

@@ -1,4 +1,4 @@
-"""The way the files of an insert-only table are combined, by the table's format and its properties about lines."""
+"""Decides how the files of an insert-only table are combined, by its format and its properties about lines."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 
 class FileFormat(enum.Enum):
-    """The way the files of an insert-only table are combined."""
+    """How the files of an insert-only table are combined."""
 
     ORC = "ORC"  #: stripes are copied, small neighbours re-encoded
     PARQUET = "Parquet"  #: row groups are copied
     TEXT = "text"  #: bytes are concatenated
-    WHOLE = "any"  #: every file as it is, beside the others in one directory
+    WHOLE = "any"  #: every file stays as it is; all are in one directory
 
 
 _BY_INPUT = {
@@ -26,20 +26,19 @@ _WIDE = ("UTF-16", "UTF-32", "UTF16", "UTF32", "UCS")
 
 
 def file_format(input_format: str | None, parameters: Mapping[str, str]) -> FileFormat:
-    """Returns the format of a table or partition; ``parameters`` are those of the table, the partition and the serde
-    together.
+    """Returns the format of a table or partition. ``parameters`` merge those of table, partition and serde.
 
-    Files that cannot be combined without decoding rows stay as they are, so no format is refused.
+    Files that cannot be combined without decoding rows stay as they are, so every format is accepted.
     """
-    found = _BY_INPUT.get(input_format or "", FileFormat.WHOLE)
-    return FileFormat.WHOLE if found is FileFormat.TEXT and not _is_all_lines(parameters) else found
+    by_input = _BY_INPUT.get(input_format or "", FileFormat.WHOLE)
+    return FileFormat.WHOLE if by_input is FileFormat.TEXT and not _is_all_lines(parameters) else by_input
 
 
 def _is_all_lines(parameters: Mapping[str, str]) -> bool:
     """Returns true if every byte of every file belongs to a line that readers show, and lines end in ``\\n``."""
-    given = {key.lower(): value for key, value in parameters.items()}
+    lower_case = {key.lower(): value for key, value in parameters.items()}
     return (
-        all(given.get(key, "0").strip() in ("", "0") for key in _LINES_LEFT_OUT)
-        and all(given.get(key, "\n") in ("", "\n", "\\n", "10") for key in _DELIMITERS)
-        and not given.get("serialization.encoding", "").upper().startswith(_WIDE)
+        all(lower_case.get(key, "0").strip() in ("", "0") for key in _LINES_LEFT_OUT)
+        and all(lower_case.get(key, "\n") in ("", "\n", "\\n", "10") for key in _DELIMITERS)
+        and not lower_case.get("serialization.encoding", "").upper().startswith(_WIDE)
     )

@@ -1,4 +1,4 @@
-"""From the state of a directory to what is read, by file number, and how the output is named. Pure."""
+"""Plans a compaction from the state of a directory: which files are read, and how the output is named. Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from compactor.storage.store_options import StoreOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """The input that a request would have merged but for its bound, which ``because`` names; empty if nothing is left."""
+class Remainder:
+    """The input that a request did not merge because of its bound. ``because`` names the bound; it is empty without rest."""
 
     deltas: int = 0
     bytes: int = 0
     because: str = ""
-    again: bool = False  #: true if the same request, made once more, gets further
+    again: bool = False  #: true if another request of the same kind gets further
 
     def __bool__(self) -> bool:
         return bool(self.because)
@@ -37,15 +37,15 @@ class Left:
         return f"{self.because}; {self.deltas} deltas, {self.bytes} bytes left" if self.deltas else self.because
 
 
-NOTHING_LEFT = Left()
+NOTHING_LEFT = Remainder()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One entry's work. ``highest_write_id`` is both the output's number and CQ_HIGHEST_WRITE_ID (PROTOCOL 1.2).
+    """The work of one entry. ``highest_write_id`` is both the output's number and CQ_HIGHEST_WRITE_ID (PROTOCOL 1.2).
 
-    With ``chunks``, each of them makes deltas of its own (``rewrite.plan.chunks``), and the other fields describe all of
-    them together.
+    Each of the ``chunks`` makes its own deltas (``rewrite.plan.chunks``). The other fields then describe all chunks
+    together.
     """
 
     shape: Shape
@@ -56,17 +56,17 @@ class Plan:
     location: str
     staging: str
     row_type: str
-    inputs: tuple[str, ...]  #: top-level names of what is read
+    inputs: tuple[str, ...]  #: top-level names of the directories and files that are read
     layout: Layout = Layout.VISIBILITY
     file_format: FileFormat | None = None  #: of an insert-only table
     chunks: tuple[Plan, ...] = ()  #: oldest first; their units, one after the other, are ``units``
-    left: Left = NOTHING_LEFT  #: the input that a bounded request leaves to the next one
+    left: Remainder = NOTHING_LEFT  #: the input that a bounded request leaves to the next one
     slices: tuple[Plan, ...] = ()  #: minors of some of the deltas, done first (``rewrite.plan.slices``)
-    before: Figures = field(default_factory=Figures)  #: what the slices did
+    before: Figures = field(default_factory=Figures)  #: of the slices
 
     @property
     def outputs(self) -> tuple[Plan, ...]:
-        """The parts of the plan, each of which makes one base or one pair of deltas."""
+        """The parts of the plan. Each makes one base or one pair of deltas."""
         return self.chunks or (self,)
 
     def directory(self, kind: DeltaKind) -> str:
@@ -88,47 +88,41 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanContext:
-    """Everything that a plan depends on besides the state of the directory.
-
-    ``token`` is the random part of the staging directory's name. ``small_stripe_bytes`` None leaves the unit's own bound.
-    ``stores`` says how executors reach the location. ``file_format`` is that of an insert-only table, None for a full ACID
-    one; ``is_bucketed`` says whether the file numbers of such a table mean buckets. ``default_zone`` is that of stripes
-    that name none.
-    """
+    """Everything that a plan depends on besides the state of the directory."""
 
     location: str
     txn: TxnId
     write_ids: ValidWriteIdList
     row_type: str
-    token: str = ""
+    token: str = ""  #: the random part of the staging directory's name
     layout: Layout = Layout.VISIBILITY
-    small_stripe_bytes: int | None = None
+    small_stripe_bytes: int | None = None  #: None for the unit's own bound
     full_verify: bool = False
-    stores: StoreOptions = field(default_factory=StoreOptions)
-    file_format: FileFormat | None = None
-    is_bucketed: bool = True
+    stores: StoreOptions = field(default_factory=StoreOptions)  #: how executors reach the location
+    file_format: FileFormat | None = None  #: of an insert-only table; None for a full ACID table
+    is_bucketed: bool = True  #: the file numbers of an insert-only table are buckets
     output_class: OutputClass | None = None
-    default_zone: str | None = None
+    default_zone: str | None = None  #: of stripes that name no zone
 
 
 def plan(directory: AcidDirectory, shape: Shape, context: PlanContext) -> Plan:
     """Plans the work that makes one base (major) or one pair of deltas (minor) out of ``directory``.
 
-    The output is named by the smallest and largest write ID of the directories that are read, never by the high
-    watermark, and never over a directory that was left out (PROTOCOL 1.2).
+    The smallest and largest write ID of the directories that are read name the output. Its name never reaches to the high
+    watermark, or over a directory that was left out (PROTOCOL 1.2).
 
     Raises:
         BadName: a directory's name cannot be understood, so its rows might be lost.
         BadFile: a data file has a name that gives no file number.
         Refused: there is nothing to read.
         NotLossless: rows of Hive 2 share their ROW__IDs with others.
-        NotSupported: an insert-only table has files beside its bases and deltas, or delete deltas.
+        NotSupported: an insert-only table has files outside of its bases and deltas, or delete deltas.
     """
     location = context.location
-    _must_be_understood(directory, context)
+    _check_directory(directory, context)
     deltas = directory.compactable()
     inputs = _inputs if context.file_format is None or context.is_bucketed else _any_inputs
-    sources = _Sources.of(directory, deltas, shape, inputs)
+    sources = _Sources.from_directory(directory, deltas, shape, inputs)
     if not deltas and not sources.inserts:
         raise Refused(f"{location}: nothing to compact")
     lowest, highest = _range(directory, deltas, shape)
@@ -149,7 +143,7 @@ def plan(directory: AcidDirectory, shape: Shape, context: PlanContext) -> Plan:
 
 
 def _template(context: PlanContext, shape: Shape, first_write_id: WriteId) -> Unit:
-    """Returns a unit that has everything but its file number and inputs."""
+    """Returns a unit without file number and inputs."""
     template = Unit(
         location=context.location,
         staging=f"{context.location}/{staging_name(context.txn, context.token)}",
@@ -173,7 +167,7 @@ def _template(context: PlanContext, shape: Shape, first_write_id: WriteId) -> Un
 
 
 def _output_class(context: PlanContext) -> OutputClass | None:
-    """Returns the class of what is written: nothing that the Hive whose metastore it is cannot read."""
+    """Returns the class of the output, without anything that the metastore's version of Hive cannot read."""
     if context.layout.has_visibility:
         return context.output_class
     return replace(context.output_class or OutputClass(), avoids=UNKNOWN_TO_ORC_1_5)
@@ -187,7 +181,7 @@ class _Sources:
     deletes: Mapping[int, Sequence[Input]]
 
     @classmethod
-    def of(
+    def from_directory(
         cls,
         directory: AcidDirectory,
         deltas: Iterable[AcidDir],
@@ -206,7 +200,7 @@ class _Sources:
         return cls(inserts=inserts, deletes=deletes)
 
     def units(self, template: Unit) -> tuple[Unit, ...]:
-        """Returns one unit for each file number; a major needs none for delete events alone."""
+        """Returns one unit for each file number. A major needs no unit for delete events alone."""
         numbers = {*self.inserts, *(self.deletes if template.shape is Shape.MINOR else ())}
         return tuple(
             replace(template, number=n, inserts=tuple(self.inserts.get(n, ())), deletes=tuple(self.deletes.get(n, ())))
@@ -214,20 +208,20 @@ class _Sources:
         )
 
 
-def _must_be_understood(directory: AcidDirectory, context: PlanContext) -> None:
+def _check_directory(directory: AcidDirectory, context: PlanContext) -> None:
     location = context.location
     if context.file_format is not None:
-        _must_hold_inserts_only(directory, location)
+        _check_holds_only_inserts(directory, location)
     if context.layout is Layout.VERSION_1:
-        _must_suit_hive_2(directory, location)
+        _check_suits_hive_2(directory, location)
     if directory.unparsable:
         raise BadName(
             f"{location}: {describe_unparsable(directory.unparsable)}; find out who wrote it and move it out of the "
-            "table, then ask again"
+            "table, then request it again"
         )
 
 
-def _must_hold_inserts_only(directory: AcidDirectory, location: str) -> None:
+def _check_holds_only_inserts(directory: AcidDirectory, location: str) -> None:
     if directory.originals:
         raise NotSupported(
             f"{location}: {directory.originals[0].path} lies outside of every base and delta, and whether readers of an "
@@ -240,11 +234,11 @@ def _must_hold_inserts_only(directory: AcidDirectory, location: str) -> None:
         )
 
 
-def _must_suit_hive_2(directory: AcidDirectory, location: str) -> None:
+def _check_suits_hive_2(directory: AcidDirectory, location: str) -> None:
     """Refuses directories that Hive 2 cannot read without loss.
 
-    Hive 2 numbers the rows of each original file from 0, so that the rows of two files of one bucket share ROW__IDs, and
-    its compactor reads only one of the files (``OrcInputFormat.findOriginalBucket``).
+    Hive 2 numbers the rows of each original file from 0, so the rows of two files of one bucket share ROW__IDs. Its
+    compactor reads only one of the files (``OrcInputFormat.findOriginalBucket``).
     """
     numbers: set[int] = set()
     for file in directory.originals:
@@ -263,8 +257,7 @@ def _must_suit_hive_2(directory: AcidDirectory, location: str) -> None:
 
 
 def _any_inputs(directory: AcidDir) -> list[tuple[int, Input]]:
-    """Returns all files, including those that other writers of insert-only tables named in their own way: readers show
-    them all."""
+    """Returns all files, including files with names of other writers of insert-only tables. Readers show them all."""
     group = directory.directory
     named = [(0, Input(path=f.path, length=f.length, raw=True, group=group)) for f in directory.unnumbered]
     return [*inputs_of_directory(directory), *named]
@@ -276,16 +269,16 @@ def _range(directory: AcidDirectory, deltas: Iterable[AcidDir], shape: Shape) ->
     highs = [d.max_write_id for d in read]
     if shape is Shape.MAJOR and directory.base is not None:
         highs.append(directory.base.base.write_id)
-    # Originals alone are Long.MIN_VALUE, as in Hive's MRCompactor: the one number that every snapshot admits.
+    # Originals alone get Long.MIN_VALUE, as in Hive's MRCompactor: every snapshot admits that number.
     return min(lows, default=ORIGINALS_ONLY), max(highs, default=ORIGINALS_ONLY)
 
 
 def _originals(directory: AcidDirectory) -> list[tuple[int, Input]]:
-    found = list(inputs_of_originals(directory))
-    for number, source in found:
+    originals = list(inputs_of_originals(directory))
+    for number, source in originals:
         if number < 0:
             raise _no_number(source.path)
-    return found
+    return originals
 
 
 def _inputs(directory: AcidDir) -> list[tuple[int, Input]]:

@@ -1,7 +1,7 @@
-"""One unit of work: the files of one file number, and the output of rewriting them. Values only, so that they travel.
+"""One unit of work: the files of one file number, and the output of rewriting them. Values only, so they can travel.
 
-The unit is the file number within a partition: rows and delete events of ``bucket_00003`` meet only those of
-``bucket_00003``, as in every reader.
+A unit is one file number of a partition, as in every reader: delete events of ``bucket_00003`` apply only to rows of
+``bucket_00003``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SHAPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileNumberInputs:
-    """The files of one file number that a rebalance reads; rows and delete events meet within it only."""
+    """The files of one file number that a rebalance reads. Its delete events apply only to its rows."""
 
     number: int
     inserts: tuple[Input, ...]
@@ -53,9 +53,9 @@ class FileNumberInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalance:
-    """The work of a rebalance, which turns all ``parts`` into ``files`` files of equally many rows, with new ROW__IDs.
+    """The work of a rebalance: all ``parts`` become ``files`` files with equally many rows and new ROW__IDs.
 
-    With ``order_by``, rows are in that order and all have ``write_id``; otherwise they keep their order and write IDs.
+    With ``order_by``, rows get that order and ``write_id``. Otherwise they keep their order and write IDs.
     """
 
     parts: tuple[FileNumberInputs, ...]
@@ -75,30 +75,30 @@ class Unit:
     inserts: tuple[Input, ...]  #: base, originals and insert deltas, in reading order
     deletes: tuple[Input, ...]
     write_ids: ValidWriteIdList
-    first_write_id: WriteId  #: minor: delete events aimed at this write ID and later are applied, earlier ones kept
+    first_write_id: WriteId  #: a minor applies delete events for rows of this write ID and later, and keeps the others
     row_type: str  #: Hive's type of ``row`` as the table has it now
     small_stripe_bytes: int = 1 << 20  #: neighbouring stripes smaller than this are re-encoded together
-    split_bytes: int = 64 << 20  #: of stripes, most that one task re-encodes; see ``division``
+    split_bytes: int = 64 << 20  #: the most bytes of stripes that one task re-encodes; see ``full_acid.split``
     full_verify: bool = False
-    reads_keys: bool = False  #: of all stripes, whatever their statistics say; after ``UnforeseenKeys``
+    reads_keys: bool = False  #: decode the keys of all stripes, whatever their statistics say; after ``UnforeseenKeys``
     stores: StoreOptions = field(default_factory=StoreOptions)
-    rebalance: Rebalance | None = None  #: then ``inserts`` and ``deletes`` are those of all its parts
-    file_format: FileFormat | None = None  #: of an insert-only table; None where files hold ACID rows
+    rebalance: Rebalance | None = None  #: if set, ``inserts`` and ``deletes`` are those of all its parts
+    file_format: FileFormat | None = None  #: of an insert-only table; None if files hold ACID rows
     final: tuple[
         tuple[DeltaKind, str], ...
     ] = ()  #: the outputs' directories, if uploads go to their final keys at once
-    output_class: OutputClass | None = None  #: of what is written; None for that of the inputs
+    output_class: OutputClass | None = None  #: None for the class of the inputs
     version_1: bool = False  #: Hive 2's files, in which the newest event of a key counts
-    default_zone: str | None = None  #: of times in stripes that name no zone; None if nobody says it
+    default_zone: str | None = None  #: of times in stripes that name no zone; None if it is unknown
 
     @property
     def acid_version(self) -> bytes | None:
-        """The ACID version in the output's metadata; Hive 2's have none."""
+        """The ACID version in the output's metadata; None for Hive 2's files."""
         return None if self.version_1 else ACID_VERSION
 
     @property
     def looks_always(self) -> bool:
-        """True if no statistics are trusted."""
+        """True if statistics are not trusted."""
         return self.full_verify or self.reads_keys
 
     @property
@@ -107,14 +107,16 @@ class Unit:
 
     @property
     def applies_from(self) -> WriteId:
-        """The write ID from which on delete events are applied: a base can't hold rows of a minor's own range."""
+        """Delete events for rows of this write ID and later are applied: no base holds rows of a minor's range."""
         return FIRST_WRITE_ID if self.shape is Shape.MAJOR else self.first_write_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """A finished attempt file at ``path`` (absolute), to become ``file_name`` in the directory of ``kind``;
-    ``bucket_<number>`` where that is None."""
+    """A finished attempt file at ``path`` (absolute). It becomes ``file_name`` in the directory of ``kind``.
+
+    Without ``file_name`` it becomes ``bucket_<number>``.
+    """
 
     kind: DeltaKind
     path: str
@@ -125,7 +127,7 @@ class Output:
     file_name: str | None = None
     upload: Upload | None = None  #: if set, there is no file at ``path``: completing the upload names it
     ranges: tuple[TakenRange, ...] = ()  #: that the store takes over as it is uploaded
-    row_figures: RowFigures | None = None  #: None where the file does not give them for all of its rows
+    row_figures: RowFigures | None = None  #: None if the file does not give them for all of its rows
 
     @property
     def name(self) -> str:
@@ -159,10 +161,10 @@ class Figures:
         return Figures(**dict(zip(_FIGURES, map(add, _numbers(self), _numbers(other)), strict=True)))
 
     def check(self, location: str, shape: Shape) -> None:
-        """Checks that every row is accounted for, and every delete event of a minor.
+        """Checks that no row is missing, and no delete event of a minor.
 
         Raises:
-            VerificationFailed: one is not.
+            VerificationFailed: the sums do not agree.
         """
         if self.rows_in != self.rows_out + self.rows_deleted + self.rows_invisible:
             raise VerificationFailed(
@@ -176,9 +178,11 @@ class Figures:
                 "changed; please report this"
             )
 
-    def handed_on(self) -> Figures:
-        """Returns the figures of a step whose outputs the next step reads, less what it handed on. Added to the figures of
-        the next step, they describe what went into the first step and came out of the second."""
+    def without_handed_on(self) -> Figures:
+        """Returns the figures of a step without the outputs that the next step reads.
+
+        Added to the figures of the next step, they describe the inputs of the first step and the outputs of the second.
+        """
         return replace(
             self,
             rows_in=self.rows_in - self.rows_out,
@@ -216,6 +220,6 @@ class UnitResult:
         return self.plus((), Figures(core_seconds=seconds))
 
 
-def passed_over(unit: Unit) -> UnitResult:
-    """Returns the result of a unit that did not begin: its rows are where they were."""
+def skipped_result(unit: Unit) -> UnitResult:
+    """Returns the result of a unit that did not begin. Its rows are where they were."""
     return UnitResult(number=unit.number, outputs=(), is_done=False)

@@ -1,3 +1,3 @@
-"""Output directories: staged, named, hidden and removed. Beside ``run``; above ``plan``."""
+"""Stages, names, hides and removes output directories. On the floor of ``run``; above ``plan``."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files that two listings of one location show below some names, compared."""
+"""Compares the files below some names in two listings of one location."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from compactor.acid.listing import Listing
 
 
 def file_lengths(listing: Listing, names: Collection[str]) -> dict[str, int]:
-    """Returns the length of each file that is one of ``names``, or below one, by its path. These are top-level names, and
-    paths of originals."""
+    """Returns the length of each file at or below ``names``, by path.
+
+    Names are top-level directories, such as ``base_0000005``, and paths of originals, such as ``000000_0``.
+    """
     return {
         file.path: file.length for file in listing.files if file.path in names or file.path.partition("/")[0] in names
     }
 
 
 def first_change(before: Mapping[str, int], now: Mapping[str, int]) -> tuple[str, str] | None:
-    """Returns the path of the first file that is gone, new or of another length, with what it had and has, if any is."""
+    """Returns the path of the first file that is gone, new or of another length, with its sizes; None without a change."""
     for path in sorted({*before, *now}):
         if before.get(path) != now.get(path):
             return path, f"had {_size(before.get(path))} and has {_size(now.get(path))}"

@@ -1,7 +1,7 @@
-"""Proof that hiding a compaction's output loses no row (PROTOCOL 11.5).
+"""Proves that hiding a compaction's output loses no row (PROTOCOL 11.5).
 
-The state in TXNS proves little: a restored database calls a compaction aborted that committed, and whose inputs the cleaner
-has removed since. So an output is hidden only if the files themselves prove that its rows are elsewhere.
+The state in TXNS proves little. A restored database may call a compaction aborted although it committed, and the cleaner
+may have removed its inputs since. So an output is hidden only if the files prove that its rows are elsewhere.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class NamedOutput:
 
     @property
     def acid(self) -> Base | Delta:
-        found = parse_directory(self.name)
-        assert found is not None
-        return found
+        acid = parse_directory(self.name)
+        assert acid is not None
+        return acid
 
     @property
     def highest_write_id(self) -> WriteId:
@@ -48,9 +48,9 @@ class Evidence:
     """Evidence from the files of one location, read as needed.
 
     Args:
-        uncounted: names in ``listing`` that prove nothing: the outputs in question, and those of other transactions
+        uncounted: names in ``listing`` that prove nothing: the outputs in question, and outputs of other transactions
             that did not commit.
-        base: write ID of the base that readers use now, None if there is none. It is not one of ``uncounted``.
+        base: write ID of the base that readers use now, or None. It is not one of ``uncounted``.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Evidence:
             rebalances: the compaction changed ROW__IDs.
 
         Raises:
-            Disagreement: that is not proved; nothing may be hidden.
+            Disagreement: there is no proof, so nothing may be hidden.
         """
-        if rebalances and (name := self._larger_than(output)):
+        if rebalances and (name := self._find_later(output)):
             raise self._doubt(output, f"{name} may delete rows by the ROW__IDs that it gave")
-        if self._has_its_inputs(output) or self._is_replaced(output) or self._rows_are_elsewhere(output):
+        if self._has_its_inputs(output) or self._base_covers(output) or self._rows_are_elsewhere(output):
             return
         raise self._doubt(output, "no other file is proved to hold its rows")
 
@@ -84,7 +84,7 @@ class Evidence:
             "hidden or removed; stop Hive's own cleaner, compare the database with the files, and put right what is wrong"
         )
 
-    def _larger_than(self, output: NamedOutput) -> str | None:
+    def _find_later(self, output: NamedOutput) -> str | None:
         for name in self._listing.directories:
             if name in self._uncounted:
                 continue
@@ -94,73 +94,75 @@ class Evidence:
         return None
 
     def _has_its_inputs(self, output: NamedOutput) -> bool:
-        """Returns true if the output's manifest is there, and every input that it lists has the listed length."""
+        """Returns true if the output's manifest exists and every input that it lists has the listed length."""
         own = [name for name in self._storage.children(self._location) if parse_staging(name) == output.txn]
-        return any(self._lists_what_is_there(output, f"{self._location}/{name}/{MANIFEST}") for name in own)
+        return any(self._manifest_agrees(output, f"{self._location}/{name}/{MANIFEST}") for name in own)
 
-    def _lists_what_is_there(self, output: NamedOutput, path: str) -> bool:
+    def _manifest_agrees(self, output: NamedOutput, path: str) -> bool:
         manifest = read_manifest(self._storage, path)
         if manifest is None or output.name not in manifest.outputs or not manifest.inputs:
             return False
         lengths = self._listing.lengths
         return all(lengths.get(path) == length for path, length in manifest.inputs.items())
 
-    def _is_replaced(self, output: NamedOutput) -> bool:
+    def _base_covers(self, output: NamedOutput) -> bool:
         """Returns true if the base that readers use holds or replaces everything in the output's range."""
         return self._base is not None and self._base >= output.highest_write_id
 
     def _rows_are_elsewhere(self, output: NamedOutput) -> bool:
-        """Returns true if every write ID has as many rows, and as many delete events, in a directory that stays.
+        """Returns true if, for every write ID, a directory that stays has as many rows and as many delete events.
 
-        Rows that the output left out must be deleted there too: once some delete deltas are removed, those rows would
-        come back. Statements of one transaction are added up, for they share no row; what compactions made may repeat
-        each other.
+        Rows that the output left out must be deleted there too, because they would come back when delete deltas are
+        removed. Statements of one transaction are added up, since they share no row. Outputs of compactions may repeat
+        rows, so they are not added up.
         """
         try:
             with failing_alone(f"{self._location}/{output.name}"):
-                wanted, others = self._counted(output.name, output.acid), self._others
+                needed, others = self._count_directory(output.name, output.acid), self._others
         except CompactorError:  # a file that cannot be read proves nothing
             return False
-        deleted = sum((has.deleted for has in others), Counter[int]())
-        events = all(any(has.events[w] >= n for has in others) for w, n in wanted.events.items())
-        return events and all(any(0 <= has.rows[w] - n <= deleted[w] for has in others) for w, n in wanted.rows.items())
+        deleted = sum((other.deleted for other in others), Counter[int]())
+        events = all(any(other.events[w] >= n for other in others) for w, n in needed.events.items())
+        return events and all(
+            any(0 <= other.rows[w] - n <= deleted[w] for other in others) for w, n in needed.rows.items()
+        )
 
     @cached_property
     def _others(self) -> tuple[_Counts, ...]:
-        found: dict[str, _Counts] = {}
+        counts: dict[str, _Counts] = {}
         for name in self._listing.directories:
             acid = known_directory(name)
             if acid is not None and name not in self._uncounted:
                 key = _by_transaction(name, acid)
-                found[key] = found.get(key, _Counts()) + self._counted(name, acid)
+                counts[key] = counts.get(key, _Counts()) + self._count_directory(name, acid)
         originals = inputs_of_originals(AcidDirectory(originals=self._sorted.originals))
-        return (*found.values(), self._count(DeltaKind.INSERT, originals))
+        return (*counts.values(), self._count(DeltaKind.INSERT, originals))
 
     @cached_property
     def _sorted(self) -> SortedListing:
         return SortedListing.of(self._listing, frozenset())
 
-    def _counted(self, name: str, acid: Base | Delta) -> _Counts:
+    def _count_directory(self, name: str, acid: Base | Delta) -> _Counts:
         kind = acid.kind if isinstance(acid, Delta) else DeltaKind.INSERT
         return self._count(kind, inputs_of_directory(self._sorted.acid_dir(name, acid)))
 
     def _count(self, kind: DeltaKind, inputs: Iterable[tuple[int, Input]]) -> _Counts:
-        found = _Counts()
+        counts = _Counts()
         for number, source in inputs:
             with open_files(self._location, [source], number, self._storage) as files:
                 for batch in (
                     batch for file in files for at in range(len(file.tail.stripes)) for batch in stripe_keys(file, at)
                 ):
                     if kind is DeltaKind.INSERT:
-                        found += _Counts(rows=_count_of(batch.block["write_id"]))
+                        counts += _Counts(rows=_count_of(batch.block["write_id"]))
                     else:
-                        found += _Counts(events=_count_of(batch.current), deleted=_count_of(batch.block["write_id"]))
-        return found
+                        counts += _Counts(events=_count_of(batch.current), deleted=_count_of(batch.block["write_id"]))
+        return counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Counts:
-    """Rows by the write ID that inserted them; delete events by the one that deleted, and by that of the row deleted."""
+    """Rows by their inserting write ID; delete events by their own write ID, and by that of the deleted row."""
 
     rows: Counter[int] = field(default_factory=Counter)
     events: Counter[int] = field(default_factory=Counter)
@@ -173,12 +175,12 @@ class _Counts:
 
 
 def _count_of(write_ids: Numbers) -> Counter[int]:
-    found, counts = np.unique(write_ids, return_counts=True)
-    return Counter(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+    values, counts = np.unique(write_ids, return_counts=True)
+    return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
 
 def _by_transaction(name: str, acid: Base | Delta) -> str:
-    """Returns one key for the directories of one transaction's statements, and another for every other directory."""
+    """Returns a key that directories of one transaction's statements share, and that is unique for any other one."""
     if isinstance(acid, Base) or acid.visibility_txn_id or acid.min_write_id != acid.max_write_id:
         return name
     return f"{acid.kind.name} {acid.min_write_id}"

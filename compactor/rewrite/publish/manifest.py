@@ -1,4 +1,4 @@
-"""The manifest of a compaction, as it is read again: what was read, with lengths, and what was named (PROTOCOL 11.6)."""
+"""Reads the manifest of a compaction: its inputs with lengths, and the names of its outputs (PROTOCOL 11.6)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from compactor.base.errors import CompactorError
 from compactor.base.ids import TxnId
 from compactor.storage.protocol import Storage
 
-MOST_BYTES = 64 * 1024 * 1024  #: of a manifest or record that is read: half a million files; parsed, it takes more
+MOST_BYTES = 64 * 1024 * 1024  #: of a manifest or record; enough for half a million files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """``inputs`` are the files that were read with their lengths, ``outputs`` the names of directories."""
+    """A manifest. ``inputs`` maps the paths of files to their lengths; ``outputs`` are names of directories."""
 
     txn: TxnId | None
     inputs: Mapping[str, int]
@@ -23,17 +23,17 @@ class Manifest:
 
 
 def read_manifest(storage: Storage, path: str) -> Manifest | None:
-    """Returns the manifest at ``path``; None if there is none, or it cannot be read, which proves nothing."""
+    """Returns the manifest at ``path``; None if it does not exist or cannot be read."""
     try:
         length = storage.length(path) if storage.exists(path) else 0
         if not 0 < length <= MOST_BYTES:
             return None
-        found = json.loads(storage.read_range(path, 0, length))  # whatever it has become since
-        txn = found.get("transaction")
+        content = json.loads(storage.read_range(path, 0, length))  # never more than was checked
+        txn = content.get("transaction")
         return Manifest(
             txn=None if txn is None else TxnId(int(txn)),
-            inputs={str(one["path"]): int(one["length"]) for one in found["inputs"]},
-            outputs=tuple(str(one["name"]) for one in found["directories"]),
+            inputs={str(file["path"]): int(file["length"]) for file in content["inputs"]},
+            outputs=tuple(str(directory["name"]) for directory in content["directories"]),
         )
     except (CompactorError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

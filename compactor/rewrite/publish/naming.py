@@ -1,8 +1,8 @@
-"""Gives staged directories their final names. Knows storage only; the caller holds the database transaction around it.
+"""Gives staged directories their final names. Knows only storage; the caller holds the database transaction around it.
 
-A directory with a final name is complete and right: readers without visibility (Trino) read it whether its transaction is
-committed or not. So it gets its final name by one rename, loses it by one rename, and is emptied only under a hidden name
-(PROTOCOL 5, 7.3; ``removal`` does the latter two).
+A directory with a final name is complete and right, because readers without visibility (Trino) read it before its
+transaction commits. So one rename gives it its final name, and one rename takes the name away. It is emptied only under a
+hidden name (PROTOCOL 5, 7.3; ``removal`` does the latter two).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def name_directories(storage: Storage, staged: Staged) -> None:
     """Gives every staged directory its final name, durably.
 
     Raises:
-        StorageError: a final name is taken by something else, or what has it now is not what was staged; directories named
+        StorageError: something else has a final name, or a named directory differs from the staged one. Directories named
             so far stay, and the caller hides them.
     """
     for index, directory in enumerate(staged.directories):
@@ -33,7 +33,7 @@ def name_directories(storage: Storage, staged: Staged) -> None:
         if directory.uploads:
             _complete(storage, target, directory)
         elif not storage.exists(directory.staged):
-            _must_match(storage, target, directory)  # named already; the answer was lost
+            _must_match(storage, target, directory)  # an earlier attempt named it, and its answer was lost
             for error in storage.sync_names([target]).values():
                 raise error
         else:
@@ -47,10 +47,12 @@ def name_directories(storage: Storage, staged: Staged) -> None:
 
 
 def can_name_together(storage: Storage, staged: Sequence[Staged]) -> bool:
-    """Returns true if ``name_together`` can name these: each is one directory, named by a rename."""
+    """Returns true if ``name_together`` can name these outputs: each is one directory, named by a rename."""
     return all(
-        len(one.directories) == 1 and not one.directories[0].uploads and storage.capabilities(one.location).renames
-        for one in staged
+        len(output.directories) == 1
+        and not output.directories[0].uploads
+        and storage.capabilities(output.location).renames
+        for output in staged
     )
 
 
@@ -58,20 +60,20 @@ def name_together(storage: Storage, staged: Sequence[Staged], at_once: AtOnce = 
     """Gives several directories their final names, which become durable together.
 
     Args:
-        at_once: does a step for each of several things, as ``map`` does, perhaps side by side.
+        at_once: applies a function to several values like ``map``, perhaps side by side.
 
     Returns:
         The locations whose name could not be made durable, each with the error. These must not be committed, even if
         ``name_directories`` succeeds later.
 
     Raises:
-        StorageError: a directory cannot be renamed, or is not what was staged; those named so far stay named, until
+        StorageError: a directory cannot be renamed, or is not the staged one. Directories named so far stay named until
             ``name_directories`` continues with them or the caller hides them.
     """
 
-    def name(one: Staged) -> str:
-        (directory,) = one.directories
-        target = f"{one.location}/{directory.name}"
+    def name(output: Staged) -> str:
+        (directory,) = output.directories
+        target = f"{output.location}/{directory.name}"
         _must_match(storage, directory.staged, directory)
         storage.rename(directory.staged, target, durable=False)
         reach(Step.NAMED_FIRST)
@@ -92,14 +94,14 @@ def _complete(storage: Storage, target: str, directory: StagedDirectory) -> None
 
 
 def _must_match(storage: Storage, path: str, directory: StagedDirectory) -> None:
-    """Compares names and lengths in ``path`` with what was staged, since somebody else could have been there."""
+    """Checks that the directory at ``path`` has the names and lengths that were staged: somebody may have changed it."""
     lengths = storage.listing(path).lengths
     for file in directory.files:
-        if (found := lengths.get(file.name)) != file.length:
+        if (length := lengths.get(file.name)) != file.length:
             raise StorageError(
                 f"{path}: is not what was staged as {directory.staged}: {file.name} "
-                f"{'is not there' if found is None else f'has {found} bytes'}, {file.length} bytes were written; it is not "
-                "committed, and nothing is moved over it; find out who wrote or removed it"
+                f"{'is not there' if length is None else f'has {length} bytes'}, {file.length} bytes were written; it is "
+                "not committed, and nothing is moved over it; find out who wrote or removed it"
             )
 
 

@@ -1,7 +1,7 @@
-"""Moves obsolete directories into quarantine and back, and erases it (PROTOCOL 11.15). Knows storage only.
+"""Moves obsolete directories into quarantine and back, and erases quarantines (PROTOCOL 11.15). Knows only storage.
 
-A quarantine is one hidden directory in the location that it was taken from. A table that is dropped takes it along, and
-in one that was made again there is none to move anything into or out of.
+A quarantine is one hidden directory in the location of its content. It goes when the table is dropped; a re-created table
+starts without one.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ MANIFEST = "_manifest.json"  #: that of the compaction, until the record is writ
 _UNFINISHED = "_record.new"
 
 
-def place_of(location: str, entry_id: int) -> str:
+def quarantine_path(location: str, entry_id: int) -> str:
     """Returns the path of an entry's quarantine."""
     return f"{location}/{Quarantine(entry_id=entry_id).name}"
 
 
 def make(storage: Storage, location: str, entry_id: int) -> None:
-    """Makes the entry's quarantine, unless it exists."""
-    storage.make_directories(place_of(location, entry_id), like=location)
+    """Creates the entry's quarantine if it does not exist."""
+    storage.make_directories(quarantine_path(location, entry_id), like=location)
 
 
 def keep_manifest(storage: Storage, manifest: str, location: str, entry_id: int) -> None:
-    """Moves a committed compaction's ``manifest``, a path, into the entry's quarantine, which is made for it.
+    """Moves the manifest of a committed compaction, at path ``manifest``, into the entry's quarantine, and creates that.
 
     Raises:
-        StorageError: it cannot be moved; also where the quarantine has a manifest.
+        StorageError: it cannot be moved, or the quarantine already has a manifest.
     """
     make(storage, location, entry_id)
-    storage.rename(manifest, f"{place_of(location, entry_id)}/{MANIFEST}", durable=False)
+    storage.rename(manifest, f"{quarantine_path(location, entry_id)}/{MANIFEST}", durable=False)
 
 
 def take(
@@ -50,12 +50,11 @@ def take(
     expected: Mapping[str, str | None],
     still: Callable[[], None] | None = None,
 ) -> tuple[str, ...]:
-    """Moves directories (or original files) of ``location`` into the entry's quarantine, which must exist, each by one
-    rename.
+    """Moves directories (or original files) of ``location`` into the entry's existing quarantine, each by one rename.
 
     Args:
-        names: relative to ``location``; names that are already gone are skipped.
-        expected: the identity of each when it was decided to take it. Another one is left alone, or put back (PROTOCOL
+        names: relative to ``location``. Missing names are skipped.
+        expected: the identity of each when the decision was made. Anything else is left alone, or put back (PROTOCOL
             11.8).
         still: see ``rename_same``.
 
@@ -64,9 +63,9 @@ def take(
 
     Raises:
         Disagreement: something else has one of the names now.
-        StorageError: a name cannot be moved; also where the quarantine itself is gone with its table.
+        StorageError: a name cannot be moved, or the quarantine itself is gone with its table.
     """
-    place = place_of(location, entry_id)
+    place = quarantine_path(location, entry_id)
     taken: list[str] = []
     for name in names:
         source, target = f"{location}/{name}", f"{place}/{name}"
@@ -80,7 +79,7 @@ def take(
 
 
 def _make_parent(storage: Storage, place: str, name: str) -> None:
-    """Makes the sub-directory of an original file; never ``place`` itself."""
+    """Creates the subdirectory of an original file, but never ``place`` itself."""
     parent = name.rpartition("/")[0]
     if parent:
         storage.make_directories(f"{place}/{parent}", like=place)
@@ -89,15 +88,15 @@ def _make_parent(storage: Storage, place: str, name: str) -> None:
 def put_back(
     storage: Storage, location: str, entry_id: int, names: Iterable[str], still: Callable[[], None] | None = None
 ) -> None:
-    """Moves ``names`` out of the entry's quarantine to their final names, durably together.
+    """Moves ``names`` out of the entry's quarantine to their final names, which become durable together.
 
     Args:
-        still: raises once they are no longer to be moved; see ``rename_same``.
+        still: raises if they must no longer be moved; see ``rename_same``.
 
     Raises:
-        StorageError: one cannot be moved, or its name is not durable; the others may be back.
+        StorageError: one cannot be moved, or its name is not durable. The others may be back.
     """
-    place = place_of(location, entry_id)
+    place = quarantine_path(location, entry_id)
     moved: list[str] = []
     for name in names:
         parent = name.rpartition("/")[0]
@@ -113,24 +112,24 @@ def put_back(
 
 
 def listing(storage: Storage, location: str, entry_id: int) -> Listing:
-    """Returns the content of the entry's quarantine under the final names; empty if there is none."""
-    return _listed(storage, place_of(location, entry_id))
+    """Lists the entry's quarantine, under the final names of its content; empty if it does not exist."""
+    return _list_if_exists(storage, quarantine_path(location, entry_id))
 
 
-def _listed(storage: Storage, place: str) -> Listing:
+def _list_if_exists(storage: Storage, place: str) -> Listing:
     try:
         return storage.listing(place)
     except BadFile as error:
         if storage.exists(place):
             raise StorageError(
-                f"{place}: is there and cannot be listed; look at its disk or mount, then try again"
+                f"{place}: exists and cannot be listed; check its disk or mount, then try again"
             ) from error
         return Listing()
 
 
 def write_record(storage: Storage, location: str, record: Record) -> None:
-    """Writes the record of a quarantine, durably, in place of an earlier one of the same entry."""
-    place = place_of(location, record.entry_id)
+    """Writes the record of a quarantine durably, in place of an earlier one."""
+    place = quarantine_path(location, record.entry_id)
     path, unfinished = f"{place}/{RECORD}", f"{place}/{_UNFINISHED}"
     storage.remove(unfinished, durable=False)
     storage.write(unfinished, record.to_bytes())
@@ -142,30 +141,30 @@ def write_record(storage: Storage, location: str, record: Record) -> None:
 
 
 def read_record(storage: Storage, location: str, entry_id: int) -> Record | None:
-    """Returns the record of the entry's quarantine; None if there is none.
+    """Returns the record of the entry's quarantine; None if it does not exist.
 
     Raises:
-        BadFile: it is not one.
+        BadFile: the file is not a record.
     """
-    path = f"{place_of(location, entry_id)}/{RECORD}"
+    path = f"{quarantine_path(location, entry_id)}/{RECORD}"
     if not storage.exists(path):
         return None
     if (length := storage.length(path)) > MOST_BYTES:
         raise BadFile(
             f"{path}: has {length} bytes, no record has more than {MOST_BYTES}; find out who wrote it, remove it"
         )
-    return Record.parse(storage.read_range(path, 0, length), path)  # whatever it has become since
+    return Record.parse(storage.read_range(path, 0, length), path)  # never more than was checked
 
 
 def erase(storage: Storage, location: str, entry_id: int) -> None:
-    """Erases the entry's quarantine: it loses its name by one rename, and is emptied under another one (PROTOCOL 7.3).
+    """Erases the entry's quarantine: renames it, and empties it under its other name (PROTOCOL 7.3).
 
     Raises:
         Disagreement: another directory has the name now.
     """
-    place = place_of(location, entry_id)
+    place = quarantine_path(location, entry_id)
     doomed = f"{location}/{Quarantine(entry_id=entry_id, is_erased=True).name}"
-    storage.remove(doomed)  # left by an earlier removal that died half-way
+    storage.remove(doomed)  # from an earlier removal that died half-way
     if not storage.exists(place):
         return
     if not rename_same(storage, place, doomed, storage.identity(place)):

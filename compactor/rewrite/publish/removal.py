@@ -1,7 +1,7 @@
-"""Takes named directories out of readers' sight, and removes what dead compactions left behind.
+"""Hides named directories from readers, and removes the leftovers of dead compactions.
 
-A directory loses its final name by one rename and is emptied only under a hidden name, since readers without visibility
-(Trino) would otherwise see it half empty (PROTOCOL 5, 7.3).
+One rename takes the final name away, and a directory is emptied only under a hidden name. Otherwise readers without
+visibility (Trino) would see it half empty (PROTOCOL 5, 7.3).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from compactor.acid.names import Hidden, parse_hidden, parse_staging
 from compactor.base.errors import StorageError
 from compactor.base.ids import TxnId
 from compactor.base.steps import Step, reach
-from compactor.rewrite.publish.same_directory import another
+from compactor.rewrite.publish.same_directory import replaced_meanwhile
 from compactor.storage.protocol import Storage
 
 log = logging.getLogger(__name__)
@@ -26,10 +26,10 @@ def hide(
     until: TxnId,
     expected: Mapping[str, str | None] | None = None,
 ) -> tuple[str, ...]:
-    """Takes directories (or files) out of every reader's sight, each by one rename, durable for all of them at the end.
+    """Hides directories (or files) from every reader, each by one rename, and makes all renames durable at the end.
 
     Args:
-        names: relative to ``location``; names that are already gone are skipped.
+        names: relative to ``location``. Missing names are skipped.
         until: they may be removed once every transaction up to this one has ended.
         expected: see ``Hiding.hide``.
 
@@ -48,8 +48,10 @@ def hide(
 
 
 class Hiding:
-    """Directories (or files) of one location that are taken out of every reader's sight together: ``hidden`` has the hidden
-    name of each by its final one. Their new names are not durable yet."""
+    """Hides directories (or files) of one location from every reader.
+
+    ``hidden`` maps each final name to its hidden name. The new names are not durable yet.
+    """
 
     def __init__(self, storage: Storage, location: str) -> None:
         self.hidden: dict[str, str] = {}
@@ -58,46 +60,46 @@ class Hiding:
 
     @property
     def paths(self) -> list[str]:
-        """The paths of what is hidden."""
+        """The paths of the hidden directories."""
         return [f"{self._location}/{relative}" for relative in self.hidden.values()]
 
     def hide(self, names: Iterable[str], until: TxnId, expected: Mapping[str, str | None] | None = None) -> None:
-        """Renames each of ``names``; an error leaves those before it hidden.
+        """Renames each of ``names``. After an error, the names before it stay hidden.
 
-        Where the store has no rename they are removed instead, and the caller holds an exclusive lock on the table: hiding
-        would copy every byte, and readers would still see halves (PROTOCOL 7.2).
+        A store without renames removes them instead, and the caller holds an exclusive lock on the table. Hiding would
+        copy every byte there, and readers would still see halves (PROTOCOL 7.2).
 
         Args:
-            names: relative to the location; names that are already gone are skipped.
+            names: relative to the location. Missing names are skipped.
             until: they may be removed once every transaction up to this one has ended.
-            expected: what each was when the decision to hide it was made. Another one, of a table that was created there
-                since, is left alone, or put back if it was created in the same moment (PROTOCOL 11.8).
+            expected: the identity of each when the decision to hide it was made. A directory of a table that was created
+                since is left alone, or put back if it was created in the same moment (PROTOCOL 11.8).
 
         Raises:
             Disagreement: something else has one of the names now.
             StorageError: one cannot be renamed.
         """
         every = list(names)
-        found = self._storage.identities(self._location, every)
-        expected = found if expected is None else expected
-        there = [name for name in every if self._is_there(name, found[name], expected.get(name))]
+        identities = self._storage.identities(self._location, every)
+        expected = identities if expected is None else expected
+        existing = [name for name in every if self._is_expected(name, identities[name], expected.get(name))]
         if not self._storage.capabilities(self._location).renames:
-            self._remove(there)
+            self._remove(existing)
             return
         try:
-            for final in there:
+            for final in existing:
                 relative = Hidden(final_name=final.replace("/", "__"), until=until).name
-                if self._renamed(final, relative):
+                if self._rename(final, relative):
                     self.hidden[final] = relative
                     reach(Step.HIDDEN)
         finally:
             self._put_back_others(expected)
 
-    def _is_there(self, name: str, found: str | None, expected: str | None) -> bool:
-        if found is None:  # gone, unless this store knows no identities
+    def _is_expected(self, name: str, identity: str | None, expected: str | None) -> bool:
+        if identity is None:  # gone, unless this store knows no identities
             return expected is None and self._storage.exists(f"{self._location}/{name}")
-        if found != expected:
-            raise another(f"{self._location}/{name}")
+        if identity != expected:
+            raise replaced_meanwhile(f"{self._location}/{name}")
         return True
 
     def _remove(self, names: Sequence[str]) -> None:
@@ -106,8 +108,8 @@ class Hiding:
         for _ in names:
             reach(Step.HIDDEN)
 
-    def _renamed(self, final: str, relative: str) -> bool:
-        """Returns false if ``final`` is gone: another process has just taken it away."""
+    def _rename(self, final: str, relative: str) -> bool:
+        """Renames a directory. Returns false if it is gone, because another process has just taken it away."""
         storage, source, target = self._storage, f"{self._location}/{final}", f"{self._location}/{relative}"
         try:
             storage.rename(source, target, durable=False)
@@ -116,24 +118,24 @@ class Hiding:
                 return False
             if not storage.exists(target):
                 raise
-            storage.remove(target)  # left by an earlier removal of the same name that died half-way
+            storage.remove(target)  # from an earlier removal of the same name that died half-way
             storage.rename(source, target, durable=False)
         return True
 
     def _put_back_others(self, expected: Mapping[str, str | None]) -> None:
-        """Puts back what was created under a name between the look at it and its rename.
+        """Puts back directories that somebody created between the check of a name and its rename.
 
         Raises:
-            Disagreement: something was.
+            Disagreement: there was such a directory.
         """
-        found = self._storage.identities(self._location, list(self.hidden.values())) if self.hidden else {}
-        others = [final for final, relative in self.hidden.items() if found[relative] != expected.get(final)]
+        identities = self._storage.identities(self._location, list(self.hidden.values())) if self.hidden else {}
+        others = [final for final, relative in self.hidden.items() if identities[relative] != expected.get(final)]
         self._give_back(others)
         for final in others:
-            raise another(f"{self._location}/{final}")
+            raise replaced_meanwhile(f"{self._location}/{final}")
 
     def put_back(self) -> None:
-        """Gives everything its final name back, durably.
+        """Gives all hidden directories their final names back, durably.
 
         Raises:
             StorageError: one cannot be renamed.
@@ -141,7 +143,7 @@ class Hiding:
         self._give_back(list(self.hidden))
 
     def _give_back(self, finals: Sequence[str]) -> None:
-        """Gives these their final names back; one that is gone with its directory keeps none of the others hidden."""
+        """Gives directories their final names back. Skips those that are gone."""
         for final in finals:
             source = f"{self._location}/{self.hidden.pop(final)}"
             try:
@@ -158,12 +160,11 @@ def remove_leftovers(
     is_alive: Callable[[TxnId], bool],
     lowest_open: TxnId,
 ) -> tuple[str, ...]:
-    """Removes the leftovers of dead compactions in ``location``: their staging directories, and hidden directories that no
-    reader can need any longer.
+    """Removes staging directories of dead compactions, and hidden directories that readers no longer need.
 
     Args:
-        is_alive: returns true for a transaction that is still open, which keeps its staging directory.
-        lowest_open: the cleaner's gate; a directory hidden at transaction ``n`` goes when ``n < lowest_open``.
+        is_alive: returns true for an open transaction, which keeps its staging directory.
+        lowest_open: the lowest open transaction. A directory hidden until transaction ``n`` goes if ``n < lowest_open``.
 
     Returns:
         The names that were removed.
@@ -187,8 +188,7 @@ def remove_staging(storage: Storage, location: str, txn: TxnId) -> None:
 
 
 def abort_uploads(storage: Storage, location: str, is_gone: Callable[[TxnId], bool]) -> None:
-    """Aborts uploads that only a compaction for which ``is_gone`` returns true could complete. Their keys contain its
-    transaction."""
+    """Aborts uploads of compactions whose transaction ``is_gone``. Their keys contain the transaction."""
     deferring = storage.deferring(location)
     if deferring is not None:
         deferring.abandon(location, is_gone)

@@ -1,4 +1,4 @@
-"""Renames that are bound to the directory that was looked at, not to its name (PROTOCOL 11.8)."""
+"""Renames a directory only if it is still the one that was checked, whatever its name (PROTOCOL 11.8)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from compactor.storage.protocol import Storage
 
 
 def identities(storage: Storage, location: str, names: Iterable[str]) -> dict[str, str | None]:
-    """Returns the identity of each of ``names`` in ``location``, None where there is none; see ``Storage.identity``."""
+    """Returns the identity of each of ``names`` in ``location``, or None; see ``Storage.identity``."""
     return storage.identities(location, list(names))
 
 
 def must_be_same(storage: Storage, path: str, identity: str | None) -> None:
-    """Checks that ``path`` is the directory (or file) of ``identity``, or gone.
+    """Checks that ``path`` is gone, or still the directory (or file) of ``identity``.
 
     Raises:
         Disagreement: something else has the name now.
     """
     if storage.identity(path) not in (identity, None):
-        raise another(path)
+        raise replaced_meanwhile(path)
 
 
 def rename_same(
@@ -34,14 +34,15 @@ def rename_same(
 ) -> bool:
     """Renames the directory (or file) ``source`` if it is still the one of ``identity``.
 
-    What was created there in the same moment is put back. Unless it is ``durable``, the caller makes the new name so.
+    A directory that was created there in the same moment is put back. Without ``durable``, the caller makes the new name
+    durable.
 
     Args:
-        still: raises once the reason for the rename is gone: the same directory may have become needed again, by an undo
-            (PROTOCOL 11.8.3). It is called before the rename and after it, and what was renamed in between is put back.
+        still: raises if the reason for the rename is gone, such as after an undo (PROTOCOL 11.8.3). It is called before and
+            after the rename, which is reversed if it raises.
 
     Returns:
-        False if it is gone: another process has just taken it away.
+        False if the directory is gone: another process has just taken it away.
 
     Raises:
         Disagreement: something else has the name now.
@@ -58,7 +59,7 @@ def rename_same(
         return False
     if storage.identity(target) != identity:
         storage.rename(target, source)
-        raise another(source)
+        raise replaced_meanwhile(source)
     if still is not None:
         try:
             still()
@@ -68,9 +69,9 @@ def rename_same(
     return True
 
 
-def another(source: str) -> Disagreement:
-    """Returns the error for something else that has the name ``source`` by now."""
+def replaced_meanwhile(source: str) -> Disagreement:
+    """Returns the error for a directory that was replaced after the decision to take it away."""
     return Disagreement(
-        f"{source}: was created since it was decided to take away what had this name; the table was probably dropped and "
+        f"{source}: was created after the decision to take away what had this name; the table was probably dropped and "
         "created again meanwhile, so nothing is taken away there; the next pass looks again"
     )

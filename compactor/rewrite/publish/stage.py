@@ -1,7 +1,7 @@
-"""Turns attempt files into complete output directories under their final names, still hidden, with a manifest.
+"""Turns attempt files into complete output directories in the hidden staging directory, with a manifest.
 
-Executors write to ``.compactor_v<txn>/attempts/``, the driver accepts into ``.compactor_v<txn>/out/<final name>/``; only the
-latter ever moves (PROTOCOL 3.1).
+Executors write to ``.compactor_v<txn>/attempts/``. The driver moves finished files to ``.compactor_v<txn>/out/<final
+name>/``. Only these directories move to the table (PROTOCOL 3.1).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedDirectory:
-    """A complete directory at ``staged``, an absolute path, that becomes ``<location>/<name>``."""
+    """A complete directory at the absolute path ``staged``. It becomes ``<location>/<name>``."""
 
     name: str
     staged: str
@@ -57,15 +57,15 @@ class StagedDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """The directories to be named, in the order in which they are named."""
+    """The directories to be named, in the order of naming."""
 
     location: str
     staging: str
     directories: tuple[StagedDirectory, ...]
     figures: Figures
-    of_units: tuple[Figures, ...] = ()  #: the terms of the sum ``figures``, that of slices first
+    of_units: tuple[Figures, ...] = ()  #: the terms of the sum ``figures``; the first is that of the slices
     is_pair: bool = False  #: readers without visibility could see one half of a pair (PROTOCOL 5)
-    row_figures: RowFigures | None = None  #: of a major's rows; None where some file does not give them
+    row_figures: RowFigures | None = None  #: of a major's rows; None if some file does not give them
 
 
 def token() -> str:
@@ -74,7 +74,7 @@ def token() -> str:
 
 
 def prepare(storage: Storage, plan: Plan) -> None:
-    """Makes the staging directory, which nobody else may enter.
+    """Creates the staging directory, which nobody else may enter.
 
     Raises:
         StorageError: there is no room for as many bytes as the plan and its slices read, or the name is taken.
@@ -90,16 +90,17 @@ def prepare(storage: Storage, plan: Plan) -> None:
 
 
 def forget_uploads(storage: Storage, plan: Plan) -> None:
-    """Aborts the attempts' uploads, which nobody will name any longer."""
+    """Aborts the uploads of attempts, which nobody will name any more."""
     deferring = storage.deferring(plan.location)
     if deferring is not None and plan.layout.has_visibility:
         deferring.abandon(plan.location, lambda txn: txn == plan.txn)
 
 
 def units_with_targets(storage: Storage, plan: Plan) -> tuple[Unit, ...]:
-    """Returns the plan's units; where the store completes uploads on request, with the directories that they upload to.
+    """Returns the plan's units. If the store completes uploads on request, they know their final directories.
 
-    The names of these contain the transaction, which identifies an upload as ours; without it, outputs are staged first.
+    The names of these directories contain the transaction, which identifies an upload as ours. Without it, outputs are
+    staged first.
     """
     if storage.deferring(plan.location) is None or not plan.layout.has_visibility:
         return plan.units
@@ -114,22 +115,22 @@ def units_with_targets(storage: Storage, plan: Plan) -> tuple[Unit, ...]:
 def accept(storage: Storage, plan: Plan, results: Sequence[UnitResult]) -> Staged:
     """Moves the units' attempt files into complete output directories, not yet durable.
 
-    A directory is never empty of files: if all rows are gone it gets one file without rows, else old rows would come back
-    in Trino (PROTOCOL 1.4).
+    Every directory has a file. If all rows are gone, it gets one file without rows, because otherwise old rows would come
+    back in Trino (PROTOCOL 1.4).
 
     Args:
-        results: those of the plan's units, in their order; every unit is done.
+        results: those of the plan's units, in order; every unit is done.
     """
     if not all(result.is_done for result in results):
         raise AssertionError(f"{plan.location}: a unit that was skipped would lose its rows")
     directories: list[StagedDirectory] = []
-    left = list(results)
+    remaining = list(results)
     is_pair = False
     for output in plan.outputs:
-        of_output = left if output is plan else [left.pop(0) for _ in output.units]
-        made = _directories(storage, output, of_output)
-        is_pair = is_pair or len(made) > 1
-        directories += made
+        of_output = remaining if output is plan else [remaining.pop(0) for _ in output.units]
+        output_directories = _directories(storage, output, of_output)
+        is_pair = is_pair or len(output_directories) > 1
+        directories += output_directories
     figures = (plan.before, *(result.figures for result in results))
     storage.adopt(f"{plan.staging}/{OUT}", like=plan.location)
     reach(Step.ACCEPTED)
@@ -147,12 +148,12 @@ def accept(storage: Storage, plan: Plan, results: Sequence[UnitResult]) -> Stage
 def _row_figures(plan: Plan, results: Iterable[UnitResult]) -> RowFigures | None:
     if plan.shape is not Shape.MAJOR or plan.chunks:
         return None
-    found = [output.row_figures for result in results for output in result.outputs]
-    return merged([figures for figures in found if figures is not None]) if None not in found else None
+    of_files = [output.row_figures for result in results for output in result.outputs]
+    return merged([figures for figures in of_files if figures is not None]) if None not in of_files else None
 
 
 def _directories(storage: Storage, plan: Plan, results: Iterable[UnitResult]) -> list[StagedDirectory]:
-    """Makes one directory, or a pair with the rows first."""
+    """Creates one directory, or a pair with the rows first."""
     outputs = [output for result in results for output in result.outputs]
     kinds = sorted({o.kind for o in outputs}, key=lambda kind: kind is DeltaKind.DELETE)
     if plan.shape is Shape.MAJOR or not kinds:
@@ -174,14 +175,14 @@ def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Outp
     elif not files:
         storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)  # hidden: some stores have no empty directories
     if plan.shape is Shape.MAJOR and plan.layout is Layout.PLAIN:
-        # marks a compacted base, valid for every snapshot above its number, as opposed to one of INSERT OVERWRITE
+        # marks a compacted base, valid for every snapshot above its number, unlike a base of INSERT OVERWRITE
         storage.write(f"{path}/{METADATA_FILE}", METADATA_COMPACTED)
     uploads = tuple(output.upload for output in outputs if output.upload is not None)
     return StagedDirectory(name=name, staged=path, files=tuple(files), uploads=uploads)
 
 
 def _finish_acid(storage: Storage, plan: Plan, path: str, files: list[StagedFile]) -> None:
-    """Adds the files that every directory of ACID rows has besides its rows."""
+    """Adds the side files of a directory of ACID rows, and an empty data file if there is none."""
     if not files:
         number = min((unit.number for unit in plan.units), default=0)
         file = BucketFile(number=number).name
@@ -194,26 +195,26 @@ def _finish_acid(storage: Storage, plan: Plan, path: str, files: list[StagedFile
 
 
 def check_staged(storage: Storage, plan: Plan, staged: Staged) -> None:
-    """Checks that the staged directories hold what the units reported, and that every row of each unit is accounted for.
+    """Checks that the staged directories hold what the units reported, and that no unit lost a row.
 
     Raises:
-        VerificationFailed: they do not; the caller fails the request and the table stays as it was.
+        VerificationFailed: they do not. The caller fails the request, and the table stays as it was.
     """
-    for figures in staged.of_units:  # the sum hides one unit that lost rows and another that doubled as many
+    for figures in staged.of_units:  # their sum could hide that one unit lost rows and another doubled as many
         figures.check(plan.location, plan.shape)
     for directory in staged.directories:
         uploads = {upload.path.rpartition("/")[2]: upload for upload in directory.uploads}
         for file in directory.files:
-            length = _held(storage, directory, file, uploads.get(file.name))
+            length = _stored_length(storage, directory, file, uploads.get(file.name))
             if length != file.length:
                 raise VerificationFailed(
-                    f"{directory.staged}/{file.name}: {length} bytes are there, {file.length} were written; nothing was "
-                    "changed, ask again"
+                    f"{directory.staged}/{file.name}: has {length} bytes, {file.length} were written; nothing was "
+                    "changed, request it again"
                 )
     reach(Step.VERIFIED)
 
 
-def _held(storage: Storage, directory: StagedDirectory, file: StagedFile, upload: Upload | None) -> int:
+def _stored_length(storage: Storage, directory: StagedDirectory, file: StagedFile, upload: Upload | None) -> int:
     if upload is None:
         return storage.length(f"{directory.staged}/{file.name}")
     deferring = storage.deferring(upload.path)
@@ -222,10 +223,9 @@ def _held(storage: Storage, directory: StagedDirectory, file: StagedFile, upload
 
 
 def write_manifest(storage: Storage, plan: Plan, staged: Staged, inputs: Mapping[str, int], *, entry_id: int) -> None:
-    """Writes ``manifest.json``: the directories to be named, their files with lengths and checksums, the entry and the
-    transaction, and the files that were read.
+    """Writes ``manifest.json``: entry, transaction, inputs, and the output directories with their files.
 
-    It is removed last, once the output is committed or hidden: it proves that hiding loses no row (PROTOCOL 11.6).
+    It is removed last, after the output is committed or hidden, because it proves that hiding loses no row (PROTOCOL 11.6).
 
     Args:
         inputs: path and length of each file that was read.
@@ -248,10 +248,10 @@ def write_manifest(storage: Storage, plan: Plan, staged: Staged, inputs: Mapping
 
 
 def make_durable(storage: Storage, plans: Iterable[Plan]) -> Mapping[str, StorageError]:
-    """Makes the staged directories and manifests of some plans durable: the last step before the first one is named.
+    """Makes the staged directories and manifests of some plans durable: the last step before naming.
 
     Returns:
-        The errors by staging directory; these must not be named.
+        The errors by staging directory. These plans must not be named.
     """
     places = {plan.staging: (f"{plan.staging}/{OUT}", f"{plan.staging}/{MANIFEST}") for plan in plans}
     failed = storage.sync([place for both in places.values() for place in both])

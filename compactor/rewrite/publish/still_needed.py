@@ -1,7 +1,7 @@
-"""The listing before directories are taken away: what readers need in their place must still be there (PROTOCOL 11.8.4).
+"""Before obsolete directories go, checks that the directories that replace them still exist (PROTOCOL 11.8.4).
 
-Something else may be at the location by now, such as a copy of the table from before the compaction: what is obsolete beside
-the compaction's output holds the only rows there.
+Something else may be at the location by now, such as a copy of the table from before the compaction. In such a copy the
+obsolete directories hold the only rows.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from compactor.rewrite.publish.file_lengths import file_lengths, first_change
 
 
 def must_still_be_needed(location: str, directory: AcidDirectory, before: Listing, now: Listing) -> None:
-    """Checks that everything that readers need in ``directory`` has the files and lengths that it had ``before``.
+    """Checks that everything that readers need in ``directory`` has the same files and lengths as ``before``.
 
-    What is there besides may change: others write, and take away what is obsolete.
+    Anything else may change: others write, and remove obsolete directories.
 
     Raises:
-        LockNotGranted: a file of it is gone, new or of another length; the next pass looks again.
+        LockNotGranted: a needed file is gone, new or of another length. The next pass looks again.
     """
     if now.files == before.files:  # nearly always
         return

@@ -1,6 +1,6 @@
-"""The second listing, just before an output is named: the directory must still hold what was planned from (PROTOCOL 11.9).
+"""Just before an output is named, checks that the directory still holds the planned inputs (PROTOCOL 11.9).
 
-A directory that the first listing missed would be hidden by the output's range, and its rows with it.
+The output's range would hide a directory that the first listing missed, together with its rows.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from compactor.rewrite.publish.file_lengths import file_lengths, first_change
 
 
 def unchanged_inputs(plan: Plan, before: Listing, now: Listing) -> Mapping[str, int]:
-    """Returns the length of each file that ``plan`` reads, by its path.
+    """Returns the length of each file that ``plan`` reads, by path.
 
-    What the plan leaves out may go meanwhile: a cleaner removes what is obsolete.
+    Other files may go meanwhile, because a cleaner removes obsolete directories.
 
     Raises:
-        LockNotGranted: a file that is read is gone, new or of another length, or there is a new directory or original
-            in the output's range; the next pass tries again.
+        LockNotGranted: an input is gone, new or of another length, or there is a new directory or original in the output's
+            range. The next pass tries again.
     """
     read = frozenset(plan.inputs)  # names of directories, and paths of originals
-    found = file_lengths(now, read)
+    lengths = file_lengths(now, read)
     if (now.files, now.directories) == (before.files, before.directories):  # nearly always
-        return found
-    if (change := first_change(file_lengths(before, read), found)) is not None:
-        raise _changed(plan, " ".join(change))
+        return lengths
+    if (change := first_change(file_lengths(before, read), lengths)) is not None:
+        raise _files_changed(plan, " ".join(change))
     for name in sorted(_in_range(plan, now) - _in_range(plan, before)):
-        raise _changed(plan, f"{name} was not there")
-    return found
+        raise _files_changed(plan, f"{name} was not there")
+    return lengths
 
 
 def _in_range(plan: Plan, listing: Listing) -> set[str]:
-    """Returns the directories and originals that readers no longer look at once the output is named."""
-    found = {name for name in listing.directories if _reaches(plan, name)}
+    """Returns the directories and originals that the named output hides from readers."""
+    names = {name for name in listing.directories if _reaches(plan, name)}
     if plan.shape is Shape.MAJOR:
         tops = {file.path.partition("/")[0] for file in listing.files}
-        found |= {top for top in tops if _is_none(top)}
-    return found
+        names |= {top for top in tops if _is_original(top)}
+    return names
 
 
 def _reaches(plan: Plan, name: str) -> bool:
@@ -59,15 +59,15 @@ def _reaches(plan: Plan, name: str) -> bool:
     return acid.min_write_id <= plan.highest_write_id and acid.max_write_id >= plan.lowest_write_id
 
 
-def _is_none(name: str) -> bool:
+def _is_original(name: str) -> bool:
     try:
         return parse_directory(name) is None
     except BadName:
         return False
 
 
-def _changed(plan: Plan, what: str) -> LockNotGranted:
+def _files_changed(plan: Plan, what: str) -> LockNotGranted:
     return LockNotGranted(
-        f"{plan.location}: its files are others than those that the compaction was planned from ({what}); nothing was "
-        "named, the next pass tries again"
+        f"{plan.location}: its files have changed since the compaction was planned ({what}); nothing was named, the next "
+        "pass tries again"
     )

@@ -1,5 +1,8 @@
-"""Decides where an attempt writes: in its directory of the store, or on the local disk first if the codecs cannot write to
-the store. Only finished and proven files are then uploaded: a broken stream publishes nothing (PROTOCOL 3.4)."""
+"""Decides where an attempt writes: in its directory of the store, or first on the local disk.
+
+Codecs can only write to local stores. Files for other stores are uploaded when they are finished and proven, so a broken
+stream publishes nothing (PROTOCOL 3.4).
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,10 @@ _TAIL = 1 << 16  #: bytes compared at a file's end: postscript, footer and more
 
 @contextmanager
 def attempt_folder(storage: Storage, home: str) -> Iterator[str]:
-    """Yields a local directory for the attempt whose files belong in ``home``: ``home`` itself if that is local."""
+    """Yields a local directory for the files of an attempt: ``home`` itself if that is local."""
     local = storage.local_path(home)
     if local is not None:
-        # nobody else can learn its name, so the codecs may go to it by its path
+        # nobody else can learn its name, so codecs may use its path
         storage.make_inside(home)
         yield local
         return
@@ -36,12 +39,12 @@ def attempt_folder(storage: Storage, home: str) -> Iterator[str]:
 def hand_over(
     storage: Storage, outputs: Sequence[Output], home: str, *, full: bool, final: Mapping[DeltaKind, str] | None = None
 ) -> tuple[Output, ...]:
-    """Brings the outputs into ``home`` and returns them with their paths there; its store then holds what was proven here.
+    """Brings proven outputs into ``home`` and returns them with their paths there.
 
     Args:
         full: read every byte back.
-        final: the directories that the outputs become. Where the store completes uploads on request, nothing is written to
-            ``home`` then and nothing is read back: each part was sent under its checksum.
+        final: the final directories of the outputs. If the store completes uploads on request, outputs are uploaded there
+            instead of to ``home``, and not read back: each part was sent under its checksum.
 
     Raises:
         StorageError: an upload failed.
@@ -49,27 +52,25 @@ def hand_over(
     """
     deferring = storage.deferring(home)
     if final and deferring is not None and not full:
-        return tuple(_begun(deferring, output, f"{final[output.kind]}/{output.name}") for output in outputs)
-    return tuple(_uploaded(storage, output, home, full) for output in outputs)
+        return tuple(_begin_upload(deferring, output, f"{final[output.kind]}/{output.name}") for output in outputs)
+    return tuple(_upload(storage, output, home, full) for output in outputs)
 
 
-def _begun(store: Deferring, output: Output, path: str) -> Output:
+def _begin_upload(store: Deferring, output: Output, path: str) -> Output:
     return replace(output, path=path, upload=store.begin(output.path, path, output.ranges), ranges=())
 
 
-def _uploaded(storage: Storage, output: Output, home: str, full: bool) -> Output:
+def _upload(storage: Storage, output: Output, home: str, full: bool) -> Output:
     if storage.local_path(home) is not None:
         return output
     path = f"{home}/{os.path.basename(output.path)}"
     storage.upload(output.path, path, output.ranges)
-    start = max([0, output.length - _TAIL, *(one.end for one in output.ranges)])
+    start = max([0, output.length - _TAIL, *(taken.end for taken in output.ranges)])
     with open(output.path, "rb") as file:
         file.seek(start)
         same = file.read() == storage.read_range(path, start, output.length - start)
     if not same or (full and _checksum(storage, path, output.length) != output.crc32):
-        raise VerificationFailed(
-            f"{path}: holds something other than what was uploaded; nothing was changed, ask again"
-        )
+        raise VerificationFailed(f"{path}: differs from the uploaded file; nothing was changed, request it again")
     return replace(output, path=path, ranges=())
 
 

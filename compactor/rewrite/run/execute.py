@@ -1,6 +1,6 @@
-"""Executes one task, in this process or on an executor: a unit, or one of the split tasks of a unit.
+"""Executes tasks, in this process or on an executor. A task is a unit, or one of the tasks of a split unit.
 
-Knows files only. Attempt files have a unique name, so that a late attempt touches nothing that is published (DESIGN 4).
+Knows only files. Attempt files have unique names, so a late attempt touches nothing that is published (DESIGN 4).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import open_stores
 
 log = logging.getLogger(__name__)
-COLUMNS = 256  #: of the tasks under way at once: writers keep buffers for each
+COLUMNS = 256  #: of all tasks under way at once; writers keep buffers for each column
 TaskInput: TypeAlias = Unit | EncodeTask | AssembleTask
 TaskResult: TypeAlias = UnitResult | SplitUnit | EncodeTaskResult
 
@@ -43,14 +43,15 @@ def attempt_task(task: TaskInput) -> TaskResult | Failure:
 
 
 def attempt_tasks(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:
-    """Performs tasks on an executor: an error comes back as a value, so that the other tasks go on. So does an error that
-    is none of ``compactor.base.errors``: the content of its files made a library or Compactor fail, and would do so again in
-    every pass. Where the store lets them wait, some are under way at once: those of a parcel read little together.
+    """Performs the tasks of a parcel and returns an error as a value, so that the other tasks go on.
 
-    Everything that the tasks of a parcel have written is made durable together, before any of them is reported.
+    Any other exception than those of ``compactor.base.errors`` becomes a value, too: the content of the files made a library
+    or Compactor fail, and would do so in every pass. While tasks wait for the store, several are under way at once.
+
+    All files of a parcel are made durable together, before any task is reported.
     """
     keep_freed_memory()
-    results = _all_attempted(tasks)
+    results = _attempt_all(tasks)
     written: dict[StoreOptions, list[str]] = defaultdict(list)
     for task, result in zip(tasks, results, strict=True):
         written[unit_of(task).stores] += [output.path for output in _outputs(result)]
@@ -58,22 +59,22 @@ def attempt_tasks(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:
     for stores, paths in written.items():
         failed |= open_stores(stores).sync(paths)
     return [
-        next((Failure.of(failed[output.path]) for output in _outputs(result) if output.path in failed), result)
+        next((Failure.from_error(failed[output.path]) for output in _outputs(result) if output.path in failed), result)
         for result in results
     ]
 
 
-def _all_attempted(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:
-    """Attempts tasks side by side where they wait for the store, and again alone what found no memory beside the others."""
+def _attempt_all(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:
+    """Attempts tasks side by side, and retries alone those that lacked memory."""
     widest = max((unit_of(task).row_type.count(":") for task in tasks), default=0)
-    results = list(look_ahead(_attempted, tasks, at_once=COLUMNS // max(widest, 1)))
+    results = list(look_ahead(_attempt, tasks, at_once=COLUMNS // max(widest, 1)))
     return [
-        _attempted(task) if len(tasks) > 1 and isinstance(result, Failure) and result.lacks_memory else result
+        _attempt(task) if len(tasks) > 1 and isinstance(result, Failure) and result.lacks_memory else result
         for task, result in zip(tasks, results, strict=True)
     ]
 
 
-def _attempted(task: TaskInput) -> TaskResult | Failure:
+def _attempt(task: TaskInput) -> TaskResult | Failure:
     unit = unit_of(task)
     try:
         with failing_alone(f"{unit.location}, file number {unit.number}"):
@@ -81,12 +82,12 @@ def _attempted(task: TaskInput) -> TaskResult | Failure:
             return perform_task(task).timed(time.thread_time() - started)
     except CompactorError as error:
         if isinstance(error.__cause__, MemoryError):
-            return Failure.of(_without_memory(error, unit), lacks_memory=True)
-        return Failure.of(error)
+            return Failure.from_error(_without_memory(error, unit), lacks_memory=True)
+        return Failure.from_error(error)
 
 
 def _without_memory(error: CompactorError, unit: Unit) -> CompactorError:
-    """Returns the error that says what to do if a library found no memory."""
+    """Returns the error for a unit that needs more memory than there is."""
     limit = memory_limit()
     than = f"the {limit} bytes of its process (compactor.unit.memory)" if limit else "its process could get"
     reason = f" ({error.__cause__})" if str(error.__cause__) else ""
@@ -102,7 +103,7 @@ def unit_of(task: TaskInput) -> Unit:
 
 
 def with_stores(task: TaskInput, stores: StoreOptions) -> TaskInput:
-    """Returns the task as it is carried out with other ``stores``."""
+    """Returns the task with other ``stores``."""
     return (
         replace(task, stores=stores)
         if isinstance(task, Unit)
@@ -111,32 +112,34 @@ def with_stores(task: TaskInput, stores: StoreOptions) -> TaskInput:
 
 
 def _outputs(result: TaskResult | Failure) -> tuple[Output, ...]:
-    """Returns the files that are to stay; those of an encode task are read once more and then removed."""
+    """Returns the files that stay. The files of an encode task are read once more and then removed."""
     done = result.assemble_task if isinstance(result, SplitUnit) else result
     return tuple(o for o in done.outputs if o.upload is None) if isinstance(done, AssembleTask | UnitResult) else ()
 
 
 def perform_task(task: TaskInput) -> TaskResult:
-    """Writes the task's outputs as attempt files, not yet durable, and proves them. A unit that is too much for one task is
-    split. A unit that meets keys other than its statistics promised starts again and reads all keys.
+    """Writes the task's outputs as attempt files, not yet durable, and proves them.
+
+    A unit that is too much for one task is split. If keys differ from their statistics, the unit starts again and reads all
+    keys.
 
     Raises:
         UnforeseenKeys: an encode task met such keys; its unit must start again.
         BadFile: an input cannot be read.
         NotLossless: something would be lost.
-        VerificationFailed: an output is not what it must be.
+        VerificationFailed: a check of an output fails.
         StorageError: an output cannot be written.
     """
     try:
-        return _performed(task)
+        return _perform_once(task)
     except UnforeseenKeys as error:
         if not isinstance(task, Unit):
             raise
         log.warning("all keys are read: %s", error)
-    return _performed(replace(task, reads_keys=True))
+    return _perform_once(replace(task, reads_keys=True))
 
 
-def _performed(task: TaskInput) -> TaskResult:
+def _perform_once(task: TaskInput) -> TaskResult:
     unit = unit_of(task)
     storage = open_stores(unit.stores)
     home = os.path.join(unit.staging, "attempts", f"{unit.number:05d}-{uuid.uuid4().hex}")
@@ -153,16 +156,16 @@ def _performed(task: TaskInput) -> TaskResult:
             elif isinstance(task, AssembleTask):
                 result = run_assemble_task(task, storage, folder, hand)
             else:
-                result = _rewritten(task, storage, folder, hand)
+                result = _rewrite(task, storage, folder, hand)
             reach(Step.ATTEMPT_WRITTEN)
-    except OSError as error:  # of the codecs, which write by themselves; reading raises BadFile
+    except OSError as error:  # from a codec that writes; reading raises BadFile
         raise StorageError(
-            f"{home}: cannot be written: {error.strerror or error}; see to the disk and its permissions, then ask again"
+            f"{home}: cannot be written: {error.strerror or error}; check the disk and its permissions, then try again"
         ) from error
     return result
 
 
-def _rewritten(unit: Unit, storage: Storage, folder: str, hand: HandOver) -> UnitResult | SplitUnit:
+def _rewrite(unit: Unit, storage: Storage, folder: str, hand: HandOver) -> UnitResult | SplitUnit:
     if unit.rebalance is not None:
         result = rewrite_rebalanced(unit, unit.rebalance, storage, folder)
         return replace(result, outputs=hand(*result.outputs))

@@ -1,4 +1,4 @@
-"""An error of a unit as a value: it comes back from an executor with its kind and message intact."""
+"""An error of a unit as a value, which keeps its kind and message on the way from an executor."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from compactor.base import errors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """``kind`` is a class of ``compactor.base.errors``; ``lacks_memory`` is true if the unit may succeed by itself;
-    ``winner`` is that of a WriteConflict."""
+    """An error as a value."""
 
-    kind: str
+    kind: str  #: a class of ``compactor.base.errors``
     message: str
-    lacks_memory: bool = False
-    winner: int = 0
+    lacks_memory: bool = False  #: the unit may succeed if nothing else runs
+    winner: int = 0  #: of a ``WriteConflict``
 
     @classmethod
-    def of(cls, error: errors.CompactorError, *, lacks_memory: bool = False) -> Failure:
+    def from_error(cls, error: errors.CompactorError, *, lacks_memory: bool = False) -> Failure:
         winner = error.winner if isinstance(error, errors.WriteConflict) else 0
         return cls(kind=type(error).__name__, message=str(error), lacks_memory=lacks_memory, winner=winner)
 
 
-def error_of(failure: Failure) -> errors.CompactorError:
+def to_error(failure: Failure) -> errors.CompactorError:
     """Returns the error that the executor raised."""
     if failure.kind == errors.WriteConflict.__name__:
         return errors.WriteConflict(failure.message, failure.winner)

@@ -1,8 +1,8 @@
-"""The memory that a process may have: what a file describes in spite of all checks ends its own unit, not the machine.
+"""Limits the memory of a process, so that a malicious or damaged file ends its own unit and not the machine.
 
-The kernel's limit is that of private, writable memory (``RLIMIT_DATA``). The address space would be the wrong measure:
-allocators and threads reserve much more of it than they use. Arrow's allocator takes memory from the kernel in large pieces,
-so that up to half of a small limit may stay unused.
+The limit is on private, writable memory (``RLIMIT_DATA``). The address space would be the wrong measure, because allocators
+and threads reserve much more of it than they use. Arrow's allocator takes memory from the kernel in large pieces, so up to
+half of a small limit may stay unused.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _KIND = resource.RLIMIT_DATA
 
 
 def limit_memory(most: int) -> None:
-    """Limits this process to ``most`` bytes from now on; 0 is no limit.
+    """Limits this process to ``most`` bytes from now on; 0 means no limit.
 
-    Whoever allocates more gets a ``MemoryError``; libraries that cannot go on end the process, which then leaves no core
-    file: it would be as large as the limit.
+    An allocation beyond the limit raises ``MemoryError``, or a library ends the process. It then leaves no core file, which
+    would be as large as the limit.
     """
     if not most:
         return
@@ -31,6 +31,6 @@ def limit_memory(most: int) -> None:
 
 
 def memory_limit() -> int:
-    """Returns the limit of this process in bytes, 0 for none."""
+    """Returns the limit of this process in bytes, or 0."""
     soft, _ = resource.getrlimit(_KIND)
     return 0 if soft == resource.RLIM_INFINITY else soft

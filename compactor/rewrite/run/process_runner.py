@@ -1,4 +1,4 @@
-"""Runs units in processes of this machine: rewriting tiny files costs Python's time, which threads would share."""
+"""Runs units in processes of this machine, because threads would share the time that Python needs for tiny files."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from compactor.rewrite.run.task_queue import PARCEL_BYTES, Job, JobAnswer, TaskQ
 
 
 class ProcessRunner:
-    """Keeps up to ``width`` processes busy, each with up to ``memory`` bytes (0: no limit). They end with ``close``, or by
-    themselves when this process is killed.
+    """Keeps up to ``width`` processes busy, each with up to ``memory`` bytes (0: no limit).
 
-    They start with the first work; without a limit, with the first that is more than one small unit. With one, no unit
-    runs in this process: some libraries end the process that finds no memory.
+    Processes end with ``close``, or when this process is killed. They start with the first work. Without a limit, a single
+    small unit runs in this process instead. With a limit no unit does, because some libraries end a process that lacks
+    memory.
     """
 
     application: str | None = None
@@ -59,8 +59,8 @@ class ProcessRunner:
         if self._is_little(jobs):
             keep_busy(queue, 1, run_here)
         while suspects := keep_busy(queue, self._width, self._begin, lost=BrokenProcessPool):
-            for task in suspects:  # one of them may have killed its process
-                queue.put(task, _attempted_alone(task.work, self._memory))
+            for task in suspects:  # any of them may have killed its process
+                queue.put(task, _attempt_alone(task.work, self._memory))
         return queue.answers()
 
     def _is_little(self, jobs: Sequence[Job]) -> bool:
@@ -79,12 +79,12 @@ class ProcessRunner:
                 return self._pool.submit(self._attempt(), parcels)
 
     def _attempt(self) -> Callable[[list[list[TaskInput]]], list[TaskResult | Failure]]:
-        """Returns what a process does with parcels."""
+        """Returns the function that a process applies to parcels."""
         return attempt_parcels
 
 
-def _attempted_alone(task: TaskInput, memory: int) -> TaskResult | Failure:
-    """Performs ``task`` in a process of its own, so that nothing else suffers if the process is killed."""
+def _attempt_alone(task: TaskInput, memory: int) -> TaskResult | Failure:
+    """Performs ``task`` in a separate process, so that nothing else suffers if the process is killed."""
     with _processes(1, memory) as pool:
         try:
             return pool.submit(attempt_task, task).result()
@@ -99,13 +99,13 @@ def _attempted_alone(task: TaskInput, memory: int) -> TaskResult | Failure:
 
 
 def _processes(width: int, memory: int) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("forkserver")  # this process has threads, so it must not fork by itself
+    context = multiprocessing.get_context("forkserver")  # this process has threads, so it must not fork
     context.set_forkserver_preload(["compactor.rewrite.run.process_runner"])
     return ProcessPoolExecutor(width, mp_context=context, initializer=_begin, initargs=(memory,))
 
 
 def _begin(memory: int) -> None:
-    """Leaves an interruption of the command line to the parent process, and makes this process end with it."""
+    """Prepares a new process: it ignores an interruption of the command line, and ends with its parent."""
     exclude_pandas()
     limit_memory(memory)
     collect_rarely()

@@ -1,4 +1,4 @@
-"""Progress lines in the log of long work; the command line shows them by default."""
+"""Logs the progress of long work. The command line shows these lines by default."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class JobProgress:
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
         self._clock = clock
-        self._begun = self._last_line = clock()
+        self._started_at = self._last_line = clock()
 
     @property
     def pause_s(self) -> float:
@@ -34,5 +34,5 @@ class JobProgress:
             done,
             done + under_way + waiting,
             under_way,
-            self._last_line - self._begun,
+            self._last_line - self._started_at,
         )

@@ -1,7 +1,7 @@
-"""Looking for cycles among Python's objects less often than Python does by default.
+"""Makes Python's garbage collector look for cycles less often than by default.
 
-Planning and rewriting make many objects and hardly any cycle; a worker that looks after every 700 new ones spends a
-twentieth of its time on that.
+Planning and rewriting create many objects and hardly any cycles. A worker that looks for them after every 700 new objects
+spends a twentieth of its time on that.
 """
 
 from __future__ import annotations

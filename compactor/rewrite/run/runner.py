@@ -1,5 +1,4 @@
-"""Runners of units. Those of this machine are here and in ``process_runner``; ``launch.spark_runner`` runs units on
-executors."""
+"""Runs units in this process. ``process_runner`` uses processes of this machine, ``launch.spark_runner`` executors."""
 
 from __future__ import annotations
 
@@ -19,16 +18,16 @@ class Runner(Protocol):
 
     @property
     def application(self) -> str | None:
-        """The name by which the cluster knows the application that runs the units; None without a cluster."""
+        """The cluster's name for the application that runs the units; None without a cluster."""
 
     def run(self, jobs: Sequence[Job]) -> list[JobAnswer]:
-        """Returns the answer of each job, in order. A job that fails does not affect the others.
+        """Runs jobs and returns the answer of each, in order. A failed job does not affect the others.
 
-        The errors are those of ``execute`` and those that ``check`` raised.
+        Errors come from ``execute``, or from the ``check`` of a job.
         """
 
 
-#: Begins parcels; the future holds the results of all their tasks, in order.
+#: Begins parcels. The future holds the results of all their tasks, in order.
 Begin: TypeAlias = Callable[[list[list[TaskInput]]], Future[list[TaskResult | Failure]]]
 
 
@@ -42,14 +41,14 @@ def keep_busy(
     lost: type[Exception] | tuple[()] = (),
     abandon: Callable[[], None] | None = None,
 ) -> list[Task]:
-    """Keeps up to ``parcels_under_way`` parcels under way, beginning the next ones as others end, until nothing waits.
+    """Keeps up to ``parcels_under_way`` parcels under way until no task waits.
 
     Args:
         together: the number of parcels to begin at once.
         large: the same for parcels of large tasks.
         lost: the error that means that parcels ended without a result.
-        abandon: ends what is under way. It is called once no job may go on any longer, although nothing ends: then a cluster
-            may have no room for it, and nobody waits for it.
+        abandon: ends everything that is under way. It is called if no job may go on and nothing ends, for example because a
+            cluster has no room for it.
 
     Returns:
         The tasks that ended without a result.
@@ -77,8 +76,8 @@ def keep_busy(
                 continue
             for task, result in zip(tasks, results, strict=True):
                 queue.put(task, result)
-        begun = sum(len(parcel) for parcels in under_way.values() for parcel in parcels)
-        progress.report(done=queue.done, under_way=begun, waiting=queue.waiting)
+        running = sum(len(parcel) for parcels in under_way.values() for parcel in parcels)
+        progress.report(done=queue.done, under_way=running, waiting=queue.waiting)
 
 
 def attempt_parcels(parcels: Sequence[Sequence[TaskInput]]) -> list[TaskResult | Failure]:

@@ -1,6 +1,6 @@
-"""Decides which tasks run next, which of them share a parcel, and when a job is done.
+"""Decides which tasks run next, which tasks share a parcel, and when a job is done.
 
-Units of several entries are run together: handing out tiny ones singly would cost more than rewriting them.
+Units of several entries run together, because handing out tiny units one by one would cost more than rewriting them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import TypeAlias
 
 from compactor.base.errors import CompactorError, DatabaseUnavailable, LockNotGranted, UnforeseenKeys
 from compactor.rewrite.full_acid.split import EncodeTask, EncodeTaskResult, SplitUnit
-from compactor.rewrite.plan.unit import Unit, UnitResult, passed_over
+from compactor.rewrite.plan.unit import Unit, UnitResult, skipped_result
 from compactor.rewrite.run.execute import TaskInput, TaskResult
-from compactor.rewrite.run.failure import Failure, error_of
+from compactor.rewrite.run.failure import Failure, to_error
 
 log = logging.getLogger(__name__)
 PARCEL_BYTES = 8 * 1024 * 1024  #: of input in one parcel, unless a single unit has more
 PARCEL_UNITS = 32
-ENCODED_SHARE = 0.9  #: of a unit that is split, once all of its rows are encoded
+ENCODED_SHARE = 0.9  #: the share of a split unit that is done when all of its rows are encoded
 
 
 def skip_none(unit: Unit) -> bool:
@@ -28,22 +28,18 @@ def skip_none(unit: Unit) -> bool:
     return False
 
 
-def tell_nobody(place: int, share: float) -> None:
-    """Does nothing with the progress of a unit."""
+def report_nothing(place: int, share: float) -> None:
+    """Ignores the progress of a unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Job:
-    """The units of one entry. ``check`` is called before units of it begin; if it raises, the rest of this entry stops.
-
-    ``skips`` is called with each unit that would begin; if it returns true, the unit is skipped, and its result says so.
-    ``tell`` is called with the place of a unit and the share of it that is done, from 0 to 1, as that changes.
-    """
+    """The units of one entry."""
 
     units: Sequence[Unit]
-    check: Callable[[], None]
-    skips: Callable[[Unit], bool] = skip_none
-    tell: Callable[[int, float], None] = tell_nobody
+    check: Callable[[], None]  #: called before units begin; if it raises, the rest of the entry stops
+    skips: Callable[[Unit], bool] = skip_none  #: called with each unit that would begin; true skips it
+    report: Callable[[int, float], None] = report_nothing  #: called with a unit's place and its done share, from 0 to 1
 
 
 #: The outcome of a job: each unit's result, in order, or the first error.
@@ -52,8 +48,10 @@ JobAnswer: TypeAlias = list[UnitResult] | CompactorError
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
-    """One attempt at a part of a job: the unit at ``place``, or a split task of that unit. ``encode_number`` numbers the
-    encode tasks of one unit."""
+    """One attempt at a part of a job: the unit at ``place``, or one of its tasks if it is split.
+
+    ``encode_number`` numbers the encode tasks of one unit.
+    """
 
     job: int
     place: int
@@ -67,12 +65,12 @@ class Task:
 
     @property
     def is_large(self) -> bool:
-        """True if the task may take seconds; handing it out by itself then costs nothing in comparison."""
+        """True if the task may take seconds, so that handing it out alone costs little in comparison."""
         return not isinstance(self.work, Unit) or self.work.input_bytes > self.work.split_bytes
 
 
 class TaskQueue:
-    """The tasks of some jobs that wait, and the results so far. Not thread-safe."""
+    """The waiting tasks of some jobs, and the results so far. Not thread-safe."""
 
     def __init__(self, jobs: Sequence[Job], width: int, *, parcel_units: int = PARCEL_UNITS) -> None:
         """Keeps ``width`` executors busy with parcels of at most ``parcel_units`` tasks."""
@@ -100,24 +98,29 @@ class TaskQueue:
         return next(iter(locations)) if len(locations) == 1 else f"{len(locations)} directories"
 
     def take(self, parcels: int, *, large: int = 1) -> list[list[Task]]:
-        """Takes up to ``parcels`` parcels of tasks that may begin now, or up to ``large`` parcels of large tasks, calling
-        each job's ``check`` once. Returns an empty list when nothing waits: everything is done, or results are pending."""
+        """Takes up to ``parcels`` parcels of tasks, or up to ``large`` parcels of large tasks.
+
+        Calls the ``check`` of each job once. Returns an empty list if nothing waits: everything is done, or results are
+        pending.
+        """
         wave: list[list[Task]] = []
         while self._waiting and not wave:
             is_large = self._waiting[0].is_large
-            found = [self._parcel()]
+            parcels_taken = [self._parcel()]
             while (
                 self._waiting
                 and self._waiting[0].is_large == is_large
-                and len(found) < (min(parcels, large) if is_large else parcels)
+                and len(parcels_taken) < (min(parcels, large) if is_large else parcels)
             ):
-                found.append(self._parcel())
-            wave = self._admitted(found)
+                parcels_taken.append(self._parcel())
+            wave = self._admit(parcels_taken)
         return wave
 
     def may_go_on(self) -> bool:
-        """Returns true if the ``check`` of any job that is not done yet lets it go on. The others stop, unless only a
-        statement or the database keeps them: then what is under way may end."""
+        """Returns true if the ``check`` of an unfinished job lets it go on.
+
+        The other jobs stop, unless only a statement or the database prevents them: then their tasks under way may end.
+        """
         for number, job in enumerate(self._jobs):
             if self._errors[number] is None and len(self._results[number]) < len(job.units):
                 self._check(number, but=(LockNotGranted, DatabaseUnavailable))
@@ -127,7 +130,7 @@ class TaskQueue:
         )
 
     def _check(self, number: int, *, but: tuple[type[CompactorError], ...] = ()) -> None:
-        """Stops the job if its ``check`` raises an error, ``but`` not if it is one of these."""
+        """Stops the job if its ``check`` raises an error other than those of ``but``."""
         try:
             self._jobs[number].check()
         except CompactorError as error:
@@ -141,7 +144,7 @@ class TaskQueue:
             size += parcel[-1].bytes
         return parcel
 
-    def _admitted(self, wave: Sequence[Sequence[Task]]) -> list[list[Task]]:
+    def _admit(self, wave: Sequence[Sequence[Task]]) -> list[list[Task]]:
         for number in dict.fromkeys(task.job for parcel in wave for task in parcel):
             if self._errors[number] is None:
                 self._check(number)
@@ -153,7 +156,7 @@ class TaskQueue:
             return False
         try:
             if isinstance(task.work, Unit) and self._jobs[task.job].skips(task.work):
-                self._done(task, passed_over(task.work))
+                self._finish(task, skipped_result(task.work))
                 return False
         except CompactorError as error:
             self._errors[task.job] = error
@@ -161,15 +164,15 @@ class TaskQueue:
         return True
 
     def put(self, task: Task, result: TaskResult | Failure) -> None:
-        """Records the result of a task. Tasks that follow from it go before units that have not begun."""
+        """Records the result of a task. Tasks that follow from it precede units that have not begun."""
         unit_key = (task.job, task.place)
         self.done += 1
         if self._is_abandoned(task):
             return
         if isinstance(result, Failure):
-            self._failed(task, error_of(result))
+            self._fail(task, to_error(result))
         elif isinstance(result, UnitResult):
-            self._done(task, result)
+            self._finish(task, result)
         elif isinstance(result, SplitUnit):
             self._split[unit_key] = result, {}
             largest_last = sorted(enumerate(result.encode_tasks), key=lambda numbered: numbered[1].rows)
@@ -177,22 +180,22 @@ class TaskQueue:
         else:
             split, encoded = self._split[unit_key]
             encoded[task.encode_number] = result
-            self._jobs[task.job].tell(task.place, _share(split, encoded))
+            self._jobs[task.job].report(task.place, _share(split, encoded))
             if len(encoded) == len(split.encode_tasks):
                 del self._split[unit_key]
                 last = split.last_task([encoded[number] for number in range(len(encoded))])
                 self._waiting.appendleft(replace(task, work=last))
 
-    def _done(self, task: Task, result: UnitResult) -> None:
+    def _finish(self, task: Task, result: UnitResult) -> None:
         self._results[task.job][task.place] = result
-        self._jobs[task.job].tell(task.place, 1.0)
+        self._jobs[task.job].report(task.place, 1.0)
 
-    def _failed(self, task: Task, error: CompactorError) -> None:
+    def _fail(self, task: Task, error: CompactorError) -> None:
         is_first_try = isinstance(task.work, EncodeTask) and not task.work.unit.reads_keys
         if is_first_try and isinstance(error, UnforeseenKeys):
             log.warning("all keys are read: %s", error)
             del self._split[task.job, task.place]
-            self._jobs[task.job].tell(task.place, 0.0)
+            self._jobs[task.job].report(task.place, 0.0)
             unit = replace(self._jobs[task.job].units[task.place], reads_keys=True)
             others = [waiting for waiting in self._waiting if not self._is_abandoned(waiting)]
             self._waiting = deque([replace(task, work=unit, encode_number=0), *others])
@@ -214,6 +217,6 @@ class TaskQueue:
 
 
 def _share(split: SplitUnit, encoded: Collection[int]) -> float:
-    """Returns how much of a unit's rows is encoded; its file is still to be put together."""
+    """Returns the done share of a split unit, by its encoded rows. Assembling its file is the rest."""
     rows = [task.rows for task in split.encode_tasks]
     return ENCODED_SHARE * sum(rows[number] for number in encoded) / max(1, sum(rows))

@@ -89,7 +89,7 @@ class Server:
                     request: Request = decode(connection.receive(), get_args(Request))
                 except BadMessage as error:
                     log.warning("a request was refused: %s", error)
-                    connection.send(encode(Failure.of(error)))
+                    connection.send(encode(Failure.from_error(error)))
                     return
                 connection.wait_at_most(None)
                 connection.send(encode(Taken()))
@@ -105,10 +105,10 @@ class Server:
         try:
             return encode(self._desk.answer(request))
         except CompactorError as error:
-            return encode(Failure.of(error))
+            return encode(Failure.from_error(error))
         except Exception as error:  # one request fails, and not the transactions of others
             log.exception("a request failed")
-            return encode(Failure.of(Unforeseen(f"{type(error).__name__}: {error}; see {self._folder.log}")))
+            return encode(Failure.from_error(Unforeseen(f"{type(error).__name__}: {error}; see {self._folder.log}")))
 
     def _ends_idle(self) -> bool:
         """Lets go of what is lost; returns true once there is nothing to hold, and nobody can find the socket then."""

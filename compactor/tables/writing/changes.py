@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from compactor.acid.names import BucketFile, Delta, DeltaKind
 from compactor.metastore.catalog.values import Table
-from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents, events_of
+from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents, pack_events
 from compactor.rewrite.full_acid.output_format import output_of
 from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.attempt_files import attempt_folder
@@ -101,8 +101,8 @@ class Deletion:
         for batch in map(take, read_task(plan, task, self._txn.site.storage, threads=THREADS)):
             if batch.num_rows:
                 keys = keys_of([pc.struct_field(batch.column(ROW_ID), [place]) for place in range(3)])
-                sorter.add(events_of(keys, np.full(len(keys), self._begun().write_id, dtype=np.int64)))
-        return sorter.done()
+                sorter.add(pack_events(keys, np.full(len(keys), self._begun().write_id, dtype=np.int64)))
+        return sorter.finish()
 
     def _stage(self, partition: str | None, location: str, found: Iterable[tuple[ScanTask, SortedEvents]]) -> int:
         """Stages the delete events of a table or partition, a file for each task, and returns how many they are."""

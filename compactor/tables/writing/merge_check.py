@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.base.errors import Refused, VerificationFailed
-from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents, events_of
+from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents, pack_events
 from compactor.rows.keys import KEY, KeyBlock, Mask, is_sorted, row_id_at
 from compactor.tables.schema import ROW_ID
 from compactor.tables.writing.delete_files import keys_of
@@ -73,7 +73,7 @@ class ChangedRows:
         """Returns the delete events of all rows that have passed, by partition and file number."""
         found: dict[str, dict[int, SortedEvents]] = {}
         for (partition, number), of_file in sorted(self._files.items()):
-            events = of_file.sorter.done()
+            events = of_file.sorter.finish()
             if len(events):
                 found.setdefault(partition, {})[number] = events
         return found
@@ -113,7 +113,7 @@ class ChangedRows:
             raise VerificationFailed(f"{self._table}: changed rows came out of order; nothing was named, try again")
         file.last = keys[-1:]
         kept = keys[acts & ~again]
-        file.sorter.add(events_of(kept, np.full(len(kept), self._write_id, dtype=np.int64)))
+        file.sorter.add(pack_events(kept, np.full(len(kept), self._write_id, dtype=np.int64)))
 
 
 @dataclass(slots=True)

@@ -65,7 +65,7 @@ def write_deletes(
     """
     path = _path(location, DeltaKind.DELETE, write_id, statement_id, number)
     keys = keys_of([row_ids[name] for name in ROW_ID_COLUMNS])
-    events = DeleteEvents.of([(keys, np.full(len(keys), write_id, dtype=np.int64))])
+    events = DeleteEvents.from_blocks([(keys, np.full(len(keys), write_id, dtype=np.int64))])
     return write_deleted(path, row_type, events)
 
 

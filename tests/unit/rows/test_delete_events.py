@@ -16,7 +16,7 @@ EVENTS = st.lists(st.lists(KEYS, max_size=8), max_size=4)
 
 
 def events(blocks: list[list[Key]]) -> DeleteEvents:
-    return DeleteEvents.of((block(keys), np.arange(len(keys), dtype=np.int64)) for keys in blocks)
+    return DeleteEvents.from_blocks((block(keys), np.arange(len(keys), dtype=np.int64)) for keys in blocks)
 
 
 def flat(blocks: list[list[Key]]) -> list[Key]:
@@ -58,5 +58,5 @@ def test_all_events_are_kept_each_with_its_deleting_write_id(blocks: list[list[K
 
 
 def test_no_events_hit_nothing() -> None:
-    assert not DeleteEvents.of(()).hits(block([(1, 1 << 29, 0)])).any()
+    assert not DeleteEvents.from_blocks(()).hits(block([(1, 1 << 29, 0)])).any()
     assert events([[(1, 1 << 29, 0)]]).hits(block([])).tolist() == []

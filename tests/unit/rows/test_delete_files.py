@@ -33,7 +33,7 @@ def test_events_of_all_files_that_the_snapshot_sees(tmp_path: Path) -> None:
 
 def test_written_events_are_read_back_and_look_like_hives(tmp_path: Path) -> None:
     keys = [(1, FIRST_FILE, 7), (1, FIRST_FILE, 9), (2, FIRST_FILE | 1, 0)]
-    events = DeleteEvents.of([(block(keys[::-1]), np.array([6, 4, 4], dtype=np.int64))])
+    events = DeleteEvents.from_blocks([(block(keys[::-1]), np.array([6, 4, 4], dtype=np.int64))])
     path = tmp_path / "bucket_00000"
     written = write_events(events, str(path), like=like(), types=TYPES)
     assert (written.rows, written.length) == (3, path.stat().st_size)

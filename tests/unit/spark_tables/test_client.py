@@ -123,7 +123,7 @@ def test_nobody_knows_of_a_commit_whose_answer_is_garbage(tmp_path: Path) -> Non
 
 
 def test_an_error_is_raised_as_what_it_is(tmp_path: Path) -> None:
-    gone = encode(Failure.of(NotFound("table d.t does not exist")))
+    gone = encode(Failure.from_error(NotFound("table d.t does not exist")))
     with keeper_that(answers(gone), tmp_path) as keeper, pytest.raises(NotFound, match=r"table d\.t does not exist"):
         keeper.ask(COMMIT)
 

@@ -13,7 +13,7 @@ from compactor.batches.assembly import claimable
 from compactor.compaction.states import State
 from compactor.metastore.catalog.read import Table
 from compactor.requests.request import request_compaction
-from compactor.rewrite.plan.plan import Left, Plan
+from compactor.rewrite.plan.plan import Plan, Remainder
 from compactor.rewrite.publish.stage import Staged
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site import leftovers
@@ -81,7 +81,7 @@ def test_each_phase_keeps_what_the_earlier_ones_found_out(staged: StagedEntry) -
 def test_what_is_planned_again_is_no_longer_staged(staged: StagedEntry) -> None:
     major = staged.as_major("half of a pair")
     assert (major.reason, major.staged) == ("half of a pair", staged.staged)
-    plan: Plan = replace(staged.plan, left=Left(because="x"))
+    plan: Plan = replace(staged.plan, left=Remainder(because="x"))
     again = major.planned(plan, note="minor became major")
     assert type(again) is Planned
     assert (again.plan, again.note) == (plan, "minor became major")

@@ -23,7 +23,7 @@ from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.requests.request import request_compaction
 from compactor.rewrite.plan.plan import Plan
-from compactor.rewrite.plan.slices import condensed
+from compactor.rewrite.plan.slices import replace_by_slices
 from compactor.rewrite.plan.unit import Unit, UnitResult
 from compactor.rewrite.publish import stage
 from compactor.rewrite.run.runner import InProcessRunner
@@ -72,7 +72,7 @@ class Recorder(InProcessRunner):
         if plan.slices:
             units, results = next(runs)
             assert units == tuple(unit for of_slice in plan.slices for unit in of_slice.units)
-            plan = condensed(plan, results)
+            plan = replace_by_slices(plan, results)
         units, _ = next(runs)
         assert units == plan.units
         assert next(runs, None) is None

@@ -22,7 +22,7 @@ def test_copied_and_encoded_stripes_keep_their_order(tmp_path: Path) -> None:
     unit = large_unit(tmp_path)
     path = str(tmp_path / "out")
     with open_files(unit.location, unit.inserts[1:4], 0) as files:
-        first, second, third = choose_actions(files, DeleteEvents.of([]), unit.write_ids, look_always=False)
+        first, second, third = choose_actions(files, DeleteEvents.from_blocks([]), unit.write_ids, look_always=False)
         (part,) = encode_stripes([second], lambda: str(tmp_path / "part"), like=like(), types=TYPES, full=True)
         assert isinstance(part, str)
         joined = concatenate(
@@ -42,7 +42,7 @@ def test_small_stripes_that_cannot_be_encoded_are_copied(tmp_path: Path) -> None
     unit = large_unit(tmp_path)
     paths = iter(str(tmp_path / f"part{n}") for n in range(9))
     with open_files(unit.location, unit.inserts[1:3], 0) as files:
-        small, must = choose_actions(files, DeleteEvents.of([]), unit.write_ids, look_always=False)
+        small, must = choose_actions(files, DeleteEvents.from_blocks([]), unit.write_ids, look_always=False)
         small = small._replace(action=Action.ENCODE, is_only_small=True, keep=pa.array([True]))  # of another stripe
         made = list(encode_stripes([small, must], partial(next, paths), like=like(), types=TYPES))
         assert made == [small, str(tmp_path / "part1")]

@@ -43,8 +43,8 @@ def loaded(tmp_path: Path, files: list[list[Key]]) -> SortedEvents:
     """Loads the files' events; each event has its file's number as its write ID."""
     sorter = delete_events.EventSorter(str(tmp_path))
     for number, keys in enumerate(files):
-        sorter.add(delete_events.events_of(block(keys), np.full(len(keys), number)))
-    return sorter.done()
+        sorter.add(delete_events.pack_events(block(keys), np.full(len(keys), number)))
+    return sorter.finish()
 
 
 def everything(found: SortedEvents) -> list[tuple[Key, int]]:

@@ -38,11 +38,11 @@ from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, write
 from tests.support.sizes import sized
 
 SEEN = ValidWriteIdList(table="d.t", high_watermark=WriteId(9), aborted=frozenset({WriteId(5)}))
-NONE = DeleteEvents.of(())
+NONE = DeleteEvents.from_blocks(())
 
 
 def deleting(*keys: Key) -> DeleteEvents:
-    return DeleteEvents.of([(block(keys), np.full(len(keys), 9, dtype=np.int64))])
+    return DeleteEvents.from_blocks([(block(keys), np.full(len(keys), 9, dtype=np.int64))])
 
 
 @contextmanager

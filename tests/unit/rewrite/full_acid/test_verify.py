@@ -18,12 +18,12 @@ from compactor.rewrite.full_acid.verify import verify_file
 from compactor.rows.delete_events import DeleteEvents
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, like, write_file
 
-NONE = DeleteEvents.of(())
+NONE = DeleteEvents.from_blocks(())
 LAST = [RowId(WriteId(3), FIRST_FILE, 99)]
 
 
 def deleting(*keys: Key) -> DeleteEvents:
-    return DeleteEvents.of([(block(keys), np.full(len(keys), 9, dtype=np.int64))])
+    return DeleteEvents.from_blocks([(block(keys), np.full(len(keys), 9, dtype=np.int64))])
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSink, LocalSource
 from compactor.orc.pieces import Piece
 from compactor.orc.reencode import encode_acid, reencode
-from compactor.rewrite.full_acid.delete_events import EventSorter, events_of
+from compactor.rewrite.full_acid.delete_events import EventSorter, pack_events
 from compactor.rewrite.full_acid.merge import merge_runs
 from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_events, check_same_rows
 from compactor.rewrite.plan.unit import Shape, Unit
@@ -79,7 +79,7 @@ def test_rows_that_differ_from_those_read(tmp_path: Path, change: Callable[[Any]
         reencode(pieces, tmp_path / "out", like=tail, types=TYPES)
         check_same_rows(pieces, str(tmp_path / "out"), TYPES)
         encoded_again(tmp_path / "out", change)
-        with pytest.raises(VerificationFailed, match=r"out: the checksum of the rows that were read is [0-9a-f]{16}, "):
+        with pytest.raises(VerificationFailed, match=r"out: the rows read have the checksum [0-9a-f]{16}, "):
             check_same_rows(pieces, str(tmp_path / "out"), TYPES)
 
 
@@ -98,7 +98,7 @@ def test_a_stripe_that_differs_from_the_one_read(tmp_path: Path) -> None:
         data[second.offset + second.length // 2] ^= 1
         (tmp_path / "out").write_bytes(data)
         with pytest.raises(
-            VerificationFailed, match=r"out, stripe 1: holds other bytes than were read from .*/b; nothing was"
+            VerificationFailed, match=r"out, stripe 1: differs from the bytes that were read from .*/b; nothing was"
         ):
             check_same_bytes(inputs, str(tmp_path / "out"))
 
@@ -126,7 +126,7 @@ def test_every_encoding_is_verified(
     monkeypatch.setattr("compactor.rewrite.full_acid.concatenate.reencode", broken(reencode))
     monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.reencode", broken(reencode))
     monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.merge_runs", broken(merge_runs))
-    with pytest.raises(VerificationFailed, match="the checksum of the rows that were read is"):
+    with pytest.raises(VerificationFailed, match="the rows read have the checksum"):
         execute(unit)
     if is_sorted:
         assert execute(replace(unit, full_verify=False)).outputs[0].rows == 470  # no count shows it
@@ -215,22 +215,20 @@ def test_lost_delete_events_are_noticed(
     """Rows would come back, whether events are kept or applied."""
 
     def broken(sorter: EventSorter, found: npt.NDArray[np.void]) -> None:
-        add(sorter, events_of(*change(found[list(KEY.names or ())], found["current"])))
+        add(sorter, pack_events(*change(found[list(KEY.names or ())], found["current"])))
 
     unit = replace(minor_with_events(tmp_path), shape=shape)
     assert execute(unit).outputs[0].rows == 3
     add = EventSorter.add
     monkeypatch.setattr(EventSorter, "add", broken)
-    with pytest.raises(
-        VerificationFailed, match=r"the checksum of the delete events that were read to be (kept|applied)"
-    ):
+    with pytest.raises(VerificationFailed, match=r"the delete events to be (kept|applied)"):
         execute(unit)
 
 
 def test_no_delete_events_pass(tmp_path: Path) -> None:
-    none = DeleteEvents.of([])
+    none = DeleteEvents.from_blocks([])
     check_same_events([], WriteId(1), None, none)
-    given = DeleteEvents.of([(block(dense(1, 2)), np.array([5, 5]))])
+    given = DeleteEvents.from_blocks([(block(dense(1, 2)), np.array([5, 5]))])
     with pytest.raises(VerificationFailed, match="to be kept in no file"):
         check_same_events([(given.keys, given.current)], WriteId(2), None, none)
     with pytest.raises(VerificationFailed, match="to be applied"):
@@ -241,4 +239,4 @@ def test_no_delete_events_pass(tmp_path: Path) -> None:
 def test_a_file_of_kept_events_holds_nothing_else(tmp_path: Path) -> None:
     path = write_file(tmp_path / "events", dense(1, 2))
     with pytest.raises(VerificationFailed, match="events, stripe 0: holds more than delete events"):
-        check_same_events([], WriteId(1), str(path), DeleteEvents.of([]))
+        check_same_events([], WriteId(1), str(path), DeleteEvents.from_blocks([]))

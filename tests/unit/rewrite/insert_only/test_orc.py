@@ -156,7 +156,9 @@ def test_a_missing_stripe_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyP
         put_together(tmp_path, [table(0), table(50)], LARGE, False)
 
 
-@pytest.mark.parametrize(("small", "said"), [(LARGE, "other bytes than were read"), (SMALL, "checksum of the rows")])
+@pytest.mark.parametrize(
+    ("small", "said"), [(LARGE, "differs from the bytes"), (SMALL, "the rows read have the checksum")]
+)
 def test_rows_of_another_stripe_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int, said: str
 ) -> None:

@@ -12,9 +12,9 @@ from compactor.acid.names import DeltaKind
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import Refused
 from compactor.base.ids import TxnId, WriteId
-from compactor.rewrite.plan.chunks import Bound, bounded, cut, finished, must_fit
+from compactor.rewrite.plan.chunks import Bound, completed_chunks, cut_runs, must_fit, plan_within_bound
 from compactor.rewrite.plan.plan import NOTHING_LEFT, Plan, PlanContext
-from compactor.rewrite.plan.unit import Shape, UnitResult, passed_over
+from compactor.rewrite.plan.unit import Shape, UnitResult, skipped_result
 
 HOUR = 3_600_000
 
@@ -38,7 +38,7 @@ def deltas(*sizes: int, first: int = 1) -> dict[str, int]:
 def made(files: Mapping[str, int], bound: Bound, shape: Shape = Shape.MINOR, aborted: Collection[int] = ()) -> Plan:
     directory, ids = seen(files, aborted)
     context = PlanContext(location="/w/t", txn=TxnId(42), write_ids=ids, row_type="struct<a:int>")
-    return bounded(directory, shape, bound, context)
+    return plan_within_bound(directory, shape, bound, context)
 
 
 def names(made: Plan) -> list[str]:
@@ -101,7 +101,7 @@ def test_a_cut_is_never_within_a_range() -> None:
         "delete_delta_0000007_0000007_0000": 10,
     }
     directory, _ = seen(files)
-    runs = cut(directory.compactable(), Bound(bytes=35, chunk_deltas=2))
+    runs = cut_runs(directory.compactable(), Bound(bytes=35, chunk_deltas=2))
     assert [[delta.directory for delta in run] for run in runs] == [
         ["delta_0000001_0000001_0000"],
         ["delta_0000002_0000002_0000", "delta_0000002_0000002_0001", "delete_delta_0000002_0000002_0002"],
@@ -163,10 +163,10 @@ def test_chunks_up_to_the_first_that_is_not_whole(done: str, outputs: int) -> No
     """PROTOCOL 1.2: CQ_HIGHEST_WRITE_ID is the number of what is whole."""
     planned = made(deltas(*[10] * 6), Bound(milliseconds=1, chunk_bytes=20))
     results = [
-        UnitResult(number=0, outputs=()) if flag == "1" else passed_over(unit)
+        UnitResult(number=0, outputs=()) if flag == "1" else skipped_result(unit)
         for flag, unit in zip(done, planned.units, strict=True)
     ]
-    whole, kept = finished(planned, results)
+    whole, kept = completed_chunks(planned, results)
     assert len(whole.outputs) == len(kept) == outputs
     assert (whole.highest_write_id, len(whole.inputs), whole.input_bytes) == (2 * outputs, 2 * outputs, 20 * outputs)
     left = 2 * (3 - outputs)

@@ -16,7 +16,7 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
-from compactor.rewrite.plan.slices import condensed, sliced
+from compactor.rewrite.plan.slices import plan_slices, replace_by_slices
 from compactor.rewrite.plan.unit import Figures, Output, Shape, UnitResult
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
@@ -39,7 +39,7 @@ def planned(
     listing = Listing(files=files, directories=tuple(sorted(names)))
     directory = acid_directory(listing, ids, ValidTxnList(high_watermark=TxnId(99)))
     context = PlanContext(location="/w/t", txn=TxnId(42), write_ids=ids, row_type="struct<a:int>", layout=layout)
-    return sliced(plan(directory, shape, context), directory, max_deltas, context)
+    return plan_slices(plan(directory, shape, context), directory, max_deltas, context)
 
 
 def deltas(*numbers: int) -> list[str]:
@@ -78,7 +78,7 @@ def test_what_came_of_a_slice_is_read_in_its_place() -> None:
         for kind in kinds
     )
     nothing = Figures(rows_in=4, rows_invisible=4, files_in=2, bytes_in=20)
-    after = condensed(
+    after = replace_by_slices(
         whole,
         [UnitResult(number=0, outputs=made, figures=figures), UnitResult(number=0, outputs=(), figures=nothing)],
     )
@@ -100,7 +100,7 @@ def test_a_slice_that_lost_a_row_is_not_read_on() -> None:
     whole = planned(["base_0000001", *deltas(2, 3, 4, 5)], 2)
     results = [UnitResult(number=0, outputs=(), figures=Figures(rows_in=2, rows_deleted=deleted)) for deleted in (1, 3)]
     with pytest.raises(VerificationFailed, match="2 rows were read and 0 written, 1 are deleted"):
-        condensed(whole, results)
+        replace_by_slices(whole, results)
 
 
 # --- a worker's whole way ---------------------------------------------------------------------------------------------

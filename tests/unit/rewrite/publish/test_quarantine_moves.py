@@ -57,7 +57,7 @@ def test_a_quarantine_that_cannot_be_listed_is_not_taken_for_empty(place: Path) 
         def listing(self, path: str):  # type: ignore[no-untyped-def]
             raise BadFile(f"directory {path}: the metastore names it and it does not exist")
 
-    with pytest.raises(StorageError, match="is there and cannot be listed"):
+    with pytest.raises(StorageError, match="exists and cannot be listed"):
         quarantine_moves.listing(Stale(), str(place), 12)
 
 
@@ -90,7 +90,7 @@ def test_what_was_made_again_under_the_name_is_left_alone(place: Path, when: str
     expected = identities(STORAGE, str(place), [DELTA])
     if when == "before":
         make_again()
-    with pytest.raises(Disagreement, match="was created since it was decided to take away"):
+    with pytest.raises(Disagreement, match="was created after the decision to take away"):
         quarantine_moves.take(Late(), str(place), 12, [DELTA], expected)
     assert (place / DELTA / "bucket_00000").read_bytes() == b"new"
     assert names_in(place / HERE) == set()
@@ -150,7 +150,7 @@ def test_one_that_was_made_while_another_was_erased_stays(place: Path) -> None:
                 (place / HERE).mkdir()
             super().rename(source, target, durable=durable)
 
-    with pytest.raises(Disagreement, match="was created since it was decided"):
+    with pytest.raises(Disagreement, match="was created after the decision"):
         quarantine_moves.erase(Late(), str(place), 12)
     assert (place / HERE).is_dir()
 

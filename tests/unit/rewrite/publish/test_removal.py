@@ -110,7 +110,7 @@ def test_what_was_made_again_under_the_name_is_left_alone(tmp_path: Path, when: 
     expected = identities(storage, str(tmp_path), [place.name])
     if when == "before":
         made_again(place)
-    with pytest.raises(Disagreement, match="was created since it was decided to take away what had this name"):
+    with pytest.raises(Disagreement, match="was created after the decision to take away what had this name"):
         removal.hide(storage, str(tmp_path), [place.name], TxnId(0), expected)
     assert (names_in(tmp_path), (place / "bucket_00000").read_bytes()) == ({place.name}, b"new")
 
@@ -127,7 +127,7 @@ def test_what_was_made_again_is_left_alone_where_there_is_no_rename_either(tmp_p
     expected = identities(STORAGE, str(tmp_path), [place.name])
     place.rename(tmp_path / "moved")
     place.mkdir()
-    with pytest.raises(Disagreement, match="was created since it was decided to take away"):
+    with pytest.raises(Disagreement, match="was created after the decision to take away"):
         removal.hide(WithoutRename(), str(tmp_path), [place.name], TxnId(0), expected)
     assert place.exists()
 

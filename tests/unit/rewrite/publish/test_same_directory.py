@@ -36,7 +36,7 @@ def test_what_is_gone_is_none_and_what_came_later_is_another(place: Path) -> Non
     assert found == {place.name: STORAGE.identity(str(place)), "base_0000002": None}
     late = place.with_name("base_0000002")
     late.mkdir()
-    with pytest.raises(Disagreement, match="base_0000002: was created since it was decided"):
+    with pytest.raises(Disagreement, match="base_0000002: was created after the decision"):
         renamed(late, found[late.name])
     assert names_in(place.parent) == {place.name, late.name}
 

@@ -226,7 +226,7 @@ def test_a_file_of_the_wrong_length_is_noticed(tmp_path: Path) -> None:
     made = plan(tmp_path, Shape.MAJOR)
     stage.prepare(STORAGE, made)
     staged = stage.accept(STORAGE, made, [UnitResult(number=0, outputs=(replace(output(made, 0), length=5),))])
-    with pytest.raises(VerificationFailed, match=r"bucket_00000: 4 bytes are there, 5 were written"):
+    with pytest.raises(VerificationFailed, match=r"bucket_00000: has 4 bytes, 5 were written"):
         stage.check_staged(STORAGE, made, staged)
 
 
@@ -306,7 +306,7 @@ def test_an_upload_that_the_store_lost_is_noticed_before_anything_is_named(tmp_p
     stage.prepare(store, made)
     staged = stage.accept(store, made, [begun(store, made, tmp_path)])
     store.begun.clear()
-    with pytest.raises(VerificationFailed, match="0 bytes are there, 5 were written"):
+    with pytest.raises(VerificationFailed, match="has 0 bytes, 5 were written"):
         stage.check_staged(store, made, staged)
 
 

@@ -87,7 +87,7 @@ def test_an_upload_is_read_back(tmp_path: Path, change: object, full: bool) -> N
     far.change = change  # type: ignore[assignment]
     with attempt_folder(far, str(tmp_path / "far")) as folder:
         output = written(folder)
-        with pytest.raises(VerificationFailed, match="something other than what was uploaded"):
+        with pytest.raises(VerificationFailed, match="differs from the uploaded file"):
             hand_over(far, [output], str(tmp_path / "far"), full=full)
 
 

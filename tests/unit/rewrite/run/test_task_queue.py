@@ -112,7 +112,7 @@ def test_the_share_of_each_unit_that_is_done_is_told(tmp_path: Path, threads: in
     """A unit that is split is told of task by task, and one that starts again begins at nothing."""
     told: dict[int, list[float]] = {0: [], 1: []}
     unit = replace(large_unit(tmp_path), full_verify=False)
-    job = Job(units=[unit, small_unit(tmp_path / "other")], check=lambda: None, tell=lambda n, s: told[n].append(s))
+    job = Job(units=[unit, small_unit(tmp_path / "other")], check=lambda: None, report=lambda n, s: told[n].append(s))
     InProcessRunner(threads).run([job])
     assert told[0] == sorted(told[0])
     assert len(told[0]) > 2
