@@ -70,7 +70,7 @@ def replace_by_slices(planned: Plan, results: Sequence[UnitResult]) -> Plan:
         )
         for unit in planned.units
     )
-    before = sum((result.figures.handed_on() for result in results), Figures())
+    before = sum((result.figures.without_handed_on() for result in results), Figures())
     return replace(planned, units=units, slices=(), before=before)
 
 

@@ -88,7 +88,7 @@ class Far(LocalStorage):
 def test_parts_travel_through_the_tables_own_store(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
     """Encode tasks run anywhere: their files are not on the machine that assembles them."""
     wanted = content(execute(replace(unit, split_bytes=WHOLE)).outputs[0])[0]
-    monkeypatch.setattr("compactor.rewrite.run.execute.opened", lambda options: Far())
+    monkeypatch.setattr("compactor.rewrite.run.execute.open_stores", lambda options: Far())
     (output,) = done(unit).outputs
     assert content(output)[0] == wanted
     assert len(list(Path(unit.staging, "attempts").glob("*/part0"))) == 6
