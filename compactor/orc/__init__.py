@@ -1,1 +1,1 @@
-"""The ORC file format, as far as copying stripes and re-encoding rows of ACID files needs it."""
+"""The ORC file format, as far as copying stripes and re-encoding ACID rows needs it."""

@@ -1,4 +1,4 @@
-"""A new file made of other files' stripes: bytes are copied, and only the tail is written new (DESIGN 4)."""
+"""Assembles a new file from stripes of other files: copies their bytes and writes only a new tail (DESIGN 4)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ JAVA = 0  #: the writer recorded for stripes of several writers: its oldest vers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """A finished file: ``length`` in bytes, ``checksum`` the CRC-32 of the whole file if requested and every byte was seen:
-    ``taken_over`` bytes were not."""
+    """A finished file."""
 
-    length: int
+    length: int  #: in bytes
     rows: int
     stripes: int
-    checksum: int | None
-    taken_over: int = 0
+    checksum: int | None  #: CRC-32 of the whole file, if requested and every byte was seen
+    taken_over: int = 0  #: bytes that the file system or store took over unseen
 
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """Neighbouring stripes of ``source`` from ``offset`` on that are still to be appended; ``whole`` if it has no others."""
+    """Neighbouring stripes of ``source`` that wait to be appended. ``whole`` if ``source`` has no other stripes."""
 
     source: Source
     offset: int
@@ -50,23 +49,23 @@ class _Run:
         return self.offset + self.length
 
     def add(self, stripe: Stripe, of_file: int | None) -> None:
-        """Adds the next stripe; its file has ``of_file``, or None if more follows in it that nobody reads yet."""
+        """Adds the next stripe. Its file has ``of_file`` stripes; None if the file may have more than its tail lists."""
         self.stripes.append(stripe)
         self.length += stripe.length
         self.whole = len(self.stripes) == of_file
 
     def stripes_at(self, start: int) -> Iterator[Stripe]:
-        """Yields the stripes as they are in a file that has the run at ``start``."""
+        """Yields the stripes with their offsets in a file that has the run at ``start``."""
         for stripe in self.stripes:
             yield stripe._replace(offset=start + stripe.offset - self.offset)
 
 
 class Assembler:
-    """Writes one file of stripes that have the class of ``like``. The owner of ``sink`` aborts it on any error.
+    """Writes one file of stripes of the class of ``like``. The owner of ``sink`` aborts it on any error.
 
-    The sources may be read for the checksum until ``close``; leaving a ``with`` block releases them.
+    The checksum may read the sources until ``close``. Leaving a ``with`` block releases them.
 
-    ``types`` are the footer's types, with the wanted names; they must equal those of ``like`` apart from names.
+    ``types`` are the footer's types. They must equal those of ``like`` apart from names.
     """
 
     def __init__(self, sink: Sink, *, like: Tail, types: Types | None = None, checksum: bool = False) -> None:
@@ -76,7 +75,7 @@ class Assembler:
         self._types = like.types if types is None else types
         if not same_shape(self._types, like.types):
             raise NotLossless(
-                f"file {like.name}: its stripes hold {schema_text(like.types)}, {schema_text(self._types)} is wanted; "
+                f"file {like.name}: its stripes hold {schema_text(like.types)}, {schema_text(self._types)} is expected; "
                 "re-encode them"
             )
         self._checksum = RunningChecksum() if checksum else None
@@ -109,7 +108,7 @@ class Assembler:
             self.copy(source, tail, number)
 
     def copy(self, source: Source, tail: Tail, stripe_index: int) -> None:
-        """Appends one stripe of ``source``, a file with the tail ``tail``; it gets the bloom filters that all stripes have.
+        """Appends one stripe of ``source``, which has the tail ``tail``. It gets the bloom filters of all stripes.
 
         Raises:
             NotLossless: the stripe is not of the target's class, or its file cannot be copied from.
@@ -128,7 +127,7 @@ class Assembler:
         footer = read_stripe_footer(source, tail, stripe_index)
         check_key_index(source, tail, stripe_index, footer)
         stripe = tail.stripes[stripe_index]
-        self._statistics.append(self._mended(tail.stripe_statistics[stripe_index], tail.types))
+        self._statistics.append(self._mend_statistics(tail.stripe_statistics[stripe_index], tail.types))
         self._writers.add((tail.writer, tail.writer_version))
         self._software.add(tail.software)
         self._block_size = max(self._block_size, tail.compression_block_size)
@@ -144,7 +143,7 @@ class Assembler:
             self._run = _Run(source=source, offset=stripe.offset)
         self._run.add(stripe, len(tail.stripes) if tail.length == source.length else None)
 
-    def _mended(self, statistics: tuple[messages.Message, ...], types: Types) -> tuple[messages.Message, ...]:
+    def _mend_statistics(self, statistics: tuple[messages.Message, ...], types: Types) -> tuple[messages.Message, ...]:
         if not self._like.is_for_orc_1_5:
             return statistics
         texts = set(types.text_columns)
@@ -161,8 +160,11 @@ class Assembler:
         filters: frozenset[FilterStream],
         indexes: Mapping[int, bytes],
     ) -> None:
-        """Appends a stripe without the filters that others here do not have, with open ones for those that it lacks, and
-        with new row ``indexes`` of some columns."""
+        """Appends a stripe with changed indexes.
+
+        Drops bloom filters that other stripes lack, adds open ones that it lacks itself, and replaces the row ``indexes``
+        of some columns.
+        """
         self._flush()
         start, own = self._position, filter_streams(footer)
         kept = {(stream.column, stream.kind) for stream in own & filters}
@@ -200,7 +202,7 @@ class Assembler:
         self._stripes.append(Stripe(start, index_length, data_length, len(end), stripe.rows))
 
     def _copy_ranges(self, source: Source, ranges: Sequence[tuple[int, int]]) -> None:
-        """Copies ranges of ``source``, given by offset and length; those that touch go together."""
+        """Copies ranges of ``source``, given by offset and length. Copies adjacent ranges together."""
         joined: list[tuple[int, int]] = []
         for offset, length in ranges:
             if joined and sum(joined[-1]) == offset:
@@ -223,7 +225,7 @@ class Assembler:
             self._taken_over += run.length
             if self._checksum is not None:
                 self._checksum.close()
-                self._checksum = None  # reading what was not copied would cost as much as copying it
+                self._checksum = None  # reading bytes that were not copied would cost as much as copying them
         self._stripes += run.stripes_at(start)
 
     def _copy(self, source: Source, offset: int, length: int) -> None:
@@ -286,6 +288,6 @@ def write_empty(
     user_metadata: Mapping[str, bytes] | None = None,
     checksum: bool = False,
 ) -> WrittenFile:
-    """Writes a file without rows, for a directory that lost all its rows: if it were empty, Trino would show old rows."""
+    """Writes a file without rows, so that Trino does not show old rows for an empty directory."""
     target = replace(like, types=types) if like else empty_tail(types, compression=compression)
     return Assembler(sink, like=target, checksum=checksum).close(user_metadata or {})

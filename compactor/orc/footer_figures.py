@@ -1,4 +1,4 @@
-"""The figures of a file's rows, from the statistics in its footer: only those that these give exactly."""
+"""Takes the figures of a file's rows from the statistics in its footer, as far as these are exact."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ UNKNOWN: Extremes = (None, None)
 
 
 def row_figures(tail: Tail) -> RowFigures | None:
-    """Returns the figures of the file's rows; None if its footer has no statistics of all of them, or they cannot be: a
-    database that refuses one number would keep those of other tables, too.
+    """Returns the figures of the file's rows; None if its footer's statistics are incomplete or impossible.
 
-    Of ACID events the row is meant, and ``raw_size`` is 0: Hive has no other number for tables of these.
+    A database that refuses an impossible number would lose those of other tables, too. For ACID events, the figures are
+    those of ``row``, and ``raw_size`` is 0, as in Hive.
     """
     root = tail.types[0].children[-1] if tail.is_acid else 0
-    found = tail.statistics
-    if len(found) != len(tail.types) or found[0].number_of_values != tail.rows:
+    statistics = tail.statistics
+    if len(statistics) != len(tail.types) or statistics[0].number_of_values != tail.rows:
         return None
-    columns = tuple([_column(column, found[column.number]) for column in _columns(tail.types, root)])
+    columns = tuple([_column(column, statistics[column.number]) for column in _columns(tail.types, root)])
     if any(column.values > tail.rows or (column.trues or 0) > column.values for column in columns):
         return None
     return RowFigures(rows=tail.rows, raw_size=0 if tail.is_acid else raw_data_size(tail), columns=columns)
@@ -54,12 +54,12 @@ def _columns(types: Types, root: int) -> tuple[_Column, ...]:
     )
 
 
-def _column(column: _Column, found: messages.Message) -> ColumnFigures:
-    values = found.number_of_values
-    low, high = _EXTREMES.get(column.kind, _unknown)(found) if values else UNKNOWN
+def _column(column: _Column, statistics: messages.Message) -> ColumnFigures:
+    values = statistics.number_of_values
+    low, high = _EXTREMES.get(column.kind, _unknown)(statistics) if values else UNKNOWN
     trues = None
     if column.kind is TypeKind.BOOLEAN:
-        counts = found.bucket_statistics.count
+        counts = statistics.bucket_statistics.count
         trues = counts[0] if len(counts) == 1 else None if values else 0
     return ColumnFigures(name=column.name, type=column.type, values=values, low=low, high=high, trues=trues)
 
@@ -68,17 +68,19 @@ def _unknown(_: messages.Message) -> Extremes:
     return UNKNOWN
 
 
-def _integers(found: messages.Message) -> Extremes:
-    numbers = found.int_statistics
+def _integers(statistics: messages.Message) -> Extremes:
+    numbers = statistics.int_statistics
     if not (numbers.HasField("minimum") and numbers.HasField("maximum")):
         return UNKNOWN
     return numbers.minimum, numbers.maximum
 
 
-def _doubles(found: messages.Message) -> Extremes:
-    """Returns the extremes of a column without NaN, which most writers leave out of them: the sum shows whether there is
-    any. A sum of infinities may look like one, and then nothing is known."""
-    numbers = found.double_statistics
+def _doubles(statistics: messages.Message) -> Extremes:
+    """Returns the extremes of a column without NaN; unknown if the column may have NaN.
+
+    Most writers leave NaN out of the extremes, but the sum shows it. Infinities may have the same effect on the sum.
+    """
+    numbers = statistics.double_statistics
     if not (numbers.HasField("minimum") and numbers.HasField("maximum") and numbers.HasField("sum")):
         return UNKNOWN
     if not all(map(math.isfinite, (numbers.minimum, numbers.maximum, numbers.sum))):
@@ -86,8 +88,8 @@ def _doubles(found: messages.Message) -> Extremes:
     return numbers.minimum, numbers.maximum
 
 
-def _decimals(found: messages.Message) -> Extremes:
-    low, high = _decimal(found.decimal_statistics.minimum), _decimal(found.decimal_statistics.maximum)
+def _decimals(statistics: messages.Message) -> Extremes:
+    low, high = _decimal(statistics.decimal_statistics.minimum), _decimal(statistics.decimal_statistics.maximum)
     return UNKNOWN if low is None or high is None else (low, high)
 
 
@@ -103,8 +105,8 @@ def _decimal(text: bytes) -> Decimal | None:
     return number if is_short and number.adjusted() < MAX_PRECISION else None
 
 
-def _dates(found: messages.Message) -> Extremes:
-    days = found.date_statistics
+def _dates(statistics: messages.Message) -> Extremes:
+    days = statistics.date_statistics
     if not (days.HasField("minimum") and days.HasField("maximum")) or days.minimum < GREGORIAN_SINCE:
         return UNKNOWN
     return days.minimum, days.maximum

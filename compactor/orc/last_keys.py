@@ -16,13 +16,14 @@ from compactor.orc.io.source import Source
 
 
 def read_keys(source: Source, tail: Tail, stripe_index: int) -> Iterator[pa.RecordBatch]:
-    """Yields the five key columns of one stripe of an ACID file, under Hive's spelling of their names; no row is decoded."""
+    """Yields the five key columns of one stripe of an ACID file, under Hive's names, without decoding ``row``."""
     yield from ARROW.read_batches(source, tail, columns=KEYS, stripes=[stripe_index])
 
 
 def last_key(source: Source, tail: Tail, stripe_index: int) -> RowId:
-    """Returns the key of a stripe's last row: from statistics if write ID and bucket are constant and the rows are sorted
-    as the ACID format requires (PROTOCOL 2.3), otherwise from the keys themselves.
+    """Returns the key of a stripe's last row, from its statistics or its keys.
+
+    Statistics suffice if write ID and bucket are constant, since the ACID format sorts rows (PROTOCOL 2.3).
 
     Raises:
         NotLossless: the stripe has no rows.
@@ -33,13 +34,13 @@ def last_key(source: Source, tail: Tail, stripe_index: int) -> RowId:
         return RowId(WriteId(known.original_transaction.maximum), known.bucket.maximum, known.row_id.maximum)
     last: RowId | None = None
     for batch in read_keys(source, tail, stripe_index):
-        last = last_of(batch)
+        last = last_key_of_batch(batch)
     if last is None:
         raise NotLossless(f"file {tail.name}, stripe {stripe_index}: it has no rows, hence no last key")
     return last
 
 
-def last_of(batch: pa.RecordBatch) -> RowId:
+def last_key_of_batch(batch: pa.RecordBatch) -> RowId:
     """Returns the key of the last row of an ACID file's batch."""
     write_id, bucket, row_id = (batch.column(place)[batch.num_rows - 1].as_py() for place in KEYS[1:4])
     return RowId(WriteId(write_id), bucket, row_id)

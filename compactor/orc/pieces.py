@@ -1,4 +1,4 @@
-"""The kept rows of one stripe, decoded as ACID rows."""
+"""Decodes the kept rows of one stripe as ACID rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Mask: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticKeys:
-    """The keys that readers give to the rows of an original file; the stripe's first row gets ``first_row_id``."""
+    """The keys that readers give to the rows of an original file. The stripe's first row gets ``first_row_id``."""
 
     write_id: WriteId
     bucket: int
@@ -34,22 +34,16 @@ class SyntheticKeys:
 
 
 class Piece(NamedTuple):
-    """One stripe to re-encode.
-
-    ``keep`` has an entry for each of its rows, None keeps all; ``original`` turns the rows of an original file into ACID
-    rows; ``as_inserts`` turns Hive 2's update events into insert events; ``dense`` are the statistics from which ``keep``
-    was made if the keys were not read: constants, and row numbers that rise one by one. With ``to_zone`` times are
-    those that clocks of the writer's zone showed, as they count in that other zone; else they count in the writer's.
-    """
+    """One stripe to re-encode."""
 
     source: Source
     tail: Tail
     stripe_index: int
-    keep: Mask | None = None
-    original: SyntheticKeys | None = None
-    as_inserts: bool = False
-    dense: KeyStatistics | None = None
-    to_zone: str | None = None
+    keep: Mask | None = None  #: an entry for each row; None keeps all
+    original: SyntheticKeys | None = None  #: turns the rows of an original file into ACID rows
+    as_inserts: bool = False  #: turns Hive 2's update events into insert events
+    dense: KeyStatistics | None = None  #: statistics from which ``keep`` follows without reading keys
+    to_zone: str | None = None  #: converts wall-clock times to this zone; None keeps them in the writer's zone
 
     @property
     def is_whole(self) -> bool:
@@ -58,8 +52,10 @@ class Piece(NamedTuple):
 
 
 def zone_of_stripe(source: Source, tail: Tail, stripe_index: int) -> str | None:
-    """Returns the zone in which a stripe's times count: None if it has no such times, the empty text if nobody says it, and
-    one name for all names of UTC."""
+    """Returns the zone in which a stripe's times count, with one name for all names of UTC.
+
+    Returns None if the stripe has no such times, and an empty text if the zone is unknown.
+    """
     if not tail.types.has_zoned_times:
         return None
     name = stripe_zone(source, tail, stripe_index) or tail.default_zone or ""
@@ -67,17 +63,17 @@ def zone_of_stripe(source: Source, tail: Tail, stripe_index: int) -> str | None:
 
 
 def lacks_zone(source: Source, tail: Tail, stripe_index: int) -> bool:
-    """Returns true if a stripe with times names no zone and gets one when it is encoded again: that which is set."""
+    """Returns true if a stripe with times names no zone and gets the default zone when it is re-encoded."""
     if tail.default_zone is None or not tail.types.has_zoned_times:
         return False
     return not stripe_zone(source, tail, stripe_index)
 
 
 def common_zone(pieces: Iterable[Piece]) -> str | None:
-    """Returns the zone of all times of ``pieces``, None if their zones differ.
+    """Returns the zone of all times of ``pieces``; None if their zones differ.
 
     Raises:
-        NotLossless: the zone of one is not known.
+        NotLossless: a zone is unknown.
     """
     zones = set()
     for piece in pieces:
@@ -93,7 +89,7 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
 
     Raises:
         NotLossless: the file's types do not widen to ``types``; ``keep`` is not as long as the stripe.
-        UnforeseenKeys: ``keep`` was made from statistics, and a key differs from what they say.
+        UnforeseenKeys: ``keep`` follows from statistics, and a key contradicts them.
     """
     tail, start = piece.tail, 0
     stripe_rows = tail.stripes[piece.stripe_index].rows
@@ -101,41 +97,41 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
         raise NotLossless(
             f"file {tail.name}, stripe {piece.stripe_index}: a mask of {len(piece.keep)} rows, it has {stripe_rows}"
         )
-    found = acid_types(tail.types) if piece.original else tail.types
-    changes = None if piece.to_zone is None else _Changes.of(piece, piece.to_zone)
+    own_types = acid_types(tail.types) if piece.original else tail.types
+    changes = None if piece.to_zone is None else _ZoneChange.between(piece, piece.to_zone)
     for batch in codec.read_batches(piece.source, tail, stripes=[piece.stripe_index]):
         rows = batch.num_rows
         if changes is not None:
-            batch = changes.applied(batch, tail.types)
+            batch = changes.apply(batch, tail.types)
         if piece.dense is not None:
             _check_dense(batch, piece, piece.dense, start)
         if piece.original:
-            batch = _with_keys(batch, piece.original, start, codec.schema(found))
+            batch = _with_keys(batch, piece.original, start, codec.schema(own_types))
         if piece.keep is not None:
             batch = batch.filter(pa.array(piece.keep[start : start + rows], pa.bool_()))
         start += rows
         if piece.as_inserts:
             batch = batch.set_column(0, batch.schema.field(0), pa.array(np.zeros(batch.num_rows, np.int32)))
         if batch.num_rows:
-            yield widen_rows(batch, found, types, codec, tail.name) if types is not None else batch
+            yield widen_rows(batch, own_types, types, codec, tail.name) if types is not None else batch
     if start != stripe_rows:
         raise NotLossless(
             f"file {tail.name}, stripe {piece.stripe_index}: {start} rows were decoded, the footer says {stripe_rows}"
         )
 
 
-class _Changes(NamedTuple):
+class _ZoneChange(NamedTuple):
     """The zones that times of a stripe come from and go to; None for UTC."""
 
     source: JavaZone | None
     target: JavaZone | None
 
     @classmethod
-    def of(cls, piece: Piece, name: str) -> _Changes:
+    def between(cls, piece: Piece, name: str) -> _ZoneChange:
         source = shown_zone(piece.source, piece.tail, piece.stripe_index)
         return cls(source, None if is_utc(name) else java_zone(name))
 
-    def applied(self, batch: pa.RecordBatch, types: Types) -> pa.RecordBatch:
+    def apply(self, batch: pa.RecordBatch, types: Types) -> pa.RecordBatch:
         columns = types[0].children
         if self.source is not None:
             batch = wall_clock_batch(batch, types, columns, self.source)
@@ -144,14 +140,14 @@ class _Changes(NamedTuple):
 
 def _check_dense(batch: pa.RecordBatch, piece: Piece, expected: KeyStatistics, start: int) -> None:
     first = expected.row_id.minimum + start
-    wanted: tuple[Any, ...] = (
+    expected_columns: tuple[Any, ...] = (
         expected.operation.minimum,
         expected.original_transaction.minimum,
         expected.bucket.minimum,
         np.arange(first, first + batch.num_rows),
         expected.current_transaction.minimum,
     )
-    for column, values, name in zip(batch.columns, wanted, ACID_FIELDS, strict=False):
+    for column, values, name in zip(batch.columns, expected_columns, ACID_FIELDS, strict=False):
         if column.null_count or not np.all(column.to_numpy() == values):
             raise UnforeseenKeys(
                 f"file {piece.tail.name}, stripe {piece.stripe_index}: its {name} differs in some row from what the "

@@ -1,4 +1,4 @@
-"""A check that a file answers point predicates correctly: its row indexes and statistics fit its rows (PROTOCOL 4)."""
+"""Checks that a file answers point predicates correctly: its row indexes and statistics fit its rows (PROTOCOL 4)."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from compactor.orc.io.source import Source
 
 
 def check_points(source: Source, tail: Tail, last_keys: Sequence[RowId]) -> None:
-    """Looks up the last row of each stripe of an ACID file by its key, as a reader with a predicate would.
+    """Looks up the last row of each stripe of an ACID file by its key, like a reader with a predicate.
 
-    ``last_keys`` are those of the key index: they come from the inputs, so that the file is not judged by its own
-    statistics. A wrong row index or wrong statistics make readers skip existing rows, which no count reveals.
+    ``last_keys`` are those of the key index. They come from the inputs, so the file is not judged by its own statistics.
+    With a wrong row index or wrong statistics, readers skip existing rows, which no count reveals.
 
     Raises:
-        VerificationFailed: a row is not found by its key, or the number of keys is not that of the stripes.
+        VerificationFailed: a row is not found by its key, or the numbers of keys and stripes differ.
         BadFile: the file cannot be decoded.
     """
     if len(last_keys) != len(tail.stripes):
         raise VerificationFailed(
-            f"file {tail.name}: {len(last_keys)} last keys for {len(tail.stripes)} stripes, wanted one for each; "
+            f"file {tail.name}: {len(last_keys)} last keys for {len(tail.stripes)} stripes, expected one for each; "
             "nothing was published"
         )
     for number, key in enumerate(last_keys):
         try:
             is_found = _is_found(SourceFile(source, tail.length), tail, key)
-        except BadFile:  # its writer's zone may be one that only Java knows
+        except BadFile:  # perhaps only Java knows its writer's zone
             is_found = _is_found(UtcFile(source, tail, range(len(tail.stripes))), tail, key)
         if not is_found:
             raise VerificationFailed(
@@ -46,8 +46,9 @@ def check_points(source: Source, tail: Tail, last_keys: Sequence[RowId]) -> None
 
 
 def check_filters(source: Source, tail: Tail) -> None:
-    """Checks that every stripe has bloom filters of the same columns, kinds and encodings: ORC 1.5 looks the rows of a
-    stripe that lacks one up in the filter of the stripe before, and loses them.
+    """Checks that every stripe has bloom filters of the same columns, kinds and encodings.
+
+    If a stripe lacks a filter, ORC 1.5 looks its rows up in the filter of the stripe before, and loses them.
 
     Raises:
         VerificationFailed: two stripes differ.

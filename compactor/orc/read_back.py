@@ -1,8 +1,8 @@
-"""Checks that an encoded file holds the values that its writer was given, before anything relies on it (PROTOCOL 4).
+"""Checks that an encoded file holds the values that were passed to its writer (PROTOCOL 4).
 
-The rows are reduced to a few checksums for each column as they are written, and again as they are read back. Between rows
-of the same order this finds any changed, lost, moved or doubled value. All rows are read by Arrow's decoder, and where that
-library has also written the file, some rows of each stripe by the other one as well.
+Rows are reduced to a few checksums for each column while they are written, and again while they are read back. As the order
+of rows is the same, this finds any changed, lost, moved or doubled value. Arrow's decoder reads all rows. If Arrow has also
+written the file, pyorc reads some rows of each stripe, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from compactor.base.errors import NotLossless, VerificationFailed
 from compactor.orc.codecs.arrow_codec import SMALL_FILE, read_in_batches
 from compactor.orc.codecs.arrow_types import Array
 from compactor.orc.codecs.choice import ARROW, PYORC
-from compactor.orc.codecs.codec import Codec, relabelled_batch
+from compactor.orc.codecs.codec import Codec, relabel_batch
 from compactor.orc.codecs.pyorc_codec import read_rows
 from compactor.orc.codecs.stripe_view import BATCH_BYTES, BATCH_ROWS
 from compactor.orc.format.java_zones import is_utc
@@ -42,7 +42,7 @@ _Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 class ValueDigest:
-    """Checksums of rows in their order: those of the NULLs, lengths and values of each column, however rows are batched."""
+    """Checksums of the NULLs, lengths and values of each column, in the order of rows, however they are batched."""
 
     def __init__(self, types: Types) -> None:
         self._types = types
@@ -134,7 +134,7 @@ def _offsets(array: Array) -> npt.NDArray[np.int32]:
 
 
 def _fixed(array: Array, valid: _Bytes | None) -> npt.NDArray[np.generic]:
-    """Returns the values of an array, each in as many bytes as its type has: a NULL as 0, and all NaNs as the same."""
+    """Returns the fixed-width values of an array, with NULLs as 0 and all NaNs as the same NaN."""
     width = array.type.bit_width // 8
     data = np.frombuffer(array.buffers()[1] or b"", np.uint8)
     data = data[width * array.offset : width * (array.offset + len(array))]
@@ -149,7 +149,7 @@ def _fixed(array: Array, valid: _Bytes | None) -> npt.NDArray[np.generic]:
 
 
 def _nanoseconds(array: Array, valid: _Bytes | None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns timestamps of either codec as nanoseconds, modulo 2⁶⁴, and the seconds of those that 64 bits do not hold."""
+    """Returns timestamps of either codec as nanoseconds modulo 2⁶⁴, and the seconds of those that overflow 64 bits."""
     if pa.types.is_struct(array.type):
         seconds, rest = (part.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) for part in array.flatten())
         nanos = seconds * _SECOND + rest
@@ -159,11 +159,12 @@ def _nanoseconds(array: Array, valid: _Bytes | None) -> tuple[npt.NDArray[np.int
 
 
 def check_values(path: str | os.PathLike[str], types: Types, written: ValueDigest, codec: Codec) -> None:
-    """Reads the file at ``path``, which ``codec`` has just encoded, and checks that it holds the rows of ``written``. Its
-    tail is still the encoder's own.
+    """Reads the file at ``path`` and checks that it holds the rows of ``written``.
+
+    ``codec`` has just encoded the file, whose tail is still the encoder's own.
 
     Raises:
-        VerificationFailed: it does not, or two decoders disagree.
+        VerificationFailed: it does not hold them, or two decoders disagree.
     """
     by_arrow = codec is ARROW
     starts = _sampled_rows(path)
@@ -180,21 +181,21 @@ def check_values(path: str | os.PathLike[str], types: Types, written: ValueDiges
                 f"{path}: cannot be read back ({error}); nothing was changed, please report this"
             ) from error
         read = _by_pyorc(path, types, [range(written.rows)])
-    _must_agree(path, types, written, read, "that were written")
+    _check_agree(path, types, written, read, "that were written")
     if sample.rows:
         try:
             other = _by_pyorc(path, types, [range(start, stop) for start, stop in starts])
         except NotLossless as error:
             log.info("no rows are read by another decoder: %s", error)
         else:
-            _must_agree(path, types, sample, other, "that another decoder reads", _within_maps(types))
+            _check_agree(path, types, sample, other, "that another decoder reads", _within_maps(types))
 
 
 def check_zone(path: str | os.PathLike[str], tail: Tail, zone: str) -> None:
-    """Checks that all stripes of the file name ``zone`` as their writer's, if it has timestamps.
+    """Checks that all stripes of a file with timestamps name ``zone`` as their writer's zone.
 
     Raises:
-        VerificationFailed: one names another.
+        VerificationFailed: a stripe names another zone.
     """
     if tail.types.has_timestamps:
         with LocalSource(path) as source:
@@ -219,11 +220,11 @@ def _by_arrow(path: str | os.PathLike[str], types: Types, rows: int) -> Iterator
         file: Any = po.ORCFile(os.fspath(path))
         if file.nrows <= rows:
             batches = file.read().to_batches()
-            yield from (relabelled_batch(batch, ARROW.schema(types)) for batch in batches)
+            yield from (relabel_batch(batch, ARROW.schema(types)) for batch in batches)
             return
     with pa.OSFile(os.fspath(path)) as file:
         for batch in read_in_batches(file, rows):
-            yield relabelled_batch(batch, ARROW.schema(types))
+            yield relabel_batch(batch, ARROW.schema(types))
 
 
 def _add_sample(batch: pa.RecordBatch, place: int, ranges: Sequence[tuple[int, int]], sample: ValueDigest) -> None:
@@ -238,28 +239,28 @@ def _by_pyorc(path: str | os.PathLike[str], types: Types, ranges: Sequence[range
     digest = ValueDigest(types)
     with LocalSource(path) as source:
         for batch in read_rows(source, read_tail(source), ranges):
-            digest.add(relabelled_batch(batch, PYORC.schema(types)))
+            digest.add(relabel_batch(batch, PYORC.schema(types)))
     return digest
 
 
 def _within_maps(types: Types) -> frozenset[int]:
-    """Returns the columns of maps and what is in them: of entries with equal keys pyorc returns one."""
+    """Returns the columns of maps and their content, which may differ: of entries with equal keys pyorc returns one."""
     maps = [number for number, item in enumerate(types) if item.kind is TypeKind.MAP]
     return frozenset(column for number in maps for column in range(number, number + len(subtree(types, number))))
 
 
-def _must_agree(
+def _check_agree(
     path: str | os.PathLike[str],
     types: Types,
-    wanted: ValueDigest,
-    found: ValueDigest,
+    expected: ValueDigest,
+    read: ValueDigest,
     what: str,
     unknown: Collection[int] = (),
 ) -> None:
-    columns = [column for column in wanted.differing_columns(found) if column not in unknown]
-    if columns or wanted.rows != found.rows:
+    columns = [column for column in expected.differing_columns(read) if column not in unknown]
+    if columns or expected.rows != read.rows:
         names = ", ".join(f"{column} ({types[column].kind.name.lower()})" for column in columns)
         raise VerificationFailed(
-            f"{path}: read back, its {found.rows} rows are not the {wanted.rows} {what}: columns {names} differ; "
+            f"{path}: read back, its {read.rows} rows are not the {expected.rows} {what}: columns {names} differ; "
             "nothing was changed, please report this"
         )

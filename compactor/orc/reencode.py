@@ -1,7 +1,7 @@
-"""Rows of some stripes encoded as new stripes, because rows are removed or the class or types change (DESIGN 4).
+"""Encodes rows of some stripes as new stripes, because rows are removed or the class or types change (DESIGN 4).
 
-Every function writes one local file that is a complete ORC file of the class of ``like``; ``assembler`` can then copy
-its stripes into the target. If writing fails, nothing of the file remains.
+Every function writes one complete local ORC file of the class of ``like``. ``assembler`` can then copy its stripes into the
+target. If writing fails, nothing of the file remains.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from compactor.orc.format.java_zones import UTC_NAME, is_utc
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.tail_writer import Metadata, no_metadata, replace_tail
 from compactor.orc.format.types import Types
-from compactor.orc.last_keys import last_of
+from compactor.orc.last_keys import last_key_of_batch
 from compactor.orc.pieces import Piece, common_zone, piece_batches
 from compactor.orc.read_back import ValueDigest, check_values, check_zone
 from compactor.orc.stripe_compatibility import calendars_agree
 from compactor.orc.widened_rows import widen_rows
 
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 JOINT_BYTES, JOINT_ROWS = 256 * 1024, 16_384  #: limits of stripes that are decoded together
 JOINED_BYTES = 1024 * 1024  #: decoded bytes up to which small batches are written together
@@ -53,7 +53,7 @@ def reencode(
     """
     for piece in pieces:
         check_calendar(piece.tail, like)
-    zone = must_have_one_zone(path, pieces)
+    zone = require_one_zone(path, pieces)
 
     def rows(codec: Codec) -> Iterator[pa.RecordBatch]:
         return concatenate_small_batches(batch for run in _runs(pieces) for batch in _run_batches(run, codec, types))
@@ -69,11 +69,11 @@ def reencode(
     return with_filters(path, like, encode)
 
 
-def must_have_one_zone(path: str | os.PathLike[str], pieces: Sequence[Piece]) -> str:
-    """Returns the zone of all times of ``pieces``, which are to be encoded together.
+def require_one_zone(path: str | os.PathLike[str], pieces: Sequence[Piece]) -> str:
+    """Returns the one zone of all times of ``pieces``, which will be encoded together.
 
     Raises:
-        NotLossless: there are several, or nobody says which one it is.
+        NotLossless: there are several zones, or a zone is unknown.
     """
     zone = common_zone(pieces)
     if zone is None:
@@ -81,9 +81,11 @@ def must_have_one_zone(path: str | os.PathLike[str], pieces: Sequence[Piece]) ->
     return zone
 
 
-def with_filters(path: str | os.PathLike[str], like: Tail, encode: Callable[[frozenset[int]], Done]) -> Done:
-    """Returns what ``encode`` does with the columns that have bloom filters in files like ``like``, and again with fewer of
-    them where values of some cannot have any."""
+def with_filters(path: str | os.PathLike[str], like: Tail, encode: Callable[[frozenset[int]], Result]) -> Result:
+    """Calls ``encode`` with the columns that have bloom filters in files like ``like``, and returns its result.
+
+    If the values of some columns cannot have filters, calls it again with fewer columns.
+    """
     filtered = frozenset() if like.filters is None else like.filters.encoded
     while True:
         try:
@@ -94,8 +96,10 @@ def with_filters(path: str | os.PathLike[str], like: Tail, encode: Callable[[fro
 
 
 def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Groups neighbours that can be decoded together: whole stripes of similar files, so small that opening each of them
-    costs more than decoding it."""
+    """Groups neighbours that can be decoded together: small whole stripes of similar files.
+
+    Opening such a stripe costs more than decoding it.
+    """
     run: list[Piece] = []
     size = rows = 0
     for piece in pieces:
@@ -144,8 +148,8 @@ def encode_acid(
 ) -> Tail:
     """Writes batches of ``codec.schema(types)`` to a file of the class of ``like`` and returns its tail.
 
-    The footer has exactly ``types``, the columns ``filtered`` have bloom filters, and each stripe says that ``zone`` is its
-    writer's, in which the timestamps of ``batches`` count as if it were UTC. The file is read back.
+    The footer has exactly ``types``, the columns ``filtered`` have bloom filters, and each stripe names ``zone`` as its
+    writer's zone. The timestamps of ``batches`` count in it as if it were UTC. The file is read back.
 
     Raises:
         Unfit: ``codec`` is Arrow's and would lose something; start again with ``PYORC`` (as ``with_codec`` does).
@@ -164,7 +168,7 @@ def encode_acid(
         check_values(path, types, written, codec)
         if not is_utc(zone) or types.has_floats or types.has_timestamps:
             mend_indexes(path, zone)
-        last_row = last_of(last) if last is not None and types.is_acid else None
+        last_row = last_key_of_batch(last) if last is not None and types.is_acid else None
         tail = replace_tail(path, like, types, metadata, last_row)
         check_zone(path, tail, zone)
         return tail
@@ -174,27 +178,27 @@ def encode_acid(
 
 
 def concatenate_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the same rows with small batches concatenated: writing a batch costs more than writing a few rows."""
+    """Concatenates small batches, because writing a batch costs more than writing a few rows."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         if size + batch.nbytes > JOINED_BYTES:
-            yield from _one(waiting)
+            yield from _concatenate(waiting)
             waiting, size = [], 0
         waiting.append(batch)
         size += batch.nbytes
-    yield from _one(waiting)
+    yield from _concatenate(waiting)
 
 
-def _one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def _concatenate(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     if len(batches) < 2:
         return batches
-    found: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return found
+    together: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return together
 
 
 def check_calendar(tail: Tail, like: Tail) -> None:
-    """Refuses to put days of one calendar into a file of another, unless all calendars agree on those days.
+    """Refuses to write days of one calendar to a file of another, unless all calendars agree on these days.
 
     Values are copied without conversion.
 

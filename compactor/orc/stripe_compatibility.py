@@ -1,4 +1,4 @@
-"""The rules for stripes that may share a file: copying them, or encoding rows for that file (PROTOCOL 2.2)."""
+"""Decides which stripes may share a file, by copying them or by encoding their rows (PROTOCOL 2.2)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ORC_135 = 6  #: the first writer version whose timestamp statistics are in UTC
 
 
 def is_copyable(tail: Tail) -> bool:
-    """Returns true if stripes of this file may be copied into a file of their class at all.
+    """Returns true if stripes of this file may be copied into another file of their class.
 
-    Not copied are stripes with encrypted columns (keys are in the footer), of writers before ORC-135 (their timestamp
-    statistics have another meaning), and of files without a row index or without statistics for every stripe (readers
-    would apply the file's statistics to all stripes).
+    A file may not be copied from if it has encrypted columns (keys are in the footer), if its writer is older than ORC-135
+    (timestamp statistics have another meaning), or if it lacks a row index or statistics for every stripe (readers would
+    apply the file's statistics to all stripes).
     """
     return (
         not tail.encrypted and tail.writer_version >= ORC_135 and tail.row_index_stride > 0 and tail.complete_statistics
@@ -34,8 +34,10 @@ def is_writable(tail: Tail) -> bool:
 
 
 def encodable_target(tail: Tail) -> Tail:
-    """Returns ``tail`` as a target to encode for: with a row index even if its own file has none (PROTOCOL 2.2), and with
-    a compression and file version that can be written."""
+    """Returns ``tail`` changed to a class that can be encoded.
+
+    It gets a row index if it has none (PROTOCOL 2.2), and a compression and file version that can be written.
+    """
     if tail.row_index_stride == 0:
         tail = replace(tail, row_index_stride=DEFAULT_STRIDE)
     if tail.compression not in WRITABLE:
@@ -44,11 +46,10 @@ def encodable_target(tail: Tail) -> Tail:
 
 
 def calendars_agree(tail: Tail, like: Tail) -> bool:
-    """Returns true if the days of ``tail`` may be in a file of ``like``: both have one calendar, or all calendars agree
-    on these days.
+    """Returns true if the days of ``tail`` may be in a file of ``like``.
 
-    The calendar of a file that names none is each reader's guess (Hive's is ``orc.proleptic.gregorian.default``), so it
-    counts as neither of the two.
+    Both must have one calendar, or all calendars must agree on these days. If a file names no calendar, each reader guesses
+    (Hive by ``orc.proleptic.gregorian.default``), so it counts as neither of the two.
     """
     return tail.calendar == like.calendar or all(_modern(tail, number) for number in tail.types.calendar_columns)
 

@@ -1,1 +1,1 @@
-"""ACID rows in files: the keys in a table's file, the delete events that apply to it, and a snapshot's reader."""
+"""ACID rows in files: their keys, the delete events that apply to them, and a reader of snapshots."""

@@ -1,6 +1,6 @@
-"""One data file as readers see it: ACID events, or raw rows that get synthetic ROW__IDs.
+"""Reads one data file like Hive's readers: ACID events, or raw rows that get synthetic ROW__IDs.
 
-Reading is tolerant: ACID field names in any case, raw files in any directory, streaming files up to their logical length.
+It accepts ACID field names in any case, raw files in any directory, and streaming files up to their logical length.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from compactor.rows.remote_source import LOCAL, open_source
 from compactor.storage.protocol import Storage
 
 _KEYS = (OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT)
-SYNTHETIC_ROWS = 1 << 20  #: of a raw file whose keys are made at once
+SYNTHETIC_ROWS = 1 << 20  #: rows of a raw file whose keys are made at once
 
 
 class AcidFile(NamedTuple):
@@ -90,14 +90,14 @@ def open_files(
     plain_buckets: bool = False,
     zone: str | None = None,
 ) -> Iterator[list[AcidFile]]:
-    """Yields the files of one file number in reading order; they are open until the block ends.
+    """Yields the files of one file number in reading order, open until the block ends.
 
-    Row numbers of raw files continue from file to file within a group, in path order (Hive's ``OrcRawRecordMerger``);
+    Row numbers of raw files continue from file to file within a group, in path order (Hive's ``OrcRawRecordMerger``).
     ``sources`` must be in that order.
 
     Args:
         plain_buckets: rows of raw files get ``number`` itself as their bucket, as in Hive 2.
-        zone: of the times in stripes that name no writer's zone.
+        zone: the zone of times in stripes that name no writer's zone.
 
     Raises:
         BadFile: a file is not ORC, truncated, or gone.
@@ -106,7 +106,9 @@ def open_files(
     counters: dict[str, int] = {}
     with FilePool() as pool:
         files: list[AcidFile] = []
-        for found, opened, tail in look_ahead(partial(_opened, pool, os.path.join(location, ""), storage), sources):
+        for input_file, opened, tail in look_ahead(
+            partial(_open_file, pool, os.path.join(location, ""), storage), sources
+        ):
             if tail is None:
                 continue
             if tail.encrypted:
@@ -115,27 +117,27 @@ def open_files(
                 )
             if zone is not None:
                 tail = replace(tail, default_zone=zone)
-            first = counters.get(found.group, 0)
+            first = counters.get(input_file.group, 0)
             if not tail.is_acid:
-                counters[found.group] = first + tail.rows
+                counters[input_file.group] = first + tail.rows
             files.append(
                 AcidFile(
                     path=opened.name,
                     source=opened,
                     tail=tail,
-                    write_id=found.write_id,
+                    write_id=input_file.write_id,
                     bucket=number
                     if plain_buckets or tail.is_acid
-                    else _bucket(opened.name, number, found.statement_id),
+                    else _bucket(opened.name, number, input_file.statement_id),
                     first_row_id=first,
-                    in_base=found.group.startswith(BASE_PREFIX),
+                    in_base=input_file.group.startswith(BASE_PREFIX),
                 )
             )
         yield files
 
 
-def _opened(pool: FilePool, place: str, storage: Storage, source: Input) -> tuple[Input, Source, Tail | None]:
-    """Opens a file and reads its tail: None if a streaming writer has flushed nothing yet."""
+def _open_file(pool: FilePool, place: str, storage: Storage, source: Input) -> tuple[Input, Source, Tail | None]:
+    """Opens a file and reads its tail. The tail is None if a streaming writer has not flushed anything yet."""
     path = place + source.path
     opened = pool.open(partial(open_source, storage, path))
     length = flush_length(storage, path) if source.has_flush_length else None
@@ -153,7 +155,7 @@ def _bucket(path: str, number: int, statement_id: int | None) -> int:
 
 
 def flush_length(storage: Storage, path: str) -> int:
-    """Returns the last of the side file's big-endian longs: the logical length of the streaming file, in bytes."""
+    """Returns the logical length of a streaming file in bytes: the last big-endian long of its side file."""
     side = path + FLUSH_LENGTH_SUFFIX
     try:
         whole = storage.length(side) // 8 * 8
@@ -169,11 +171,11 @@ def flush_length(storage: Storage, path: str) -> int:
 
 
 def stripe_keys(file: AcidFile, stripe: int) -> Iterator[Keys]:
-    """Yields the keys of one stripe's rows in file order, in batches; keys of raw rows need no decoding.
+    """Yields the keys of one stripe's rows in batches, in file order. Keys of raw rows need no decoding.
 
     Raises:
-        BadFile: as ``keys_of_batch`` does, or because keys contradict the stripe's statistics: a damaged write ID could make
-            all rows of a stripe look invisible, and they would be left out.
+        BadFile: as ``keys_of_batch`` does, or because keys contradict the stripe's statistics. A damaged write ID could make
+            all rows of a stripe look invisible, so that they would be dropped.
         NotLossless: as ``keys_of_batch`` does.
     """
     rows = file.tail.stripes[stripe].rows
@@ -185,11 +187,11 @@ def stripe_keys(file: AcidFile, stripe: int) -> Iterator[Keys]:
     known = key_statistics(file.tail, stripe)
     total = 0
     for batch in arrow_codec.read_batches(file.source, file.tail, columns=_KEYS, stripes=[stripe]):
-        found = keys_of_batch(file, batch)
+        keys = keys_of_batch(file, batch)
         if known is not None:
-            _check_against_statistics(file, stripe, found, known)
-            total += int(found.block["row_id"].sum())
-        yield found
+            _check_against_statistics(file, stripe, keys, known)
+            total += int(keys.block["row_id"].sum())
+        yield keys
     if known is not None and known.row_id.total not in (None, total):
         raise BadFile(
             f"{file.path}, stripe {stripe}: {ACID_FIELDS[3]} adds up to {total}, its statistics say {known.row_id.total}; "
@@ -197,13 +199,13 @@ def stripe_keys(file: AcidFile, stripe: int) -> Iterator[Keys]:
         )
 
 
-def _check_against_statistics(file: AcidFile, stripe: int, found: Keys, known: KeyStatistics) -> None:
+def _check_against_statistics(file: AcidFile, stripe: int, keys: Keys, known: KeyStatistics) -> None:
     columns = (
-        (found.operation, known.operation),
-        (found.block["write_id"], known.original_transaction),
-        (found.block["bucket"], known.bucket),
-        (found.block["row_id"], known.row_id),
-        (found.current, known.current_transaction),
+        (keys.operation, known.operation),
+        (keys.block["write_id"], known.original_transaction),
+        (keys.block["bucket"], known.bucket),
+        (keys.block["row_id"], known.row_id),
+        (keys.current, known.current_transaction),
     )
     for (numbers_of, expected), name in zip(columns, ACID_FIELDS[:5], strict=True):
         if int(numbers_of.min()) < expected.minimum or int(numbers_of.max()) > expected.maximum:
@@ -249,18 +251,18 @@ def keys_of_batch(file: AcidFile, batch: pa.RecordBatch) -> Keys:
     )
 
 
-def check_only_rows(file: AcidFile, found: Keys) -> Keys:
-    """Returns ``found`` if all are rows: insert events, or in a base, where Hive 2 left them, update events too.
+def check_only_rows(file: AcidFile, keys: Keys) -> Keys:
+    """Returns ``keys`` if all are rows: insert events, or update events that Hive 2 left in a base.
 
     Raises:
-        NotLossless: there are update or delete events among them (ACID v1), which apply to other rows of the same key.
+        NotLossless: some are update or delete events (ACID v1), which apply to other rows of the same key.
     """
-    if np.any((found.operation != INSERT) & ~((found.operation == UPDATE) & file.in_base)):
+    if np.any((keys.operation != INSERT) & ~((keys.operation == UPDATE) & file.in_base)):
         raise NotLossless(
             f"{file.path}: has update or delete events among its rows, as ACID version 1 (Hive 2 and earlier) wrote them, "
             "and later versions of Hive misread those; see `compactor doctor --before-hive-3`"
         )
-    return found
+    return keys
 
 
 def write_empty_acid_file(storage: Storage, path: str, row_type: str, *, version: bytes | None = ACID_VERSION) -> int:

@@ -1,7 +1,7 @@
-"""Delete events of one file number, ready to be matched against rows.
+"""Matches the delete events of one file number against rows.
 
-Readers apply the events in ``delete_delta_*/bucket_N`` to the rows in ``bucket_N`` only, whatever the bucket property
-says; events for rows of another file have no effect for any reader, nor have they here (PROTOCOL 1.3).
+Readers apply the events in ``delete_delta_*/bucket_N`` only to the rows in ``bucket_N``, whatever the bucket property says.
+Events for rows of another file have no effect in any reader, and none here (PROTOCOL 1.3).
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class DeleteEvents:
         return mask
 
     def row_ids(self, first: RowId, last: RowId) -> Numbers:
-        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket; some may occur repeatedly."""
-        found: Numbers = self.keys["row_id"][self._position(first, after=False) : self._position(last, after=True)]
-        return found
+        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket; some may repeat."""
+        numbers: Numbers = self.keys["row_id"][self._position(first, after=False) : self._position(last, after=True)]
+        return numbers
 
     def newest(self, block: KeyBlock) -> Numbers:
-        """Returns the largest deleting write ID among the events for each row of ``block``; -1 where there is none."""
+        """Returns for each row of ``block`` the largest write ID of its events; -1 without events."""
         low, high = _ends(block)
         first, last = self._position(low, after=False), self._position(high, after=True)
         keys, current = self.keys[first:last], self.current[first:last]
@@ -90,9 +90,9 @@ class DeleteEvents:
         begins[1:] = sorted_keys[1:] != sorted_keys[:-1]
         values = np.concatenate([current, np.full(len(block), -1, dtype=np.int64)])[by_key]
         largest = np.maximum.reduceat(values, np.flatnonzero(begins))[np.cumsum(begins) - 1]
-        found: Numbers = np.empty(len(both), dtype=np.int64)
-        found[by_key] = largest
-        return found[len(keys) :]
+        largest_by_row: Numbers = np.empty(len(both), dtype=np.int64)
+        largest_by_row[by_key] = largest
+        return largest_by_row[len(keys) :]
 
 
 def _ends(block: KeyBlock) -> tuple[RowId, RowId]:

@@ -1,4 +1,4 @@
-"""Files of delete deltas: reads all events of one file number, writes one sorted file of events."""
+"""Reads the files of delete deltas of one file number, and writes one sorted file of events."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Block: TypeAlias = tuple[KeyBlock, Numbers]  #: keys of delete events, and the d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsOfFiles:
-    """The ``events`` that the snapshot sees, and counts of all events and of the ``invisible`` ones.
+    """The ``events`` that the snapshot sees, the ``total`` of all events, and the number of ``invisible`` ones.
 
-    ``types`` are those of the last file with a complete ``row``, None if there is none.
+    ``types`` are those of the last file with a complete ``row``, or None.
     """
 
     events: DeleteEvents
@@ -59,11 +59,11 @@ def load_events(
     total = invisible = 0
     for tail, events in stored_events(location, sources, number, storage):
         tails.append(tail)
-        for found in events:
-            valid = valid_mask(write_ids, found.current)
+        for keys in events:
+            valid = valid_mask(write_ids, keys.current)
             total += len(valid)
             invisible += int(np.count_nonzero(~valid))
-            blocks.append((found.block[valid], found.current[valid]))
+            blocks.append((keys.block[valid], keys.current[valid]))
     whole = [t.types for t in tails if len(t.types.row) > 1]
     return EventsOfFiles(
         events=DeleteEvents.from_blocks(blocks),
@@ -77,41 +77,42 @@ def load_events(
 def stored_events(
     location: str, sources: Sequence[Input], number: int, storage: Storage = LOCAL
 ) -> Iterator[tuple[Tail, Iterator[Keys]]]:
-    """Yields each file's tail and all its events, visible or not, in file order; the file is open until the next one. Small
-    files are opened together.
+    """Yields each file's tail and all its events, visible or not, in file order.
+
+    A file is open until the next one. Small files are opened together.
 
     Raises:
         BadFile: a file cannot be read.
         NotLossless: a delete delta holds anything but delete events.
     """
-    for together in _neighbours(sources):
+    for together in _group_neighbours(sources):
         with open_files(location, together, number, storage) as files:
             for file in files:
                 if file.is_raw:
                     raise NotLossless(
                         f"{file.path}: expected delete events, found rows without ACID columns; move it away"
                     )
-                yield file.tail, _only_deletes(file)
+                yield file.tail, _read_deletes(file)
 
 
-def _neighbours(sources: Sequence[Input]) -> Iterator[list[Input]]:
-    """Yields neighbouring files of ``TOGETHER`` bytes in total, and larger ones one by one."""
-    found: list[Input] = []
+def _group_neighbours(sources: Sequence[Input]) -> Iterator[list[Input]]:
+    """Groups neighbouring files of up to ``TOGETHER`` bytes in total. Larger files stay alone."""
+    group: list[Input] = []
     for source in sources:
-        if found and (len(found) == AHEAD or sum(one.length for one in found) + source.length > TOGETHER):
-            yield found
-            found = []
-        found.append(source)
-    if found:
-        yield found
+        if group and (len(group) == AHEAD or sum(neighbour.length for neighbour in group) + source.length > TOGETHER):
+            yield group
+            group = []
+        group.append(source)
+    if group:
+        yield group
 
 
-def _only_deletes(file: AcidFile) -> Iterator[Keys]:
+def _read_deletes(file: AcidFile) -> Iterator[Keys]:
     for stripe in range(len(file.tail.stripes)):
-        for found in stripe_keys(file, stripe):
-            if np.any(found.operation != DELETE):
+        for keys in stripe_keys(file, stripe):
+            if np.any(keys.operation != DELETE):
                 raise NotLossless(f"{file.path}: expected delete events only (operation 2), found others")
-            yield found
+            yield keys
 
 
 def visible_events(
@@ -119,9 +120,9 @@ def visible_events(
 ) -> Iterator[Block]:
     """Yields the ``stored_events`` that the snapshot sees: keys and deleting write IDs."""
     for _, events in stored_events(location, sources, number, storage):
-        for found in events:
-            valid = valid_mask(write_ids, found.current)
-            yield found.block[valid], found.current[valid]
+        for keys in events:
+            valid = valid_mask(write_ids, keys.current)
+            yield keys.block[valid], keys.current[valid]
 
 
 class Events(Protocol):

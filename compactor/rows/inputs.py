@@ -1,4 +1,4 @@
-"""The files with the rows and delete events of one file number, and the facts needed to read each."""
+"""Lists the files with rows and delete events by file number, with the facts needed to read each."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def inputs_of_directory(directory: AcidDir) -> Iterator[tuple[int, Input]]:
 
 
 def inputs_by_number(directory: AcidDirectory) -> tuple[dict[int, list[Input]], dict[int, list[Input]]]:
-    """Returns the files with rows and those with delete events, each by file number, in the order in which they are read."""
+    """Returns the files with rows and those with delete events, each by file number, in reading order."""
     inserts: dict[int, list[Input]] = defaultdict(list)
     deletes: dict[int, list[Input]] = defaultdict(list)
     for number, source in inputs_of_originals(directory):
         inserts[number].append(source)
-    for one in (*((directory.base,) if directory.base else ()), *directory.insert_deltas):
-        for number, source in inputs_of_directory(one):
-            inserts[number].append(source)
-    for delta in directory.delete_deltas:
+    for delta in (*((directory.base,) if directory.base else ()), *directory.insert_deltas):
         for number, source in inputs_of_directory(delta):
+            inserts[number].append(source)
+    for delete_delta in directory.delete_deltas:
+        for number, source in inputs_of_directory(delete_delta):
             deletes[number].append(source)
     return inserts, deletes

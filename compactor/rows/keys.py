@@ -1,7 +1,7 @@
 """Keys of rows as columns of numbers: (originalTransaction, bucket, rowId) and currentTransaction.
 
-A key block is a numpy structured array, so that all rows of a batch are compared at once. The sort order is that of every
-ACID file: originalTransaction, bucket (signed), rowId, ascending (Hive's ``OrcRawRecordMerger.ReaderKey``).
+A key block is a numpy structured array, so that all rows of a batch are compared at once. Blocks sort like every ACID file:
+by originalTransaction, bucket (signed) and rowId, ascending (Hive's ``OrcRawRecordMerger.ReaderKey``).
 """
 
 from __future__ import annotations

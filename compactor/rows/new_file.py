@@ -1,6 +1,6 @@
-"""A new file that is written here, except for ranges that its file system or store takes over from other files.
+"""Writes a new file, except for ranges that its file system or store takes over from other files.
 
-Those of an object store are holes in the local file until it is uploaded; ``NewFile.reading`` reads them where they are.
+Ranges of an object store are holes in the local file until it is uploaded. ``NewFile.reading`` reads them from their source.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from compactor.settings.file_limits import UNLIMITED
 from compactor.storage.protocol import Storage
 from compactor.storage.taking_over import TakenRange, TakingOver, pieces
 
-_HEAD = 16  #: bytes at the start of a file that a range may bring along if its source starts with the same: ORC's magic
-_WHOLE = 1.1  #: most bytes of a whole file for each in the range: the others are its tail, and stay as padding
-_END = 1024  #: bytes at the end of a range that are looked at again: those of a stripe are its footer, which was read
+_HEAD = 16  #: bytes at the start of a file that a range may bring along if its source starts alike: ORC's magic
+_WHOLE = 1.1  #: the most bytes of a whole file per byte of the range; the others are its tail, and stay as padding
+_END = 1024  #: bytes at the end of a range that are compared later; a stripe ends with its footer, which was read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The local path of a new file that will be in the directory ``home`` of a store; if this process ``sees_all`` of it,
-    nothing is taken over."""
+    """The local path of a new file for the directory ``home`` of a store.
+
+    If this process must see all bytes (``sees_all``), nothing is taken over.
+    """
 
     storage: Storage
     home: str
@@ -38,12 +40,11 @@ class Target:
 
 
 class NewFile(LocalSink):
-    """A sink for a file of which ``ranges`` are taken over by its store. Leaving a ``with`` block closes it, an exception
-    aborts it.
+    """A sink for a file whose store takes over ``ranges``. Leaving a ``with`` block closes it, an exception aborts it.
 
     Args:
         shares: see ``LocalSink``.
-        terms: of the store that the file will be in; None if it takes nothing over.
+        terms: of the file's store; None if it takes nothing over.
         place: the scheme and bucket of that store.
     """
 
@@ -68,7 +69,7 @@ class NewFile(LocalSink):
         if end - start > _WHOLE * length:
             return None
         if not self.ranges and start <= position <= min(offset, _HEAD) and source.read(0, position) == self._head:
-            position = start = 0  # for what was written alone some stores would need a request, or megabytes more
+            position = start = 0  # the few bytes before the range would cost some stores a request or megabytes
         self.skip(position + end - start - self.tell())
         self._sources[source.name] = source
         last = source.read(max(start, end - _END), min(_END, end - start))
@@ -97,7 +98,7 @@ def _place(path: str) -> str:
 
 
 class WrittenSource:
-    """The file at the local path ``path`` with its ranges, which are read from their ``sources``. Close it."""
+    """The local file at ``path``, with its ranges read from their ``sources``. The caller closes it."""
 
     is_local = False
     tag = None

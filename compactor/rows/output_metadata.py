@@ -1,4 +1,4 @@
-"""The user metadata of a new ACID file, computed from its rows once they are written."""
+"""Computes the user metadata of a new ACID file after its rows are written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OutputMetadata:
 
 
 def written_file(path: str, tail: Tail) -> WrittenFile:
-    """Describes the finished file at ``path``, which has the tail ``tail``."""
+    """Describes the finished file at ``path`` with the tail ``tail``."""
     with LocalSource(path) as source:
         checksum = crc32(source, 0, source.length)
         return WrittenFile(length=source.length, rows=tail.rows, stripes=len(tail.stripes), checksum=checksum)

@@ -12,15 +12,15 @@ from compactor.storage.protocol import Storage
 
 LOCAL: Storage = LocalStorage()
 _KEPT = 4 * CHUNK  #: bytes kept per file, since decoders switch between the streams of a stripe
-_BLOCKS = 32  #: in which they are, at most
-#: Bytes of the first block of a large file of which stripes may be taken over: then only footers and indexes are read. Where
-#: one block after the other is read, each is larger than the one before.
+_BLOCKS = 32  #: the most blocks per file
+#: Bytes of the first block of a large file whose stripes may be taken over, since then only footers and indexes are read. If
+#: blocks are read in order, each is larger than the one before.
 _FIRST = 64 * 1024
 _GROWTH = 8
 
 
 class RemoteSource:
-    """A file that is read by ranges, in blocks that are kept for a while. Its length and tag are requested once.
+    """A file that is read in blocks, which are kept for a while. Its length and tag are requested once.
 
     Raises:
         BadFile: the file is gone, or shorter than it was.
@@ -46,11 +46,11 @@ class RemoteSource:
     def read(self, offset: int, length: int) -> bytes:
         if offset + length > self.length:
             raise BadFile(
-                f"file {self.name}: {max(0, self.length - offset)} bytes at offset {offset}, {length} wanted; the file is "
-                "shorter than it says, restore it or move it away"
+                f"file {self.name}: {max(0, self.length - offset)} bytes at offset {offset}, expected {length}; the file is "
+                "shorter than it claims, restore it or move it away"
             )
         if length >= CHUNK:
-            return self._fetched(offset, length)
+            return self._fetch(offset, length)
         parts = []
         while length > 0:
             start, block = self._block(offset, length)
@@ -59,28 +59,30 @@ class RemoteSource:
             offset, length = offset + len(part), length - len(part)
         return b"".join(parts)
 
-    def _block(self, offset: int, wanted: int) -> tuple[int, bytes]:
-        """Returns the block that holds ``offset``, and where it starts. It has ``wanted`` bytes from there on if it is new,
-        and more after a block that was read to its end."""
+    def _block(self, offset: int, length: int) -> tuple[int, bytes]:
+        """Returns the start and content of the block that holds ``offset``.
+
+        A new block has ``length`` bytes from ``offset`` on, and more after a block that was read to its end.
+        """
         for start, block in self._blocks.items():
             if start <= offset < start + len(block):
                 self._blocks.move_to_end(start)
                 return start, block
         start = offset // self._first * self._first
         before = next((len(block) for at, block in self._blocks.items() if at + len(block) == start), 0)
-        needed = -(-(offset - start + wanted) // self._first) * self._first
+        needed = -(-(offset - start + length) // self._first) * self._first
         size = max(needed, min(CHUNK, _GROWTH * before))
-        block = self._fetched(start, min(size, self.length - start))
+        block = self._fetch(start, min(size, self.length - start))
         self._blocks[start] = block
         while len(self._blocks) > _BLOCKS or sum(map(len, self._blocks.values())) > _KEPT:
             self._blocks.popitem(last=False)
         return start, block
 
-    def _fetched(self, offset: int, length: int) -> bytes:
+    def _fetch(self, offset: int, length: int) -> bytes:
         data = self._storage.read_range(self.name, offset, length)
         if len(data) != length:
             raise BadFile(
-                f"file {self.name}: {len(data)} bytes at offset {offset}, {length} wanted; it changed while it was read"
+                f"file {self.name}: {len(data)} bytes at offset {offset}, expected {length}; it changed while it was read"
             )
         return data
 
@@ -104,7 +106,7 @@ def open_source(storage: Storage, path: str) -> LocalSource | RemoteSource:
 
     Raises:
         BadFile: the file is gone.
-        UnsafeDirectory: it is no regular file, or a link is in its path.
+        UnsafeDirectory: it is not a regular file, or a link is in its path.
     """
     descriptor = storage.descriptor(path)
     return RemoteSource(storage, path) if descriptor is None else LocalSource(path, descriptor, storage.options.files)

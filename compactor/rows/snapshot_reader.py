@@ -1,4 +1,4 @@
-"""The rows of one directory under a snapshot, each with its ROW__ID; visibility is that of Hive 4."""
+"""Reads the rows of one directory under a snapshot, each with its ROW__ID. Visibility is that of Hive 4."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ ROW_ID_COLUMNS = ("writeid", "bucketid", "rowid")  #: the fields of Hive's ROW__
 def read_snapshot(
     location: str, directory: AcidDirectory, write_ids: ValidWriteIdList, row_type: str, storage: Storage = LOCAL
 ) -> Iterator[pa.RecordBatch]:
-    """Yields every row that the snapshot sees, in file order; there is no order between file numbers.
+    """Yields every row that the snapshot sees, in file order within each file number.
 
     Args:
-        location: the path that ``directory`` is a listing of.
-        row_type: Hive's type of the table's rows; columns that older files lack are null.
+        location: the path of ``directory``.
+        row_type: Hive's type of the table's rows. Columns that older files lack are null.
 
     Yields:
-        batches of ``writeid`` (int64), ``bucketid`` (int32), ``rowid`` (int64), then the table's columns in their
-        order. A timestamp is ``timestamp[ns]``, or, from the first batch of a stripe with a value that doesn't fit on,
+        batches of ``writeid`` (int64), ``bucketid`` (int32), ``rowid`` (int64), then the table's columns in order. A
+        timestamp is ``timestamp[ns]``. From the first batch of a stripe with a value that does not fit, it is
         ``struct<seconds,nanos>``.
 
     Raises:
@@ -58,7 +58,7 @@ def _rows(file: AcidFile, events: DeleteEvents, write_ids: ValidWriteIdList, row
     have = file.tail.types.row
     types = acid_types(row if widens(have, row) else have)
     for stripe in range(len(file.tail.stripes)):
-        mask = _visible(file, stripe, events, write_ids)
+        mask = _visible_mask(file, stripe, events, write_ids)
         if not mask.any():
             continue
         original = None
@@ -68,28 +68,27 @@ def _rows(file: AcidFile, events: DeleteEvents, write_ids: ValidWriteIdList, row
         piece = Piece(
             source=file.source, tail=file.tail, stripe_index=stripe, keep=mask, original=original, to_zone=UTC_NAME
         )
-        yield from _decoded(piece, types)
+        yield from _decode(piece, types)
 
 
-def _decoded(piece: Piece, types: Types) -> Iterator[pa.RecordBatch]:
-    """Yields a stripe's rows in batches: decoded by Arrow, and by pyorc from the first batch that Arrow would lose
-    something of."""
+def _decode(piece: Piece, types: Types) -> Iterator[pa.RecordBatch]:
+    """Yields a stripe's rows in batches: decoded by Arrow, and by pyorc from the first batch that Arrow cannot hold."""
     shown = 0
     try:
-        for batch in _flat(piece, ARROW, types):
+        for batch in _flatten(piece, ARROW, types):
             yield batch
             shown += batch.num_rows
         return
     except Unfit:
         pass  # the other codec starts again at the stripe's first row
-    for batch in _flat(piece, PYORC, types):
+    for batch in _flatten(piece, PYORC, types):
         known = min(shown, batch.num_rows)
         shown -= known
         if known < batch.num_rows:
             yield batch.slice(known)
 
 
-def _flat(piece: Piece, codec: Codec, types: Types) -> Iterator[pa.RecordBatch]:
+def _flatten(piece: Piece, codec: Codec, types: Types) -> Iterator[pa.RecordBatch]:
     for batch in piece_batches(piece, codec, types):
         row = batch.column(ROW)
         yield pa.RecordBatch.from_arrays(
@@ -98,9 +97,9 @@ def _flat(piece: Piece, codec: Codec, types: Types) -> Iterator[pa.RecordBatch]:
         )
 
 
-def _visible(file: AcidFile, stripe: int, events: DeleteEvents, write_ids: ValidWriteIdList) -> Mask:
+def _visible_mask(file: AcidFile, stripe: int, events: DeleteEvents, write_ids: ValidWriteIdList) -> Mask:
     masks = []
-    for found in stripe_keys(file, stripe):
-        check_only_rows(file, found)
-        masks.append(valid_mask(write_ids, found.current) & ~events.hits(found.block))
+    for keys in stripe_keys(file, stripe):
+        check_only_rows(file, keys)
+        masks.append(valid_mask(write_ids, keys.current) & ~events.hits(keys.block))
     return np.concatenate(masks) if masks else np.zeros(0, dtype=np.bool_)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TypeVar
 
-from compactor.orc.io.look_ahead import timed
+from compactor.orc.io.look_ahead import run_timed
 
 _TURN_S = 0.1  #: the longest wait for the steps of another thread, which may be in the hands of a store
 
@@ -55,7 +55,7 @@ class SideBySide:
         if len(results) < len(every):
             left = min(self.count, len(every) - len(results))
             shares = [self._pool.submit(_work, step, every, numbers, results) for _ in range(left)]
-            _, has_waited = timed(wait, shares)
+            _, has_waited = run_timed(wait, shares)
             self._far = self._at_once or has_waited
             for share in shares:
                 share.result()
@@ -78,7 +78,7 @@ def _one_waits(
 ) -> bool:
     """Does the steps one after the other up to one that waits; false if none does."""
     for number in numbers:
-        results[number], has_waited = timed(step, things[number])
+        results[number], has_waited = run_timed(step, things[number])
         if has_waited:
             return True
     return False

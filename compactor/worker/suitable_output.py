@@ -5,7 +5,7 @@ from __future__ import annotations
 from compactor.acid.names import Layout
 from compactor.base.errors import Refused
 from compactor.metastore.catalog.values import Table
-from compactor.orc.codecs.bloom_filters import asked_filters
+from compactor.orc.codecs.bloom_filters import filters_by_name
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.settings.output_class import OutputClass, refused_by_orc_1_5
 from compactor.site.named_tables import nearest
@@ -24,6 +24,6 @@ def must_suit(table: Table, asked: OutputClass | None, layout: Layout) -> None:
     for name in asked.bloom_filters or ():
         if name != "*" and name not in types:
             raise Refused(f"{table}: {asked}: it has no column {name!r}{nearest(name, types)}")
-        if not asked_filters(row, [name]).encoded:
+        if not filters_by_name(row, [name]).encoded:
             of = "no column has" if name == "*" else f"column {name} is {types[name]}, which cannot have"
             raise Refused(f"{table}: {asked}: {of} a bloom filter by which all readers find its rows")

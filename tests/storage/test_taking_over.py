@@ -263,10 +263,10 @@ def every(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Place, Far]:
         far: Far = request.getfixturevalue("far")
         return place_in(tmp_path, stores_by(far.url)), far
     far = request.getfixturevalue(f"far_{kind}")
-    return place_of(kind, far.url, tmp_path), far
+    return place_range(kind, far.url, tmp_path), far
 
 
-def place_of(kind: str, url: str, folder: Path) -> Place:
+def place_range(kind: str, url: str, folder: Path) -> Place:
     """Returns a place in Google's or Azure's store."""
     if kind == "gs":
         return Place(kind=kind, location=f"gs://{BUCKET}/taken-{folder.name}/t", stores=Stores(gcs_options(url)))
@@ -310,7 +310,7 @@ def test_whole_files_and_ranges_are_taken_over_by_every_store_that_can(
 def test_other_stores_that_refuse_are_sent_the_bytes(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> None:
     copies = {"gs": "/compose", "abfs": "comp=block&"}[kind]
     with Between(request.getfixturevalue({"gs": "gcs_url", "abfs": "azure_url"}[kind])) as between:
-        place = place_of(kind, between.url, tmp_path)
+        place = place_range(kind, between.url, tmp_path)
         new, refused = Whole(place, tmp_path), list[str]()
 
         def fails(method: str, path: str) -> bool:

@@ -1,3 +1,3 @@
-"""Rows of stripes, decoded into batches and encoded again."""
+"""Decodes rows of stripes into batches, and encodes batches."""
 
 from __future__ import annotations

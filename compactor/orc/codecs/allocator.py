@@ -1,7 +1,7 @@
-"""Keeps memory that the C library frees for the next file, so that it need not be requested from the kernel again.
+"""Makes the C library keep freed memory for the next file instead of returning it to the kernel.
 
 ORC's encoder allocates some megabytes for each file, however few rows it writes, and glibc returns them after the file.
-For tiny files, the kernel took more time to clear the same pages over and over than decoding and encoding took in all.
+For tiny files, the kernel took more time to clear the same pages again than decoding and encoding took together.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ LARGE_BYTES = 32 * 1024 * 1024  #: blocks of this size or more are mapped separa
 
 @cache
 def keep_freed_memory() -> None:
-    """Sets both thresholds to the values that glibc itself chooses once a process has freed a large block.
+    """Sets both thresholds to the values that glibc chooses after a process has freed a large block.
 
-    Values set in the environment of the process take precedence; other C libraries have no such thresholds.
+    Values in the environment of the process take precedence. Other C libraries have no such thresholds.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None or {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"} & os.environ.keys():

@@ -1,4 +1,4 @@
-"""The fast codec, Arrow's ORC adapter, for rows of which it loses nothing."""
+"""The fast codec: Arrow's ORC adapter, for rows that it can hold without loss."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from compactor.orc.codecs.codec import (
     Unfit,
     column_names,
     decoding_failed,
-    naming_the_file,
-    relabelled_batch,
+    name_file_in_errors,
+    relabel_batch,
     stripe_bytes,
 )
 from compactor.orc.codecs.library_writer import COMPRESSIONS
@@ -34,7 +34,7 @@ from compactor.orc.io.source import Source
 
 name = "arrow"
 SECOND = 10**9  #: in nanoseconds
-HELD = 4 * 1024 * 1024  #: decoded bytes up to which compressing a file in a second pass is not worthwhile
+BUFFERED_BYTES = 4 * 1024 * 1024  #: decoded bytes up to which compressing a file in a second pass is not worthwhile
 SMALL_FILE = 1024 * 1024  #: bytes up to which a file is read as a whole, if its rows fit into one batch
 
 
@@ -64,8 +64,9 @@ def read_batches(
     rows: int | None = None,
     inner: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of ``stripes`` (default: all), in batches that bound memory by rows × width; with ``inner``, only
-    these columns (ids) within the row of an ACID file.
+    """Yields the rows of ``stripes`` (default: all), in batches that bound memory by rows × width.
+
+    With ``inner``, yields only these columns (ids) within the row of an ACID file.
 
     Raises:
         Unfit: a timestamp does not fit into 64 bits of nanoseconds.
@@ -74,8 +75,10 @@ def read_batches(
     """
     chosen = range(len(tail.stripes)) if stripes is None else stripes
     places = range(len(tail.types[0].children)) if columns is None else columns
-    with naming_the_file(tail):
-        wanted = _schema(tail.types, tuple(places)) if inner is None else inner_schema(tail.types, tuple(inner))
+    with name_file_in_errors(tail):
+        expected_schema = (
+            _schema(tail.types, tuple(places)) if inner is None else inner_schema(tail.types, tuple(inner))
+        )
     if not any(tail.stripes[number].rows for number in chosen):
         return
     view = StripeView(source, tail, chosen, columns, rows or batch_rows(tail, chosen, columns, inner), inner)
@@ -90,7 +93,7 @@ def read_batches(
         )
         for batch in batches:
             if batch.num_rows:
-                yield relabelled_batch(batch, wanted)
+                yield relabel_batch(batch, expected_schema)
     except pa.ArrowInvalid as error:
         if "timestamp" in str(error):
             raise Unfit(str(error)) from error
@@ -103,7 +106,7 @@ def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
     """Returns all rows of small stripes of several files, decoded together; see ``stripe_view.joint_file``.
 
     Raises:
-        Unfit, BadFile: as ``read_batches`` does, but without naming the right file; also because they are not small.
+        Unfit, BadFile: as ``read_batches`` does, but without the right file's name; also if the stripes are not small.
     """
     tail = stripes[0][1]
     try:
@@ -111,11 +114,11 @@ def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
         (batch,) = reader.read().combine_chunks().to_batches()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise decoding_failed(tail, error) from error
-    return relabelled_batch(batch, schema(tail.types))
+    return relabel_batch(batch, schema(tail.types))
 
 
 def read_in_batches(file: Any, size: int, names: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a file, or of its columns ``names``, ``size`` at a time; nothing is checked."""
+    """Yields the rows of a file, or of its columns ``names``, ``size`` at a time, without any check."""
     # Imports pandas unless it is excluded, which takes longer than the work of most of our processes.
     from pyarrow import dataset
 
@@ -127,7 +130,7 @@ def read_in_batches(file: Any, size: int, names: list[str] | None = None) -> Ite
 
 
 def _at_once(view: StripeView, stripes: int, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yields one batch per stripe: a scan in batches costs four times as much if all rows fit into one batch anyway."""
+    """Yields one batch per stripe. A scan in batches would cost four times as much for rows that fit into one batch."""
     reader: Any = po.ORCFile(pa.BufferReader(view.read()))
     for number in range(stripes):
         yield reader.read_stripe(number, columns=names).select(names)
@@ -156,8 +159,8 @@ class ArrowWriter:
         self._stripe_size = stripe_size or stripe_bytes(like)
         self._schema = schema(types.for_encoders)
         self._has_timestamps = types.has_timestamps
-        self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
+        self._buffered: list[pa.RecordBatch] = []
+        self._buffered_bytes = 0
         self._encoder: Encoder | ZlibEncoder | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -170,23 +173,23 @@ class ArrowWriter:
             return
         for column in batch.columns if self._has_timestamps else ():
             _check_timestamps(column)
-        labelled = relabelled_batch(batch, self._schema)
+        labelled = relabel_batch(batch, self._schema)
         whole = pa.RecordBatch.from_arrays(list(map(push_validity_down, labelled.columns)), schema=self._schema)
         if self._encoder is not None:
             self._encoder.write(whole)
             return
-        self._held.append(whole)
-        self._held_bytes += whole.nbytes
-        if self._held_bytes > HELD:
+        self._buffered.append(whole)
+        self._buffered_bytes += whole.nbytes
+        if self._buffered_bytes > BUFFERED_BYTES:
             self._begin(ZlibEncoder if self._like.compression is Compression.ZLIB else Encoder)
 
     def _begin(self, kind: type[Encoder | ZlibEncoder]) -> Encoder | ZlibEncoder:
         self._encoder = kind(
             self._path, self._like, self._schema, stripe_size=self._stripe_size, filtered=self._filtered
         )
-        for batch in self._held or [pa.RecordBatch.from_pylist([], self._schema)]:
+        for batch in self._buffered or [pa.RecordBatch.from_pylist([], self._schema)]:
             self._encoder.write(batch)
-        self._held = []
+        self._buffered = []
         return self._encoder
 
     def __enter__(self) -> ArrowWriter:

@@ -1,4 +1,4 @@
-"""Files encoded by Arrow's ORC writer, which compresses them itself, except for zlib, which is done here."""
+"""Encodes files with Arrow's ORC writer, which also compresses them, except with zlib."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Encoder:
         self, path: Path, like: Tail, schema: pa.Schema, *, stripe_size: int, filtered: Collection[int] = ()
     ) -> None:
         self._path, self._schema = path, schema
-        self._file = _Remembering(path)
+        self._file = _FileWithDelayedErrors(path)
         self._writer = library_writer(self._file, like, like.compression, stripe_size=stripe_size, filtered=filtered)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -107,8 +107,8 @@ class ZlibEncoder:
         self._target.abort()
 
 
-class _Remembering(io.RawIOBase):
-    """A new file that keeps its first error for later: raised inside Arrow's writer, it would end the whole process."""
+class _FileWithDelayedErrors(io.RawIOBase):
+    """A new file that keeps its first error for later, because an error inside Arrow's writer would end the process."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()

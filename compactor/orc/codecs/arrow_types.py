@@ -17,8 +17,9 @@ Array: TypeAlias = Any
 
 
 def arrow_type(types: Types, root: int = 0, *, timestamp: ArrowType | None = None) -> ArrowType:
-    """Returns the Arrow type that holds values of column ``root``: strings for char and varchar, nanoseconds for
-    timestamps, or the type ``timestamp`` if given.
+    """Returns the Arrow type for values of column ``root``.
+
+    Char and varchar become strings. Timestamps become nanoseconds, or the type ``timestamp``.
 
     Raises:
         NotLossless: Arrow has no equal type (unions, decimals without precision).

@@ -1,4 +1,4 @@
-"""The bloom filters that every stripe of an output has, and the columns of which an encoder can write them."""
+"""Chooses the bloom filters that every stripe of an output has, and the columns for which an encoder writes them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ FALSE_POSITIVES = (
     0.05  #: share of false positives for values that a row group does not have; the default of ORC's writers
 )
 StripeFilters: TypeAlias = tuple[Types, frozenset[FilterStream]]  #: the types of a stripe's file, and its filters
-#: Kinds of values that the C++ library hashes like Java's, which looks them up by its own hashes: rows are lost if a
-#: filter misses their value. Excluded are tinyint, as the library corrupts the values before it hashes them, and
-#: boolean, as Java leaves its filters empty.
+#: Kinds of values that the C++ library hashes like Java's. Java looks up values by its own hashes: others would lose
+#: rows. Excluded are tinyint, whose values the library corrupts before it hashes them, and boolean, whose filters Java
+#: leaves empty.
 KINDS = frozenset(
     {
         *(TypeKind.SHORT, TypeKind.INT, TypeKind.LONG, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL),
@@ -32,7 +32,7 @@ KINDS = frozenset(
 )
 #: Kinds with filters that some readers look up wrongly: Trino 476 (``orc_bloom_filters_enabled``, ``timestamp_precision``
 #: milliseconds) looks up microseconds, but the filters hold milliseconds. Rows without such filters never get any, so
-#: that no reader misses rows that it has found so far.
+#: no reader misses rows that it has found until now.
 MISREAD = frozenset({TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT})
 _ZEROS = (0, -(2**63))  #: 0.0 and -0.0, their bits as a signed number
 #: Kinds in which some values equal others with a different hash.
@@ -40,7 +40,7 @@ _AMBIGUOUS = frozenset({TypeKind.CHAR, TypeKind.FLOAT, TypeKind.DOUBLE})
 
 
 class Ambiguous(Exception):
-    """Rows cannot have filters of these ``columns``: readers would look up some of their values by another hash."""
+    """Rows cannot have filters for ``columns``, because readers would look up some of their values by another hash."""
 
     def __init__(self, columns: frozenset[int]) -> None:
         super().__init__(f"columns {sorted(columns)} hold values that equal others with another hash")
@@ -57,10 +57,10 @@ def stripe_filters(source: Source, tail: Tail, stripe_index: int) -> StripeFilte
 
 
 def common_filters(copied: Collection[StripeFilters], encoded: Collection[StripeFilters], types: Types) -> Filters:
-    """Returns the filters of every stripe in a file of ``types`` that gets these stripes: all that any of them has.
+    """Returns the filters of every stripe in a file of ``types``: all filters that any of these stripes has.
 
-    Stripes that lack one when they are copied, and encoded rows of which it cannot be written, get one that lets every
-    value pass (``Assembler``). Filters that some readers misread are written only if all these stripes have them.
+    A stripe that lacks a filter gets one that lets every value pass (``Assembler``), and so do encoded rows for which it
+    cannot be written. Filters that some readers misread are written only if all stripes have them.
     """
     streams = {stream for _, own in copied for stream in own}
     filtered = [frozenset(stream.column for stream in own) for _, own in copied]
@@ -88,7 +88,7 @@ def stored_filters(columns: Collection[int]) -> frozenset[FilterStream]:
 
 @cached_with_types
 def _same_columns(old: Types, new: Types) -> dict[int, int]:
-    """Returns the number in ``new`` of each column of the row in ``old``: columns go by position."""
+    """Maps each column of the row in ``old`` to its number in ``new``, by position."""
     roots = [types[0].children[-1] if types.is_acid else 0 for types in (old, new)]
     pairs = [(roots[0], roots[1])]
     for i, j in pairs:  # which grows meanwhile
@@ -96,10 +96,11 @@ def _same_columns(old: Types, new: Types) -> dict[int, int]:
     return dict(pairs)
 
 
-def asked_filters(types: Types, names: Collection[str]) -> Filters:
-    """Returns the filters of a file of ``types`` that are asked for by these names: those of columns of the row in lower
-    case, with what they hold, or ``*`` for all. Names of no column are left out, and so are kinds that some reader would
-    look up wrongly."""
+def filters_by_name(types: Types, names: Collection[str]) -> Filters:
+    """Returns the filters for columns of the row by their lower-case names; ``*`` means all columns.
+
+    A column includes all columns within it. Unknown names are ignored, and so are kinds that some reader looks up wrongly.
+    """
     root = types[0].children[-1] if types.is_acid else 0
     named = zip(types[root].field_names, types[root].children, strict=True)
     columns = frozenset(
@@ -114,13 +115,17 @@ def asked_filters(types: Types, names: Collection[str]) -> Filters:
 
 def false_positives(like: Tail) -> float:
     """Returns the share of false positives of the filters in a file like this."""
-    return FALSE_POSITIVES if like.asked is None or like.asked.false_positives is None else like.asked.false_positives
+    return (
+        FALSE_POSITIVES
+        if like.requested_class is None or like.requested_class.false_positives is None
+        else like.requested_class.false_positives
+    )
 
 
 def check_hashes(batch: pa.RecordBatch, types: Types, filtered: Collection[int]) -> None:
     """Checks that readers find all values of the columns ``filtered`` by the hash that they look up.
 
-    They would not find NaNs, and char texts without their trailing blanks, which Trino strips and Hive looks up.
+    They would not find NaN, and char texts with trailing blanks, which Trino strips and Hive looks up.
 
     Raises:
         Ambiguous: some column has such values.
@@ -128,14 +133,14 @@ def check_hashes(batch: pa.RecordBatch, types: Types, filtered: Collection[int])
     doubtful = {column for column in filtered if types[column].kind in _AMBIGUOUS}
     if doubtful:
         columns = zip(types[0].children, batch.columns, strict=True)
-        found = {
+        ambiguous = {
             column
             for child, array in columns
             for column, values in _below(array, types, child)
             if column in doubtful and _is_ambiguous(values, types[column].kind, types[column].maximum_length)
         }
-        if found:
-            raise Ambiguous(frozenset(found))
+        if ambiguous:
+            raise Ambiguous(frozenset(ambiguous))
 
 
 def _below(array: Array, types: Types, column: int) -> Iterator[tuple[int, Array]]:
@@ -162,8 +167,10 @@ def _is_ambiguous(array: Array, kind: TypeKind, length: int) -> bool:
 
 
 def admit_both_zeros(bloom: messages.Message) -> bool:
-    """Makes a filter of floats that lets one of 0.0 and -0.0 pass let both pass, since they are equal and differ in their
-    bits, by which readers look them up. Returns true if that changed it."""
+    """Makes a filter of floats that lets one of 0.0 and -0.0 pass let both pass; returns true if that changed it.
+
+    The two are equal, but readers look them up by their different bits.
+    """
     bits = np.unpackbits(np.frombuffer(bloom.utf8bitset, np.uint8), bitorder="little")
     places = [_places(number, len(bits), bloom.num_hash_functions) for number in _ZEROS]
     if not any(bits[place].all() for place in places) or all(bits[place].all() for place in places):

@@ -1,4 +1,4 @@
-"""The choice between the codecs: the fast one, or the lossless one where the fast one would lose something."""
+"""Chooses between the codecs: the fast one, or the lossless one if the fast one would lose something."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def with_codec(types: Sequence[Types], work: Callable[[Codec], T]) -> T:
         try:
             return work(ARROW)
         except Unfit as reason:
-            log.info("rows are re-encoded one by one, Arrow would lose something: %s", reason)
+            log.info("rows are re-encoded one by one, because Arrow would lose something: %s", reason)
     return work(PYORC)

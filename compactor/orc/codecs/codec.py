@@ -25,11 +25,11 @@ KEYS = (0, 1, 2, 3, 4)  #: positions of the key columns in an ACID file's root s
 STRIPE_BYTES = 64 * 1024 * 1024
 MEMORY_BLOCK = 64 * 1024
 STREAMS = 3  #: of a column, at most: nulls, and two of values
-MOST_BUFFERS = 1 << 30  #: bytes of the blocks that the library holds, one for each stream
+MOST_BUFFERS = 1 << 30  #: bytes of the blocks in the library's memory, one for each stream
 
 
 class Unfit(Exception):
-    """This codec would lose something of these rows; the other one might not."""
+    """This codec cannot hold these rows without loss; the other one may."""
 
 
 class BatchWriter(Protocol):
@@ -62,8 +62,12 @@ class Codec(Protocol):
         rows: int | None = None,
         inner: Sequence[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yields rows of some stripes in batches of at most ``rows``; ``columns`` are positions in the root struct, or
-        ``inner`` ids of columns within the row of an ACID file, which are read alone."""
+        """Yields rows of some stripes in batches of at most ``rows``.
+
+        Args:
+            columns: positions in the root struct.
+            inner: ids of columns within the row of an ACID file; only these are read.
+        """
 
     def writer(
         self, path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()
@@ -76,41 +80,46 @@ def column_names(types: Types) -> tuple[str, ...]:
     return ACID_FIELDS if types.is_acid else tuple(map(valid_name, types[0].field_names))
 
 
-class _Relabelled:
-    def __init__(self, data: Any, wanted: Any) -> None:
-        self._data, self._wanted = data, wanted
+class _RelabelledData:
+    def __init__(self, data: Any, new_type: Any) -> None:
+        self._data, self._new_type = data, new_type
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        return self._wanted.__arrow_c_schema__(), self._data.__arrow_c_array__()[1]
+        return self._new_type.__arrow_c_schema__(), self._data.__arrow_c_array__()[1]
 
 
-def relabelled(array: Array, wanted: ArrowType) -> Array:
+def relabel(array: Array, new_type: ArrowType) -> Array:
     """Returns an array under another type of the same layout, such as one with other field names.
 
-    Arrow's C interface passes it on without a copy; a cast goes by names and would fill fields that it does not find
-    with NULL.
+    Arrow's C interface does this without a copy. A cast would match fields by name and fill missing ones with NULL.
     """
-    if array.type.equals(wanted):
+    if array.type.equals(new_type):
         return array
-    source: Any = _Relabelled(array, wanted)
+    source: Any = _RelabelledData(array, new_type)
     return pa.array(source)
 
 
-def relabelled_batch(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """Returns a batch under another schema of the same layout; see ``relabelled``."""
-    source: Any = _Relabelled(batch, wanted)
+def relabel_batch(batch: pa.RecordBatch, new_schema: pa.Schema) -> pa.RecordBatch:
+    """Returns a batch under another schema of the same layout; see ``relabel``."""
+    source: Any = _RelabelledData(batch, new_schema)
     return pa.record_batch(source)
 
 
 def stripe_bytes(like: Tail) -> int:
     """Returns the size at which a stripe of a file like this ends, in bytes."""
-    return STRIPE_BYTES if like.asked is None or like.asked.stripe_bytes is None else like.asked.stripe_bytes
+    return (
+        STRIPE_BYTES
+        if like.requested_class is None or like.requested_class.stripe_bytes is None
+        else like.requested_class.stripe_bytes
+    )
 
 
 def encoder_block_size(like: Tail) -> int:
-    """Returns the compression block size to encode with, in bytes: the ORC C++ library accepts only multiples of its
-    memory block. It may differ from that of ``like``; a file with several records the largest (PROTOCOL 2.2). Those of very
-    wide files are shorter, since the library holds one for each stream.
+    """Returns the compression block size to encode with, in bytes.
+
+    The ORC C++ library accepts only multiples of its memory block, so the size may differ from that of ``like``. A file with
+    several sizes records the largest (PROTOCOL 2.2). Blocks of very wide files are smaller, because the library keeps one
+    for each stream in memory.
     """
     blocks = -(-like.compression_block_size // MEMORY_BLOCK)
     affordable = MOST_BUFFERS // (MEMORY_BLOCK * STREAMS * len(like.types))
@@ -118,8 +127,8 @@ def encoder_block_size(like: Tail) -> int:
 
 
 @contextmanager
-def naming_the_file(tail: Tail) -> Iterator[None]:
-    """Names the file in the error about a type that a codec has no equal for."""
+def name_file_in_errors(tail: Tail) -> Iterator[None]:
+    """Adds the file's name to the error about a type that a codec cannot represent."""
     try:
         yield
     except NotLossless as error:
@@ -130,7 +139,7 @@ def decoding_failed(tail: Tail, error: Exception) -> CompactorError:
     """Returns the error that explains a decoder's failure to people.
 
     Raises:
-        MemoryError: there is not enough memory, which is no fault of the file.
+        MemoryError: there is not enough memory, which is not the file's fault.
     """
     if isinstance(error, MemoryError) or "bad_alloc" in str(error):
         raise MemoryError(f"file {tail.name}: {error}") from error

@@ -1,7 +1,7 @@
-"""Changes the indexes and statistics of a file that was just encoded so that no reader loses rows by them.
+"""Changes the indexes and statistics of an encoded file so that no reader loses rows by them.
 
-They become those of the writer's zone (PROTOCOL 2.6). The bounds and bloom filters of floats hold for NaN and for either
-zero, and the bounds of times for readers that know no digits below a millisecond (PROTOCOL 2.7). The data stay as they are.
+They become those of the writer's zone (PROTOCOL 2.6). The bounds and bloom filters of floats then hold for NaN and both
+zeros, and the bounds of times also for readers without digits below a millisecond (PROTOCOL 2.7). The data do not change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compactor.orc.codecs.bloom_filters import admit_both_zeros
 from compactor.orc.format import messages
 from compactor.orc.format.compression import compress
 from compactor.orc.format.java_zones import UTC_NAME, JavaZone, is_utc, java_zone
-from compactor.orc.format.statistics import MENDED_KINDS, TIME_KINDS, mended_statistics, text_statistics_for_orc_1_5
+from compactor.orc.format.statistics import MENDED_KINDS, TIME_KINDS, mend_statistics, text_statistics_for_orc_1_5
 from compactor.orc.format.stripe_footer import INDEX_STREAMS, ROW_INDEX, read_indexes, read_stripe_footer, zone_named
 from compactor.orc.format.tail import MAGIC, Stripe, Tail, read_tail
 from compactor.orc.format.tail_writer import tail_bytes
@@ -32,8 +32,8 @@ _EARLY = 4 * DAY  #: before this time, in milliseconds since 1970, no two databa
 def mend_indexes(path: str | os.PathLike[str], zone: str = UTC_NAME) -> None:
     """Mends a local file that was just encoded, and makes ``zone`` the writer's zone of all its stripes.
 
-    Its timestamps keep their raw seconds; their statistics become those of the wall clock, as readers expect them, and
-    their bloom filters let every value through.
+    Timestamps keep their raw seconds. Their statistics become those of the wall clock, as readers expect, and their bloom
+    filters let every value pass.
     """
     part = f"{path}.mended"
     try:
@@ -50,15 +50,16 @@ def mend_indexes(path: str | os.PathLike[str], zone: str = UTC_NAME) -> None:
 def text_indexes_for_orc_1_5(
     source: Source, tail: Tail, stripe_index: int, footer: messages.Message
 ) -> dict[int, bytes]:
-    """Returns new row indexes, as they are stored, of those columns of a stripe by which ORC Java 1.5 would lose rows; see
-    ``text_statistics_for_orc_1_5``.
+    """Returns new stored row indexes for the columns of a stripe by which ORC Java 1.5 would lose rows.
+
+    See ``text_statistics_for_orc_1_5``.
 
     Raises:
         BadFile: an index cannot be read.
     """
-    mended: dict[int, bytes] = {}
+    new_indexes: dict[int, bytes] = {}
     if _has_exact_texts(tail):
-        return mended
+        return new_indexes
     parts = tail.stripe_statistics[stripe_index] if tail.stripe_statistics else ()
     columns = {column for column in tail.types.text_columns if not parts or parts[column].number_of_values}
     for _, column, index in read_indexes(source, tail, stripe_index, footer, columns, kinds=(ROW_INDEX,)):
@@ -69,8 +70,8 @@ def text_indexes_for_orc_1_5(
                 entry.statistics.CopyFrom(statistics)
                 changed = True
         if changed:
-            mended[column] = compress(index.SerializeToString(), tail.compression, tail.compression_block_size)
-    return mended
+            new_indexes[column] = compress(index.SerializeToString(), tail.compression, tail.compression_block_size)
+    return new_indexes
 
 
 def _has_exact_texts(tail: Tail) -> bool:
@@ -93,7 +94,7 @@ class _Mending:
         )
 
     def is_needed(self) -> bool:
-        """Returns true if some reader would lose rows by the file as it is."""
+        """Returns true if some reader would lose rows by the unchanged file."""
         return self._names_zone or any(
             changed for number in range(len(self._footers)) for *_, changed in self._indexes(number)
         )
@@ -144,7 +145,7 @@ class _Mending:
         return stripe._replace(offset=start, index_length=index_length, footer_length=len(end))
 
     def _indexes(self, number: int) -> Iterator[tuple[int, int, messages.Message, bool]]:
-        """Yields the kind, column and new content of each index of one stripe that may change, and whether it does."""
+        """Yields kind, column and new content of each index of a stripe that may change, and true if it changes."""
         for kind, column, index in read_indexes(self._source, self._tail, number, self._footers[number], self._mended):
             changed = column in self._times
             if kind == ROW_INDEX:
@@ -164,33 +165,33 @@ class _Mending:
 
     def _statistics(self, statistics: messages.Message, column: int) -> messages.Message:
         if column in self._times:
-            statistics = _shown_statistics(statistics, self._rules)
-        return mended_statistics(statistics, self._tail.types[column].kind)
+            statistics = _to_wall_clock(statistics, self._rules)
+        return mend_statistics(statistics, self._tail.types[column].kind)
 
 
 def _zone_rules(name: str) -> JavaZone | None:
-    """Returns a zone's rules, None if only Java has them: statistics then say nothing of times."""
+    """Returns a zone's rules; None if only Java has them. Statistics then lose their times."""
     try:
         return java_zone(name)
     except NotSupported:
         return None
 
 
-def _shown_statistics(statistics: messages.Message, zone: JavaZone | None) -> messages.Message:
-    """Returns the statistics of times that were encoded as if they were of UTC as those of what clocks of ``zone`` showed.
+def _to_wall_clock(statistics: messages.Message, zone: JavaZone | None) -> messages.Message:
+    """Turns statistics of times that were encoded as if in UTC into those of the clocks of ``zone``.
 
-    They are bounds: between the first and the last time the zone's offset may have changed, and databases of zones differ
-    in what they know of the time before 1970.
+    The result is only bounds: the zone's offset may have changed between the first and the last time, and databases of
+    zones differ before 1970.
     """
     times = statistics.timestamp_statistics
-    made = messages.ColumnStatistics()
-    made.CopyFrom(statistics)
+    shifted = messages.ColumnStatistics()
+    shifted.CopyFrom(statistics)
     if zone is None or not times.HasField("minimum_utc") or not times.HasField("maximum_utc"):
-        made.ClearField("timestamp_statistics")
-        return made
+        shifted.ClearField("timestamp_statistics")
+        return shifted
     low, high = times.minimum_utc - zone.base * 1000, times.maximum_utc - zone.base * 1000
     least, most = zone.extreme_offsets(low // 1000 - 1, high // 1000 + 1)
-    bounds = made.timestamp_statistics
+    bounds = shifted.timestamp_statistics
     bounds.ClearField("minimum")
     bounds.ClearField("maximum")
     bounds.minimum_utc, bounds.maximum_utc = low + least * 1000, high + most * 1000
@@ -200,4 +201,4 @@ def _shown_statistics(statistics: messages.Message, zone: JavaZone | None) -> me
     if bounds.maximum_utc < _EARLY:
         bounds.maximum_utc += DAY
         bounds.ClearField("maximum_nanos")
-    return made
+    return shifted

@@ -1,7 +1,7 @@
 """Values of ORC as JSON, in the format of ``orcfiledump -d``.
 
-Dates, timestamps and decimals are texts as Java prints them, binary is a list of bytes, a map is a list of ``_key`` and
-``_value``; NaN and the infinities are texts. Dates and timestamps are in the proleptic Gregorian calendar.
+Dates, timestamps and decimals are texts as Java prints them, and so are NaN and the infinities. Binary is a list of bytes,
+a map a list of ``_key`` and ``_value``. Dates and timestamps are in the proleptic Gregorian calendar.
 """
 
 from __future__ import annotations

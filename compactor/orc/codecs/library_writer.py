@@ -1,4 +1,4 @@
-"""The configuration of Arrow's writer of ORC files."""
+"""Configures Arrow's writer of ORC files."""
 
 from __future__ import annotations
 
@@ -31,8 +31,12 @@ def library_writer(
     batch_size: int = 1024,
     filtered: Collection[int] = (),
 ) -> Any:
-    """Returns Arrow's writer for a file of the class of ``like``, except for the compression, with bloom filters of the
-    columns ``filtered``. After every ``batch_size`` rows it checks whether the stripe has ``stripe_size`` bytes."""
+    """Returns Arrow's writer for a file of the class of ``like``, but with its own ``compression``.
+
+    Args:
+        batch_size: the writer checks after so many rows whether the stripe has ``stripe_size`` bytes.
+        filtered: the columns with bloom filters.
+    """
     return po.ORCWriter(
         file,
         file_version=".".join(str(part) for part in like.file_version),

@@ -1,4 +1,4 @@
-"""Nested arrays as Arrow's ORC writer needs them: no value below a NULL, and no slice.
+"""Prepares nested arrays for Arrow's ORC writer: removes values below a NULL, and slices.
 
 The writer passes the NULLs of a struct on to its children, but then writes the values that lie below them: every later
 value of the child moves up by one (pyarrow 26). It also reads the validity of a sliced struct at the wrong offset.
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.orc.codecs.arrow_types import Array
-from compactor.orc.codecs.codec import relabelled
+from compactor.orc.codecs.codec import relabel
 
 
 def push_validity_down(array: Array) -> Array:
@@ -25,7 +25,7 @@ def push_validity_down(array: Array) -> Array:
     kind = array.type
     if pa.types.is_map(kind):
         entries = pa.list_(pa.struct([kind.key_field, kind.item_field]))
-        return relabelled(push_validity_down(relabelled(array, entries)), kind)
+        return relabel(push_validity_down(relabel(array, entries)), kind)
     if pa.types.is_list(kind):
         elements = push_validity_down(array.flatten())
         return pa.ListArray.from_arrays(_offsets(array), elements, type=kind, mask=_mask(array))

@@ -1,4 +1,4 @@
-"""One stripe encoded in memory without compression: keys of ACID rows by ``run_length_encoding``, the rest by Arrow."""
+"""Encodes one stripe in memory without compression: ACID keys by ``run_length_encoding``, all else by Arrow."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from compactor.orc.format.types import ACID_KINDS
 from compactor.orc.io.source import BytesSource
 
 PIECE_BYTES = 8 * 1024 * 1024  #: size of the rows that the library gets at once
-LIST_PIECE_BYTES = 256 * 1024  #: the same of rows with lists: for each row the library copies all elements before it
+LIST_PIECE_BYTES = 256 * 1024  #: the same for rows with lists: for each row the library copies all elements before it
 _KEY_TYPES = [pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64()]
 
 
 def can_encode_keys_apart(batch: pa.RecordBatch, like: Tail) -> bool:
-    """Returns true if ``batch`` looks like ACID events with all their keys, and files of the class of ``like`` have
-    version 2 of the run-length encoding and a row index."""
+    """Returns true if the keys of ``batch`` can be encoded separately from the rest.
+
+    ``batch`` must look like ACID events with all their keys, and files of the class of ``like`` must have version 2 of the
+    run-length encoding and a row index.
+    """
     types = batch.schema.types
     return (
         len(types) == len(ACID_KINDS)
@@ -39,7 +42,7 @@ def can_encode_keys_apart(batch: pa.RecordBatch, like: Tail) -> bool:
 
 
 def max_rows_at_once(batch: pa.RecordBatch) -> int:
-    """Returns the number of rows like those of ``batch`` that the library may get at once: it allocates for as many."""
+    """Returns how many rows like those of ``batch`` the library may get at once, since it allocates memory for as many."""
     most = LIST_PIECE_BYTES if any(map(_has_lists, batch.schema.types)) else PIECE_BYTES
     return max(1, min(BATCH_ROWS, int(batch.num_rows * most / max(1, batch.nbytes))))
 
@@ -51,8 +54,10 @@ def _has_lists(kind: ArrowType) -> bool:
 
 
 class PlainStripe:
-    """A stripe that is full at ``size`` bytes and gets at most ``max_rows`` rows at once. With ``apart`` the keys of its
-    rows are not in the file, but in columns to be put before the file's own."""
+    """A stripe that is full at ``size`` bytes and gets at most ``max_rows`` rows at once.
+
+    With ``apart``, the keys of its rows are not in the file, but in separate columns that precede the file's own.
+    """
 
     def __init__(
         self, like: Tail, schema: pa.Schema, *, apart: bool, size: int, max_rows: int, filtered: Collection[int] = ()

@@ -1,7 +1,7 @@
-"""The slow codec, pyorc with raw values, for rows of which Arrow's adapter would lose something.
+"""The slow codec: pyorc with raw values, for rows that Arrow's adapter cannot hold without loss.
 
 Its Arrow batches hold a timestamp as ``struct<seconds,nanos>`` since 1970, by the wall clock or in UTC according to the
-column's kind: every value that an ORC file can have. All other columns are as in ``arrow_codec``.
+column's kind. That holds every value of an ORC file. All other columns are as in ``arrow_codec``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from pyorc.converters import ORCConverter
 from compactor.base.errors import NotLossless, NotSupported
 from compactor.orc.codecs.arrow_types import Array, ArrowType, arrow_type
 from compactor.orc.codecs.bloom_filters import false_positives
-from compactor.orc.codecs.codec import column_names, decoding_failed, encoder_block_size, naming_the_file, stripe_bytes
+from compactor.orc.codecs.codec import (
+    column_names,
+    decoding_failed,
+    encoder_block_size,
+    name_file_in_errors,
+    stripe_bytes,
+)
 from compactor.orc.codecs.stripe_view import StripeView, batch_rows
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text
@@ -47,8 +53,8 @@ TIMESTAMP = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int
 _EXACT = Context(prec=76)
 _TIMESTAMPS = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT)
 _LARGEST_HIDDEN = 999_999  #: nanoseconds up to which readers do not correct the second for rounding
-#: What Arrow cannot write, so that this codec has to.
-_BESIDE_TIMES = "beside timestamps that are before 1970 with a fraction of a second, before 1677 or after 2262"
+#: The values for which this codec writes instead of Arrow, for messages.
+_BESIDE_TIMES = "next to timestamps that are before 1970 with a fraction of a second, before 1677 or after 2262"
 
 
 class _RawTimestamp(ORCConverter):  # type: ignore[misc]  # pyorc has no types
@@ -93,8 +99,8 @@ def raw_type(types: Types, root: int = 0) -> ArrowType:
     """Returns the Arrow type of column ``root`` in this codec's batches.
 
     Raises:
-        NotLossless: pyorc does not return values of this kind completely (a union's lack their tag), or has no maps with
-            such keys.
+        NotLossless: pyorc does not return values of this kind completely (unions lack their tags), or has no maps with such
+            keys.
     """
     for number in range(root, root + len(subtree(types, root))):
         if types[number].kind is TypeKind.MAP and any(
@@ -102,7 +108,7 @@ def raw_type(types: Types, root: int = 0) -> ArrowType:
         ):
             raise NotLossless(
                 f"column {number}: a map whose keys hold arrays or maps cannot be encoded {_BESIDE_TIMES}; insert other "
-                "rows, or, of rows that are there, rewrite the partition with INSERT OVERWRITE"
+                "rows; if the rows are in the table already, rewrite the partition with INSERT OVERWRITE"
             )
     return arrow_type(types, root, timestamp=TIMESTAMP)
 
@@ -122,12 +128,13 @@ def read_batches(
     rows: int | None = None,
     inner: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of ``stripes`` (default: all), in batches that bound memory by rows × width; with ``inner``, only
-    these columns (ids) within the row of an ACID file.
+    """Yields the rows of ``stripes`` (default: all), in batches that bound memory by rows × width.
+
+    With ``inner``, yields only these columns (ids) within the row of an ACID file.
 
     Raises:
-        NotLossless: a value cannot be represented: of a union, a text that is not UTF-8, a NULL key of a map; also, after
-            the last batch, because a map had a key twice.
+        NotLossless: a value cannot be represented: a union, a text that is not UTF-8, a NULL key of a map. Also raised
+            after the last batch if a map had a key twice.
         BadFile: the stripes cannot be decoded.
     """
     chosen = range(len(tail.stripes)) if stripes is None else stripes
@@ -137,17 +144,17 @@ def read_batches(
     if inner is not None:
         places, children = range(len(inner)), list(inner)
         names = [f"f{place}" for place in places]
-    with naming_the_file(tail):
+    with name_file_in_errors(tail):
         kinds = [raw_type(tail.types, child) for child in children]
-    wanted = pa.schema([pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)])
+    expected_schema = pa.schema([pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)])
     size = max(16, (rows or batch_rows(tail, chosen, columns, inner)) // (1 if rows else 8))
     view = StripeView(source, tail, chosen, columns, 8 * size, inner)
     size = max(1, view.rows_at_once // 8)
-    values = Values(tail, children, kinds, as_given=inner is not None)
+    values = Values(tail, children, kinds, in_given_order=inner is not None)
     try:
         reader = pyorc.Reader(view, batch_size=min(size, 1024), column_indices=list(places), converters=CONVERTERS)
         while batch := list(islice(reader, size)):
-            yield pa.RecordBatch.from_arrays(values.arrays(batch), schema=wanted)
+            yield pa.RecordBatch.from_arrays(values.arrays(batch), schema=expected_schema)
     except (pyorc.errors.ORCError, UnicodeDecodeError, ValueError, OSError) as error:
         raise decoding_failed(tail, error) from error
     if values.entries != (expected := _entries(source, tail, chosen, children)):
@@ -159,22 +166,22 @@ def read_batches(
 
 
 def read_rows(source: Source, tail: Tail, ranges: Sequence[range]) -> Iterator[pa.RecordBatch]:
-    """Yields these rows of a file that was encoded here, which needs none of the checks of ``read_batches``.
+    """Yields rows of a file that was encoded here, without the checks of ``read_batches``.
 
     Raises:
         NotLossless: a value cannot be represented.
         BadFile: the file cannot be decoded.
     """
     children = list(tail.types[0].children)
-    wanted = schema(tail.types)
-    values = Values(tail, children, list(wanted.types))
+    expected_schema = schema(tail.types)
+    values = Values(tail, children, list(expected_schema.types))
     try:
         reader = pyorc.Reader(SourceFile(source, tail.length), batch_size=1024, converters=CONVERTERS)
         for rows in ranges:
             reader.seek(rows.start)
             for start in range(rows.start, rows.stop, 1024):
                 batch = list(islice(reader, min(1024, rows.stop - start)))
-                yield pa.RecordBatch.from_arrays(values.arrays(batch), schema=wanted)
+                yield pa.RecordBatch.from_arrays(values.arrays(batch), schema=expected_schema)
     except (pyorc.errors.ORCError, UnicodeDecodeError, ValueError, OSError) as error:
         raise decoding_failed(tail, error) from error
 
@@ -183,16 +190,16 @@ class Values:
     """Turns rows of pyorc into arrays of ``columns`` (ids), of the types ``kinds``.
 
     Args:
-        as_given: rows have their columns in this order; else in that of the file.
+        in_given_order: rows have their columns in the order of ``columns``, otherwise in the file's order.
     """
 
     def __init__(
-        self, tail: Tail, columns: Sequence[int], kinds: Sequence[ArrowType], *, as_given: bool = False
+        self, tail: Tail, columns: Sequence[int], kinds: Sequence[ArrowType], *, in_given_order: bool = False
     ) -> None:
         self._tail, self._columns, self._kinds = tail, columns, kinds
         places = range(len(columns))
-        self._order = places if as_given else sorted(places, key=lambda place: columns[place])
-        self._plain = _Plain(tail.types)
+        self._order = places if in_given_order else sorted(places, key=lambda place: columns[place])
+        self._plain = _PlainValues(tail.types)
 
     @property
     def entries(self) -> int:
@@ -201,8 +208,8 @@ class Values:
 
     def arrays(self, rows: Sequence[tuple[Any, ...]]) -> list[Array]:
         arrays: list[Array] = [pa.nulls(0)] * len(self._columns)
-        for found, place in enumerate(self._order):
-            values = [self._plain(row[found], self._columns[place]) for row in rows]
+        for position, place in enumerate(self._order):
+            values = [self._plain(row[position], self._columns[place]) for row in rows]
             arrays[place] = _array(values, self._kinds[place], self._tail)
         return arrays
 
@@ -218,9 +225,11 @@ def _array(values: list[Any], kind: ArrowType, tail: Tail) -> Array:
         ) from error
 
 
-class _Plain:
-    """Converts pyorc's values to those that Arrow accepts: maps to lists of pairs. ``entries`` counts the pairs, since
-    pyorc turns a map into a dictionary, which keeps only one of several entries with equal keys."""
+class _PlainValues:
+    """Converts pyorc's values to values that Arrow accepts: maps become lists of pairs.
+
+    ``entries`` counts the pairs, because pyorc turns a map into a dictionary, which drops entries with equal keys.
+    """
 
     def __init__(self, types: Types) -> None:
         self._types = types
@@ -240,7 +249,7 @@ class _Plain:
 
 
 def _entries(source: Source, tail: Tail, stripes: Sequence[int], columns: Sequence[int]) -> int:
-    """Returns the number of entries that all maps in or below ``columns`` have in these stripes, by their length streams."""
+    """Counts the entries of all maps in or below ``columns`` of these stripes, by their length streams."""
     maps = frozenset(
         number
         for column in columns
@@ -332,9 +341,9 @@ def _values(array: Array, types: Types, column: int) -> list[Any]:
 
 
 def _timestamp(seconds: int, nanos: int) -> tuple[int, int]:
-    """Returns the timestamp if a stripe in UTC can hold it.
+    """Returns a timestamp that a stripe in UTC can hold, and refuses any other.
 
-    ORC stores a fraction before 1970 under the next whole second, so one in the last second before 1970 would be read
+    ORC stores a fraction before 1970 under the next whole second. So a time in the last second before 1970 would be read
     back a second later.
     """
     if seconds == -1 and nanos > _LARGEST_HIDDEN:
@@ -347,13 +356,13 @@ def _timestamp(seconds: int, nanos: int) -> tuple[int, int]:
 
 def _mapping(pairs: list[Any]) -> dict[Any, Any]:
     """Returns a map as pyorc accepts it."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         raise NotLossless(
-            f"a map that has a key twice cannot be encoded {_BESIDE_TIMES}; insert the key once, or, of rows that are "
-            "there, rewrite the partition with INSERT OVERWRITE"
+            f"a map that has a key twice cannot be encoded {_BESIDE_TIMES}; insert the key once; if the row is in the "
+            "table already, rewrite the partition with INSERT OVERWRITE"
         )
-    return found
+    return mapping
 
 
 def _spread(array: Array, values: list[Any], kind: Callable[[list[Any]], Any]) -> list[Any]:

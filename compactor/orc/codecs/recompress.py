@@ -1,9 +1,9 @@
-"""Compresses files that were encoded without compression with zlib, and adds columns before their own.
+"""Compresses uncompressed files with zlib, and adds columns before their own.
 
-When the ORC C++ library encodes a stripe with zlib, nine tenths of the time are spent in zlib. ISA-L makes streams of the
-same format and size in a third of that time or less, so the library encodes plain and this module compresses: the streams
-in chunks, and the row indexes, in which positions refer to those chunks. Everything else stays as it is, except for the
-numbers of columns that others are put before, and for bounds of floats by which readers would lose rows.
+When the ORC C++ library encodes a stripe with zlib, it spends nine tenths of the time in zlib. ISA-L makes streams of the
+same format and size in a third of that time or less. So the library encodes without compression, and this module
+compresses the streams in chunks and the row indexes, whose positions refer to these chunks. Nothing else changes, except
+for the numbers of columns after added ones, and bounds of floats by which readers would lose rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compactor.base.errors import NotLossless
 from compactor.orc.format import messages
 from compactor.orc.format.compression import LEVELS, SMALL, Compression, chunks
 from compactor.orc.format.run_length_encoding import EncodedColumn
-from compactor.orc.format.statistics import MENDED_KINDS, mended_statistics
+from compactor.orc.format.statistics import MENDED_KINDS, mend_statistics
 from compactor.orc.format.stripe_footer import (
     DATA,
     DICTIONARY,
@@ -34,8 +34,8 @@ from compactor.orc.format.tail_writer import tail_bytes
 from compactor.orc.format.types import TEXT_KINDS, OrcType, TypeKind, Types
 from compactor.orc.io.source import LocalSink, Source
 
-#: Streams of a column in the order in which a position lists them, and how many numbers follow each offset there: the
-#: values that a run-length decoder skips, for bits also those within a byte (ORC specification, "Row Group Index").
+#: The streams of a column in the order of its positions, and how many numbers follow each offset there: the values that a
+#: run-length decoder skips, and for bits also the bits within a byte (ORC specification, "Row Group Index").
 _STREAMS: Mapping[TypeKind, Sequence[tuple[int, int]]] = {
     TypeKind.BOOLEAN: ((DATA, 2),),
     **dict.fromkeys((TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG, TypeKind.DATE), ((DATA, 1),)),
@@ -54,7 +54,7 @@ _PRESENT_STREAM = (PRESENT, 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Packed:
+class _PackedStream:
     """A stream in chunks. ``starts`` are the offsets of the chunks, and the offset after the last."""
 
     parts: Sequence[bytes]
@@ -65,7 +65,7 @@ class _Packed:
         return self.starts[-1]
 
 
-_EMPTY = _Packed(parts=(), starts=(0,))
+_EMPTY = _PackedStream(parts=(), starts=(0,))
 
 
 class Recompressor:
@@ -82,7 +82,7 @@ class Recompressor:
         self._sink.write(MAGIC)
 
     def append(self, plain: Source, front: Sequence[EncodedColumn] = ()) -> None:
-        """Appends all stripes of a file. With ``front`` it has one, and those columns become the first fields of its root.
+        """Appends all stripes of a file. With ``front`` it has one stripe; its root begins with those columns.
 
         Raises:
             NotLossless: a position of a row index violates the specification, or a column has another number of rows.
@@ -90,18 +90,18 @@ class Recompressor:
         tail = read_tail(plain)
         if front and any([stripe.rows for stripe in tail.stripes] != [column.rows] for column in front):
             raise NotLossless(
-                f"file {tail.name}: stripes of {[stripe.rows for stripe in tail.stripes]} rows, one of "
-                f"{[column.rows for column in front]} was wanted; nothing was changed, please report this"
+                f"file {tail.name}: has stripes of {[stripe.rows for stripe in tail.stripes]} rows, expected one of "
+                f"{[column.rows for column in front]}; nothing was changed, please report this"
             )
         self._like = replace(tail, types=_after(tail.types, front))
         for number, stripe in enumerate(tail.stripes):
-            self._stripes.append(self._packed(plain, tail, number, stripe, front))
+            self._stripes.append(self._pack_stripe(plain, tail, number, stripe, front))
         extra = [column.statistics for column in front]
         for parts in tail.stripe_statistics or ():
-            first, *others = (mended_statistics(part, item.kind) for part, item in zip(parts, tail.types, strict=True))
+            first, *others = (mend_statistics(part, item.kind) for part, item in zip(parts, tail.types, strict=True))
             self._statistics.append((first, *extra, *others))
 
-    def _packed(
+    def _pack_stripe(
         self, source: Source, tail: Tail, number: int, stripe: Stripe, front: Sequence[EncodedColumn]
     ) -> Stripe:
         start = self._sink.tell()
@@ -120,17 +120,17 @@ class Recompressor:
             stream.length = packed.length
             lengths[stream.kind in INDEX_STREAMS] += packed.length
         first, *others = footer.columns
-        made = messages.StripeFooter(
+        new_footer = messages.StripeFooter(
             streams=[stream for stream, _ in streams],
             columns=[first, *({"kind": DIRECT_V2} for _ in front), *others],
             writer_timezone=footer.writer_timezone,
         )
-        end = b"".join(chunks(made.SerializeToString(), Compression.ZLIB, self._block_size))
+        end = b"".join(chunks(new_footer.SerializeToString(), Compression.ZLIB, self._block_size))
         self._sink.write(end)
         return stripe._replace(offset=start, index_length=lengths[1], data_length=lengths[0], footer_length=len(end))
 
     def close(self) -> None:
-        """Completes the file, to which something must have been appended."""
+        """Completes the file. At least one stripe must have been appended."""
         assert self._like is not None
         whole = replace(
             self._like,
@@ -151,8 +151,8 @@ class Recompressor:
 
 def _streams(
     source: Source, tail: Tail, stripe: int, footer: messages.Message, block_size: int
-) -> Iterator[tuple[messages.Message, _Packed]]:
-    """Yields the compressed streams of a stripe in their order; indexes need the offsets of the compressed data."""
+) -> Iterator[tuple[messages.Message, _PackedStream]]:
+    """Yields the compressed streams of a stripe in order, indexes with the offsets of the compressed data."""
     place = tail.stripes[stripe].offset
     spans = []
     for stream in footer.streams:
@@ -169,7 +169,9 @@ def _streams(
             continue
         index = source.read(start, stream.length)
         if stream.kind == ROW_INDEX:
-            index = _moved(index, tail, stripe, stream.column, footer.columns[stream.column].kind, data, block_size)
+            index = _move_positions(
+                index, tail, stripe, stream.column, footer.columns[stream.column].kind, data, block_size
+            )
         yield stream, _pack([index], block_size)
 
 
@@ -178,8 +180,8 @@ def _blocks(source: Source, start: int, length: int, block_size: int) -> Iterato
         yield source.read(start + place, min(block_size, length - place))
 
 
-def _front_streams(column: EncodedColumn, number: int, block_size: int) -> list[tuple[messages.Message, _Packed]]:
-    """Returns the streams of a column that was encoded apart."""
+def _front_streams(column: EncodedColumn, number: int, block_size: int) -> list[tuple[messages.Message, _PackedStream]]:
+    """Returns the streams of a column that was encoded separately."""
     data = _pack(
         [column.data[place : place + block_size] for place in range(0, len(column.data), block_size)], block_size
     )
@@ -208,8 +210,8 @@ def _after(types: Types, front: Sequence[EncodedColumn]) -> Types:
     return Types((root, *(OrcType(kind=column.kind) for column in front), *moved[1:]))
 
 
-def _pack(plain: Iterator[bytes] | Sequence[bytes], block_size: int) -> _Packed:
-    """Compresses ``plain``, an iterable of chunks. Now and then the start of one is tried at every level to choose one."""
+def _pack(plain: Iterator[bytes] | Sequence[bytes], block_size: int) -> _PackedStream:
+    """Compresses chunks. Tries every level on the start of some chunks to choose a level for those that follow."""
     parts: list[bytes] = []
     level = SMALL
     for number, data in enumerate(plain):
@@ -219,7 +221,7 @@ def _pack(plain: Iterator[bytes] | Sequence[bytes], block_size: int) -> _Packed:
     starts = [0]
     for part in parts:
         starts.append(starts[-1] + len(part))
-    return _Packed(parts=parts, starts=starts)
+    return _PackedStream(parts=parts, starts=starts)
 
 
 def _quickest(data: bytes, block_size: int) -> int:
@@ -229,13 +231,13 @@ def _quickest(data: bytes, block_size: int) -> int:
     return next(level for level, size in sizes.items() if size <= WORSE * min(sizes.values()))
 
 
-def _moved(
+def _move_positions(
     index: bytes,
     tail: Tail,
     stripe: int,
     column: int,
     encoding: int,
-    data: Mapping[tuple[int, int], _Packed],
+    data: Mapping[tuple[int, int], _PackedStream],
     block_size: int,
 ) -> bytes:
     """Returns a row index with positions in chunks instead of positions in the plain stream."""
@@ -244,16 +246,16 @@ def _moved(
     streams = [*(_DICTIONARY_STREAMS if is_dictionary else _STREAMS.get(kind, ()))]
     if (column, PRESENT) in data:
         streams.insert(0, _PRESENT_STREAM)
-    wanted = sum(1 + more for _, more in streams)
-    found = messages.RowIndex.FromString(index)
-    for entry in found.entry:
+    expected = sum(1 + more for _, more in streams)
+    row_index = messages.RowIndex.FromString(index)
+    for entry in row_index.entry:
         if kind in MENDED_KINDS:
-            entry.statistics.CopyFrom(mended_statistics(entry.statistics, kind))
+            entry.statistics.CopyFrom(mend_statistics(entry.statistics, kind))
         old = list(entry.positions)
-        if kind not in _STREAMS or len(old) != wanted:
+        if kind not in _STREAMS or len(old) != expected:
             raise NotLossless(
                 f"file {tail.name}, stripe {stripe}: a position of column {column} ({kind.name}) has {len(old)} numbers, "
-                f"wanted {wanted}; nothing was changed, please report this"
+                f"expected {expected}; nothing was changed, please report this"
             )
         del entry.positions[:]
         at = 0
@@ -267,4 +269,4 @@ def _moved(
                 )
             entry.positions.extend([packed.starts[number], within, *old[at + 1 : at + 1 + more]])
             at += 1 + more
-    return bytes(found.SerializeToString())
+    return bytes(row_index.SerializeToString())

@@ -1,4 +1,4 @@
-"""Ranges of a stripe's rows, found by its row index: only the blocks that hold them are read and decompressed."""
+"""Reads ranges of a stripe's rows by its row index, so that only their blocks are read and decompressed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import islice
 import pyarrow as pa
 import pyorc
 
-from compactor.orc.codecs.codec import Unfit, decoding_failed, naming_the_file
+from compactor.orc.codecs.codec import Unfit, decoding_failed, name_file_in_errors
 from compactor.orc.codecs.pyorc_codec import CONVERTERS, Values, raw_type
 from compactor.orc.codecs.stripe_view import UtcFile, batch_rows
 from compactor.orc.format.compression import Compression
@@ -25,16 +25,17 @@ from compactor.orc.io.source import Source
 def read_ranges(
     source: Source, tail: Tail, stripe: int, ranges: Sequence[range], inner: Sequence[int]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields rows of the columns ``inner`` (ids, within the row of an ACID file) in the ``ranges`` of a stripe's row
-    numbers, in batches, each with the number of its first row. Types are those of ``pyorc_codec``.
+    """Yields the rows in some ``ranges`` of a stripe in batches, each with the number of its first row.
+
+    Batches have the columns ``inner`` (ids, within the row of an ACID file), with the types of ``pyorc_codec``.
 
     Raises:
         Unfit: reading by the row index is not safe, or would lose something; read the whole stripe.
         BadFile: the stripe cannot be decoded.
     """
     names = _names(tail.types, inner)
-    _must_be_safe(source, tail, stripe, inner)
-    with naming_the_file(tail):
+    _check_safe(source, tail, stripe, inner)
+    with name_file_in_errors(tail):
         kinds = [raw_type(tail.types, column) for column in inner]
     schema = pa.schema([pa.field(f"f{place}", kind) for place, kind in enumerate(kinds)])
     size = max(16, batch_rows(tail, [stripe], None, inner) // 8)
@@ -43,10 +44,10 @@ def read_ranges(
         reader = pyorc.Reader(
             UtcFile(source, tail, [stripe]), batch_size=min(size, 1024), column_names=names, converters=CONVERTERS
         )
-        for wanted in ranges:
-            reader.seek(wanted.start)
-            for start in range(wanted.start, wanted.stop, size):
-                rows = list(islice(reader, min(size, wanted.stop - start)))
+        for row_range in ranges:
+            reader.seek(row_range.start)
+            for start in range(row_range.start, row_range.stop, size):
+                rows = list(islice(reader, min(size, row_range.stop - start)))
                 if tail.is_acid:
                     rows = [row[0] for row in rows]
                 yield start, pa.RecordBatch.from_arrays(values.arrays(rows), schema=schema)
@@ -64,8 +65,8 @@ def _names(types: Types, inner: Sequence[int]) -> list[str]:
     return [prefix + name for name in names]
 
 
-def _must_be_safe(source: Source, tail: Tail, stripe: int, inner: Sequence[int]) -> None:
-    """Checks what the library trusts: row indexes and lengths. It mistakes damage of zstd for data."""
+def _check_safe(source: Source, tail: Tail, stripe: int, inner: Sequence[int]) -> None:
+    """Checks row indexes and lengths, which the library trusts. Refuses zstd, whose damage it mistakes for data."""
     if tail.compression is Compression.ZSTD:
         raise Unfit("it is compressed with zstd")
     columns = [number for column in inner for number in range(column, column + len(subtree(tail.types, column)))]

@@ -1,5 +1,4 @@
-"""The memory that rows of a stripe may take once they are decoded, from what its streams hold and not from its statistics,
-which may say anything."""
+"""Bounds the memory of decoded rows of a stripe by its streams, since its statistics may be wrong."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ from compactor.orc.format.types import TEXT_KINDS, TypeKind, Types, cached_with_
 
 MOST_BYTES = 256 * 1024 * 1024  #: of a batch of rows, even if one value is much longer than the others
 MOST_ROW_BYTES = 1 << 33  #: of one row with the longest value of each column
-EXACT_BYTES = 256 * 1024  #: below it, an estimate is good enough; it may be a hundred times too high
+EXACT_BYTES = 256 * 1024  #: below it an estimate is good enough; it may be a hundred times too high
 _LONG = frozenset({TypeKind.DECIMAL, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT})
 _BINARIES = TEXT_KINDS | {TypeKind.BINARY}
 _WORD = 8
 
 
 def flat_bytes(types: Types, lengths: Mapping[int, Lengths], rows: int) -> int | None:
-    """Returns a bound of the bytes of ``rows`` rows that is quickly found, if a row has no value twice; else None."""
+    """Returns a quick bound of the bytes of ``rows`` rows; None if columns have lists or maps."""
     if not _is_flat(types):
         return None
     return rows * (2 * _WORD * len(types) + sum([known.longest for known in lengths.values()]))
@@ -57,8 +56,8 @@ class RowWidths:
 
     @cached_property
     def _exact(self) -> RowWidths:
-        found = {s.column: exact_lengths(s, self.footer) for s in self.streams if s.kind == LENGTH}
-        return replace(self, lengths={**self.lengths, **found})
+        exact = {s.column: exact_lengths(s, self.footer) for s in self.streams if s.kind == LENGTH}
+        return replace(self, lengths={**self.lengths, **exact})
 
     def _bytes(self, columns: Iterable[int], rows: int) -> int:
         return sum([self._column(column, rows) for column in columns])

@@ -1,4 +1,4 @@
-"""A file as presented to decoders: some of its stripes, decompressed, with types that decoders know."""
+"""Presents some stripes of a file to decoders, decompressed and with types that decoders know."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ BATCH_ROWS = 65_536
 
 
 class StripeView(Readable):
-    """A file of some ``stripes`` of another one, uncompressed, without indexes and with only the streams of ``columns``
-    (positions in the root struct, None for all), which are decompressed as they are read. Its times are those of UTC.
+    """A file of some ``stripes`` of another file, uncompressed and without indexes. Its times are in UTC.
 
+    It has only the streams of ``columns`` (positions in the root struct, None for all), decompressed as they are read.
     Other columns get a kind that every decoder knows, since they will not be read. With ``inner``, ids of columns within the
-    row of an ACID file, these are the columns of the root and there are no others. ``rows_at_once`` is the most rows, up
-    to ``rows``, that a batch may have whatever the file's statistics say.
+    row of an ACID file, the root has only these columns. ``rows_at_once`` is the most rows, up to ``rows``, of a batch,
+    whatever the file's statistics say.
 
     Raises:
         NotLossless: the file has encrypted columns.
@@ -54,28 +54,30 @@ class StripeView(Readable):
             raise NotLossless(f"file {tail.name}: it has encrypted columns, which cannot be decoded; exclude the table")
         if tail.types[0].kind is not TypeKind.STRUCT:
             raise BadFile(f"file {tail.name}: its root is {schema_text(tail.types)}, that of Hive's files is a struct")
-        shown = _shown(tail.types, None if columns is None else tuple(columns), None if inner is None else tuple(inner))
+        shown = _present(
+            tail.types, None if columns is None else tuple(columns), None if inner is None else tuple(inner)
+        )
         self._parts, self.rows_at_once = _plain_file(source, tail, stripes, shown, rows)
         self._starts = [0, *accumulate(part.length for part in self._parts)]
         super().__init__(self._starts[-1])
 
     def part(self, start: int, end: int) -> bytes:
-        return _joined(self._parts, self._starts, start, end)
+        return _join_parts(self._parts, self._starts, start, end)
 
 
-def _joined(parts: Sequence[PlainPart], starts: Sequence[int], start: int, end: int) -> bytes:
+def _join_parts(parts: Sequence[PlainPart], starts: Sequence[int], start: int, end: int) -> bytes:
     """Returns the bytes from ``start`` to before ``end`` of a file of ``parts``, which begin at ``starts``."""
-    found = []
+    chunks = []
     number = bisect_right(starts, start) - 1
     while start < end:
         part, begin = parts[number], starts[number]
         stop = min(part.length, end - begin)
-        found.append(part.read(start - begin, stop))
+        chunks.append(part.read(start - begin, stop))
         if stop == part.length:
             part.forget()
         start = begin + stop
         number += 1
-    return b"".join(found)
+    return b"".join(chunks)
 
 
 def can_decode_together(a: Tail, b: Tail) -> bool:
@@ -94,24 +96,23 @@ def can_decode_together(a: Tail, b: Tail) -> bool:
 
 
 def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
-    """Returns a file in memory of these stripes, each given by its file and its number there.
+    """Returns a file in memory of small stripes, each given by its file and its number there.
 
-    ``can_decode_together`` must hold for any two of the files.
-
-    They are so small that they are copied as they are: decompressing them here would take longer than in the decoder.
+    ``can_decode_together`` must hold for any two of the files. The stripes are copied compressed, because decompressing
+    small ones here would take longer than in the decoder.
 
     Raises:
         BadFile: a stripe has wrong data that a decoder would trust.
         Unfit: a decoder would take much memory for them at once.
     """
     tails = [tail for _, tail, _ in stripes]
-    wanted = DATA_STREAMS if tails[0].compression is Compression.ZSTD else frozenset({LENGTH})
+    stream_kinds = DATA_STREAMS if tails[0].compression is Compression.ZSTD else frozenset({LENGTH})
     parts, place, listed = [MAGIC], len(MAGIC), []
     block = max(tail.compression_block_size for tail in tails)
     taken = 0
     for source, tail, number in stripes:
         footer = read_stripe_footer(source, tail, number)
-        read = plain_streams(source, tail, number, footer, range(len(tail.types)), kinds=wanted, room=SMALL_BYTES)
+        read = plain_streams(source, tail, number, footer, range(len(tail.types)), kinds=stream_kinds, room=SMALL_BYTES)
         lengths = check_lengths(read, footer, tail, number)
         stripe = tail.stripes[number]
         bound = flat_bytes(tail.types, lengths, stripe.rows)
@@ -140,18 +141,20 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
 
 
 def utc_footer(source: Source, tail: Tail, stripe: Stripe, footer: messages.Message) -> bytes:
-    """Returns the footer of a stripe, compressed, with UTC as the writer's zone: decoders would convert times from the zone
-    that it names, and refuse zones that only Java knows."""
+    """Returns the compressed footer of a stripe with UTC as the writer's zone.
+
+    Otherwise decoders would convert times from the named zone, and refuse zones that only Java knows.
+    """
     if is_utc(zone_named(footer)):
         return source.read(stripe.end - stripe.footer_length, stripe.footer_length)
-    made = messages.StripeFooter()
-    made.CopyFrom(footer)
-    made.writer_timezone = UTC_NAME.encode()
-    return compress(made.SerializeToString(), tail.compression, tail.compression_block_size)
+    new_footer = messages.StripeFooter()
+    new_footer.CopyFrom(footer)
+    new_footer.writer_timezone = UTC_NAME.encode()
+    return compress(new_footer.SerializeToString(), tail.compression, tail.compression_block_size)
 
 
 class UtcFile(Readable):
-    """A file of some ``stripes`` of another one as they are, except that each names UTC as its writer's zone."""
+    """A file of some unchanged ``stripes`` of another file, except that each names UTC as its writer's zone."""
 
     def __init__(self, source: Source, tail: Tail, stripes: Sequence[int]) -> None:
         self._parts, place = [_part(MAGIC)], len(MAGIC)
@@ -177,25 +180,24 @@ class UtcFile(Readable):
         super().__init__(self._starts[-1])
 
     def part(self, start: int, end: int) -> bytes:
-        return _joined(self._parts, self._starts, start, end)
+        return _join_parts(self._parts, self._starts, start, end)
 
 
-class _Shown(NamedTuple):
-    """The columns of a file that a decoder sees: the ids that are ``read``, its ``types``, the ``outer`` ids that are read
-    as columns, and the ids in their new order, None if none is renumbered."""
+class _Presentation(NamedTuple):
+    """The columns of a file that a decoder sees."""
 
-    read: frozenset[int]
-    outer: tuple[int, ...]
+    read: frozenset[int]  #: ids of all columns that are read
+    outer: tuple[int, ...]  #: ids that are columns of batches
     types: Types
-    order: tuple[int, ...] | None = None
+    order: tuple[int, ...] | None = None  #: the ids in their new order; None if they keep their numbers
 
 
 @cached_with_types
-def _shown(types: Types, columns: tuple[int, ...] | None, inner: tuple[int, ...] | None) -> _Shown:
+def _present(types: Types, columns: tuple[int, ...] | None, inner: tuple[int, ...] | None) -> _Presentation:
     if inner is None:
         read = _column_ids(types, columns) | {0}
         outer = tuple(column for column in types[0].children if column in read)
-        return _Shown(read=read, outer=outer, types=_view_types(types, columns))
+        return _Presentation(read=read, outer=outer, types=_view_types(types, columns))
     order = (0, *(number for column in inner for number in range(column, column + len(subtree(types, column)))))
     places = {number: place for place, number in enumerate(order)}
     root = OrcType(
@@ -204,13 +206,13 @@ def _shown(types: Types, columns: tuple[int, ...] | None, inner: tuple[int, ...]
         field_names=tuple(f"f{place}" for place in range(len(inner))),
     )
     below = [replace(types[n], children=tuple(places[child] for child in types[n].children)) for n in order[1:]]
-    return _Shown(read=frozenset(order), outer=inner, types=Types([root, *below]).for_encoders, order=order)
+    return _Presentation(read=frozenset(order), outer=inner, types=Types([root, *below]).for_encoders, order=order)
 
 
 def _plain_file(
-    source: Source, tail: Tail, stripes: Sequence[int], shown: _Shown, at_once: int
+    source: Source, tail: Tail, stripes: Sequence[int], shown: _Presentation, at_once: int
 ) -> tuple[list[PlainPart], int]:
-    """Returns the parts of the file, and the number of rows, at most ``at_once``, of a batch that bounds its memory."""
+    """Returns the parts of the file, and the most rows of a batch, up to ``at_once``, that bound its memory."""
     parts, place, room = [_part(MAGIC)], len(MAGIC), KEPT_BYTES
     listed = []
     for number in stripes:
@@ -225,10 +227,10 @@ def _plain_file(
                 "decoded; find out who wrote it, and move it away"
             )
         at_once = widths.rows_within(shown.outer, at_once)
-        found = [part for stream in streams for part in stream.parts]
-        room -= sum(part.kept for part in found)
+        stripe_parts = [part for stream in streams for part in stream.parts]
+        room -= sum(part.kept for part in stripe_parts)
         end, size = _footer(streams, footer, shown.order), sum(stream.length for stream in streams)
-        parts += [*found, _part(end)]
+        parts += [*stripe_parts, _part(end)]
         listed.append(
             Stripe(
                 offset=place,
@@ -261,13 +263,13 @@ def _footer(streams: Sequence[PlainStream], footer: messages.Message, order: tup
     """Returns a stripe's footer that lists only these streams."""
     columns = footer.columns if order is None else [footer.columns[number] for number in order]
     places = None if order is None else {number: place for place, number in enumerate(order)}
-    made = messages.StripeFooter(columns=columns)
+    new_footer = messages.StripeFooter(columns=columns)
     for stream in streams:
         if stream.column or places is None:
             column = stream.column if places is None else places[stream.column]
-            made.streams.add(kind=stream.kind, column=column, length=stream.length)
-    made.writer_timezone = UTC_NAME.encode()  # with Arrow's own zone it need not compare zones
-    return bytes(made.SerializeToString())
+            new_footer.streams.add(kind=stream.kind, column=column, length=stream.length)
+    new_footer.writer_timezone = UTC_NAME.encode()  # with Arrow's own zone it need not compare zones
+    return bytes(new_footer.SerializeToString())
 
 
 @cached_with_types
@@ -301,20 +303,20 @@ def batch_rows(
     tail: Tail, stripes: Sequence[int], columns: Collection[int] | None, inner: Sequence[int] | None = None
 ) -> int:
     """Returns the number of rows of these stripes to decode at once; bounds memory by rows × width (PROTOCOL 2.4)."""
-    wanted = _column_ids(tail.types, None if columns is None else tuple(columns))
+    columns_read = _column_ids(tail.types, None if columns is None else tuple(columns))
     if inner is not None:
-        wanted = _shown(tail.types, None, tuple(inner)).read - {0}
-    if (columns is not None or inner is not None) and all(tail.types[number].kind in _FIXED for number in wanted):
+        columns_read = _present(tail.types, None, tuple(inner)).read - {0}
+    if (columns is not None or inner is not None) and all(tail.types[number].kind in _FIXED for number in columns_read):
         return BATCH_ROWS
     if not tail.complete_statistics or tail.stripe_statistics is None:
         return 1024
-    texts = [number for number in tail.types.text_columns if number in wanted]
-    binaries = [number for number in tail.types.binary_columns if number in wanted]
+    texts = [number for number in tail.types.text_columns if number in columns_read]
+    binaries = [number for number in tail.types.binary_columns if number in columns_read]
     width = 1.0
     for stripe in stripes:
         parts = tail.stripe_statistics[stripe]
         total = (
-            8 * sum([parts[number].number_of_values for number in wanted])
+            8 * sum([parts[number].number_of_values for number in columns_read])
             + sum([parts[number].string_statistics.sum for number in texts])
             + sum([parts[number].binary_statistics.sum for number in binaries])
         )

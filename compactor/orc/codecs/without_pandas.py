@@ -1,4 +1,4 @@
-"""Excludes pandas: pyarrow imports it when it first makes a scalar, which takes longer than many units."""
+"""Excludes pandas, because pyarrow imports it with its first scalar, which takes longer than many units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user metadata of an ACID file: computed from the rows that were written, never copied (DESIGN 4)."""
+"""Computes the user metadata of an ACID file from its rows; it is never copied (DESIGN 4)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ VERSION = "hive.acid.version"
 def key_index(last_keys: Sequence[RowId]) -> bytes:
     """Returns the last key of each stripe as ``writeId,bucket,rowId;``.
 
-    There is one exact entry per stripe: Hive 2.3 and 3.1 need it, and with fewer entries or a wrong one Hive's row-by-row
-    reader loses rows or fails.
+    Every stripe has one exact entry. Hive 2.3 and 3.1 need it: with fewer entries or a wrong one, Hive's row-by-row reader
+    loses rows or fails.
     """
     return "".join(f"{key.write_id},{key.bucket},{key.row_id};" for key in last_keys).encode("ascii")
 
 
-def last_keys_of(name: str, index: bytes) -> list[RowId]:
+def parse_key_index(name: str, index: bytes) -> list[RowId]:
     """Parses the ``key_index`` of the file ``name``.
 
     Raises:
@@ -39,7 +39,7 @@ def last_keys_of(name: str, index: bytes) -> list[RowId]:
 
 
 def acid_stats(inserts: int, updates: int, deletes: int) -> bytes:
-    """Returns counts of events in the form of Hive's AcidStats."""
+    """Returns counts of events in the form of Hive's AcidStats: ``inserts,updates,deletes``."""
     return f"{inserts},{updates},{deletes}".encode("ascii")
 
 
@@ -51,6 +51,6 @@ def user_metadata(
     deletes: int = 0,
     version: bytes | None = ACID_VERSION,
 ) -> Mapping[str, bytes]:
-    """Returns the entries that Hive's own writer makes; Hive 2, which writes version 1, records no version."""
+    """Returns the entries that Hive's own writer makes. Hive 2, which writes version 1, records no version."""
     entries = {KEY_INDEX: key_index(last_keys), STATS: acid_stats(inserts, updates, deletes)}
     return entries if version is None else entries | {VERSION: version}

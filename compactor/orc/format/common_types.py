@@ -1,8 +1,8 @@
-"""The types of a file made from files with different types, between which columns were added, widened or renamed.
+"""Finds common types for files between which columns of the table were added, widened or renamed.
 
-Every reader converts a file's column to the table's type itself. So the output has the smallest type that holds what its
-inputs hold, and readers go on as before; the table's own type is used only if inputs must be converted (to text, say)
-and readers would produce exactly the same values.
+Every reader converts a file's column to the table's type. So the output gets the smallest type that holds all values of its
+inputs, and readers show the same as before. It gets the table's own type only if inputs must be converted (to text, for
+example) and readers would produce exactly the same values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Column:
     table: Types | None
 
     def below(self, path: str, place: int) -> _Column:
-        """Returns the child at ``place`` in all trees that have one there."""
+        """Returns the child column at ``place``, with the trees that have one there."""
         parts = [(name, child) for name, tree in self.files if (child := _child(tree, place)) is not None]
         table = self.table
         known = table if table is not None and table[0].kind is self.files[-1][1][0].kind else None
@@ -46,9 +46,9 @@ class _Column:
 def common_types(files: Mapping[str, Types], table: Types) -> Types:
     """Returns the struct that holds every row of ``files`` as all readers show it.
 
-    Columns are matched by position, fields of structs inside a column by position and name; columns missing at the end
-    of older files are NULL there. If all files agree, the result is their type, whatever the table says. Names of columns
-    are the table's, attributes those of the newest file.
+    Columns are matched by position, fields of structs inside a column by position and name. Columns missing at the end of
+    older files are NULL there. If all files agree, the result is their type, whatever the table's type is. Columns get the
+    table's names and the attributes of the newest file.
 
     Args:
         files: the name and row type of each file, oldest first; at least one.
@@ -122,7 +122,7 @@ def _leaf(column: _Column) -> OrcType:
         return replace(newest, kind=TypeKind.STRING, maximum_length=0)
     if kinds == {TypeKind.DECIMAL} and len({item.scale for item in items}) == 1:
         return replace(newest, precision=max(item.precision for item in items))
-    # Beyond this, a reader that converts to yet another type would show other text: 5 is "5", but "5.0" as a double.
+    # Any other conversion could change the text that a reader shows: 5 is "5", but "5.0" as a double.
     table = column.table
     if table is not None and len(table) == 1 and all(leaf_widens(item, table[0]) for item in items):
         return replace(table[0], attributes=newest.attributes)

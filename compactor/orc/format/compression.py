@@ -1,5 +1,4 @@
-"""Compression of tails, stripe footers and indexes: chunks of three header bytes and up to one block of data, as the ORC
-specification says."""
+"""Compresses and decompresses ORC's chunks, which have three header bytes and up to one block of data."""
 
 from __future__ import annotations
 
@@ -86,16 +85,16 @@ def _too_long(length: int, name: str, part: str, limits: FileLimits) -> BadFile:
     return beyond(name, f"its {part} has {length} bytes or more", limits.footer_bytes, FOOTER_BYTES)
 
 
-def chunk_header(data: bytes, left: int, name: str, part: str) -> tuple[int, bool]:
+def chunk_header(data: bytes, available: int, name: str, part: str) -> tuple[int, bool]:
     """Returns the number of bytes after a header, and true if they are stored uncompressed.
 
-    ``left`` bytes are available, including the header.
+    ``available`` bytes are left, including the header.
 
     Raises:
         BadFile: there are fewer bytes.
     """
     header = int.from_bytes(data, "little")
-    if left < 3 + (header >> 1):
+    if available < 3 + (header >> 1):
         raise BadFile(
             f"file {name}: a compressed chunk of its {part} is cut off; the file is damaged, restore it or move it away"
         )
@@ -103,20 +102,20 @@ def chunk_header(data: bytes, left: int, name: str, part: str) -> tuple[int, boo
 
 
 def compress(data: bytes, compression: Compression, block_size: int) -> bytes:
-    """Returns ``data`` as chunks; a chunk that would not become smaller is stored uncompressed."""
+    """Returns ``data`` as chunks. A chunk that would not become smaller is stored uncompressed."""
     return data if compression is Compression.NONE else b"".join(chunks(data, compression, block_size))
 
 
 def chunks(data: bytes, compression: Compression, block_size: int, *, level: int = SMALL) -> list[bytes]:
-    """Returns the chunks of ``compress`` one by one; ``level`` is one of ISA-L's, for zlib."""
-    found = []
+    """Returns the chunks of ``compress`` as a list. ``level`` is one of ISA-L's levels, for zlib."""
+    chunks_made = []
     for place in range(0, len(data), block_size):
         plain = data[place : place + block_size]
         packed = _packed(plain, compression, level)
         kept = len(packed) >= len(plain)
         chunk = plain if kept else packed
-        found.append((len(chunk) << 1 | kept).to_bytes(3, "little") + chunk)
-    return found
+        chunks_made.append((len(chunk) << 1 | kept).to_bytes(3, "little") + chunk)
+    return chunks_made
 
 
 def decompress_chunk(chunk: bytes, compression: Compression, block_size: int, name: str, part: str) -> bytes:

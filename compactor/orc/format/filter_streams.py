@@ -1,7 +1,7 @@
-"""The bloom filters of a stripe, as its footer lists them, and those that every stripe of a file has (PROTOCOL 2.2).
+"""The bloom filters that a stripe's footer lists, and those that every stripe of a file gets (PROTOCOL 2.2).
 
-ORC 1.5, and so Hive 3.1, keeps the filter of a column from the stripe before if a stripe has none, looks the stripe's rows
-up in it, and loses them. A stripe that lacks a filter gets one that lets every value pass.
+If a stripe has no filter for a column, ORC 1.5 (Hive 3.1) looks its rows up in the filter of the stripe before, and loses
+them. So a stripe that lacks a filter gets one that lets every value pass.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from compactor.orc.format import messages
 from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8
 from compactor.orc.format.tail import FilterStream
 
-UTC_ENCODING = 1  #: of filters with texts in UTF-8 and timestamps in UTC; all that is encoded here has it
-NO_ENCODING = -1  #: Trino names none, and Java then uses no filter
+UTC_ENCODING = 1  #: of filters with texts in UTF-8 and timestamps in UTC; all filters that are encoded here have it
+NO_ENCODING = -1  #: Trino records no encoding, and Java then ignores the filter
 
 
 def filter_streams(footer: messages.Message) -> frozenset[FilterStream]:
@@ -32,7 +32,7 @@ def _encoding(column: messages.Message) -> int:
 
 
 def with_one_encoding(streams: Collection[FilterStream]) -> frozenset[FilterStream]:
-    """Returns the same columns and kinds with one encoding for each column: the newest."""
+    """Returns the streams with one encoding for each column: the newest."""
     encodings: dict[int, int] = {}
     for column, _, encoding in streams:
         encodings[column] = max(encoding, encodings.get(column, NO_ENCODING))

@@ -44,8 +44,10 @@ T = TypeVar("T")
 
 
 def schema_text(types: Types, root: int = 0, *, quoting: bool = False) -> str:
-    """Returns ``types`` as Hive's text, such as ``struct<a:int,b:varchar(20)>``; with ``quoting``, as ORC's own text, which
-    quotes names of fields that have other characters than letters, digits and underscores."""
+    """Returns ``types`` as Hive's text, such as ``struct<a:int,b:varchar(20)>``.
+
+    With ``quoting``, returns ORC's own text, which quotes names with other characters than letters, digits and underscores.
+    """
     item = types[root]
     name = _NAMES[item.kind]
     parts = [schema_text(types, child, quoting=quoting) for child in item.children]
@@ -83,9 +85,9 @@ class _Parser:
         self.text = text
         self.place = 0
 
-    def fail(self, wanted: str) -> NoReturn:
+    def fail(self, expected: str) -> NoReturn:
         raise NotLossless(
-            f"type {self.text!r}: at position {self.place}, expected {wanted}; ORC cannot hold this type, "
+            f"type {self.text!r}: at position {self.place}, expected {expected}; ORC cannot hold this type, "
             "or the text of the metastore is damaged"
         )
 
@@ -149,7 +151,7 @@ class _Parser:
 
 
 def quoted_name(name: str) -> str:
-    """Returns a field's name as ORC's text of a type has it."""
+    """Returns a field's name as it is in ORC's text of a type: ``a_1``, or ```a b``` in backticks."""
     name = valid_name(name)
     return name if UNQUOTED.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
@@ -157,6 +159,6 @@ def quoted_name(name: str) -> str:
 def valid_name(name: str) -> str:
     """Returns a field's name as Arrow, logs and databases accept it: bytes that are not UTF-8 become U+FFFD.
 
-    This is safe since rows go by position.
+    This is safe, because rows are matched by position.
     """
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,6 +1,6 @@
-"""The positions of a row index: as many as a decoder takes from it for each row group.
+"""Counts the positions of a row index before a decoder seeks by it.
 
-The ORC C++ library reads beyond its memory where an entry has too few, so they are counted before it seeks.
+If an entry has too few positions, the ORC C++ library reads beyond its memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import TEXT_KINDS, TypeKind
 from compactor.orc.io.source import Source
 
-#: Beside the place in the file, by the streams of a kind: a run's position, and for bits that within a byte.
+#: The numbers of a position after its place in the file: one in a run, two for bits, none for bytes.
 _RUN, _BITS, _BYTES = 1, 2, 0
 _STREAMS: dict[TypeKind, tuple[int, ...]] = {
     TypeKind.BOOLEAN: (_BITS,),
@@ -35,7 +35,7 @@ _STREAMS: dict[TypeKind, tuple[int, ...]] = {
 
 
 def can_seek(source: Source, tail: Tail, stripe_index: int, footer: messages.Message, columns: Collection[int]) -> bool:
-    """Returns true if the row indexes of ``columns`` (ids) have every entry and position that seeking in the stripe takes.
+    """Returns true if the row indexes of ``columns`` (ids) have all entries and positions that seeking needs.
 
     Raises:
         BadFile: an index cannot be read.
@@ -45,20 +45,20 @@ def can_seek(source: Source, tail: Tail, stripe_index: int, footer: messages.Mes
         return False
     groups = -(-stripe.rows // stride)
     present = {stream.column for stream in footer.streams if stream.kind == PRESENT}
-    found = {
+    indexes = {
         number: index
         for kind, number, index in read_indexes(source, tail, stripe_index, footer, columns)
         if kind == ROW_INDEX
     }
     place = 1 if tail.compression is Compression.NONE else 2
     for number in columns:
-        wanted = (place + _BITS if number in present else 0) + sum(
+        least = (place + _BITS if number in present else 0) + sum(
             place + more for more in _streams(tail, number, footer)
         )
-        if wanted == 0:
+        if least == 0:
             continue
-        entries = found[number].entry if number in found else ()
-        if len(entries) != groups or any(len(entry.positions) < wanted for entry in entries):
+        entries = indexes[number].entry if number in indexes else ()
+        if len(entries) != groups or any(len(entry.positions) < least for entry in entries):
             return False
     return True
 

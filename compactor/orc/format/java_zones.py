@@ -1,8 +1,8 @@
-"""Time zones as Java knows them, by which Hive and Spark show timestamps (PROTOCOL 2.6).
+"""Time zones with Java's rules, by which Hive and Spark show timestamps (PROTOCOL 2.6).
 
-Java's rules are those of the tz database with three exceptions. Before 1900 a zone has its standard time of today, not the
-local mean time of old. From 2037 on its last rule holds, whatever is announced for single years. It knows more names:
-``JST``, ``GMT+08:00``; and a name that it does not know is GMT.
+Java's rules are those of the tz database with three exceptions. Before 1900 a zone has its present standard time instead of
+local mean time. From 2037 on the last rule holds, even if other rules are announced for single years. Java knows more
+names, such as ``JST`` and ``GMT+08:00``, and takes an unknown name for GMT.
 """
 
 from __future__ import annotations
@@ -82,10 +82,9 @@ _STANDARD = {"Africa/Windhoek": 3600}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JavaZone:
-    """A zone's offsets from UTC in seconds, each from one of the ``starts`` on; the first is that before 1900.
+    """A zone's offsets from UTC in seconds. Each holds from one of the ``starts`` on; the first holds before 1900.
 
-    ``base`` is the offset at the start of 2015, from which stripes of the zone count their seconds. A zone that is not known
-    is GMT.
+    ``base`` is the offset at the start of 2015, from which stripes of the zone count their seconds. An unknown zone is GMT.
     """
 
     name: str
@@ -99,21 +98,21 @@ class JavaZone:
         beyond = instants >= _2437
         if np.any(beyond):
             instants = np.where(beyond, _2437 - _CYCLE + (instants - _2437) % _CYCLE, instants)
-        found: Seconds = self.offsets[np.searchsorted(self.starts, instants, side="right") - 1]
-        return found
+        offsets: Seconds = self.offsets[np.searchsorted(self.starts, instants, side="right") - 1]
+        return offsets
 
     def extreme_offsets(self, first: int, last: int) -> tuple[int, int]:
         """Returns the smallest and largest offset between two instants, both included."""
         if last >= _2437:  # whichever years these are, both of the last rule's offsets may apply
             first, last = min(first, _2037), _2437 - 1
         begin, end = np.searchsorted(self.starts, [first, last], side="right")
-        found = self.offsets[begin - 1 : end]
-        return int(found.min()), int(found.max())
+        offsets = self.offsets[begin - 1 : end]
+        return int(offsets.min()), int(offsets.max())
 
     def shows_all(self, first: int, last: int) -> bool:
-        """Returns true if the zone's clocks have shown every time between two that they may show, as seconds of UTC.
+        """Returns true if the zone's clocks have surely shown every time from ``first`` to ``last`` (as seconds of UTC).
 
-        Times before 1970 never count, since databases of zones differ in them, nor do those beyond all listed rules.
+        Returns false for times before 1970, in which databases of zones differ, and for times beyond all listed rules.
         """
         if first < _SURE or last >= _2437 - _DAY:
             return False
@@ -121,23 +120,24 @@ class JavaZone:
         return not np.any(np.diff(self.offsets[begin - 1 : end]) > 0)
 
     def stored(self, shown: Seconds, nanos: Seconds) -> Seconds:
-        """Returns times that the zone's clocks showed as they are encoded as if the zone were UTC: the inverse of
-        ``wall_clock`` for times for which ``shows_all`` holds.
+        """Returns wall-clock times as they are encoded as if the zone were UTC.
+
+        This is the inverse of ``wall_clock`` for times for which ``shows_all`` holds.
 
         Raises:
             NotLossless: the clocks skipped such a time.
         """
         instants = shown - self.offsets_at(shown - self.offsets_at(shown))
-        found = instants + self.base
-        if np.any(self.wall_clock(found, nanos) != shown):
+        stored_times = instants + self.base
+        if np.any(self.wall_clock(stored_times, nanos) != shown):
             raise NotLossless(f"clocks of {self.name} skipped a time that is to be written there; please report this")
-        return found
+        return stored_times
 
     def wall_clock(self, seconds: Seconds, nanos: Seconds) -> Seconds:
-        """Returns what the zone's clocks show, as seconds of UTC, for times that were decoded as if the zone were UTC.
+        """Returns the zone's wall-clock times, as seconds of UTC, for times that were decoded as if the zone were UTC.
 
-        A fraction before 1970 is stored under the next whole second. Whether a time is before 1970 was decided by the
-        wrong zone, so that is undone and decided again.
+        A fraction before 1970 is stored under the next whole second. The decoder decided by the wrong zone which times are
+        before 1970, so this is undone and decided again.
         """
         has_fraction = nanos > HIDDEN_NANOS
         instants = seconds + ((seconds < 0) & has_fraction) - self.base
@@ -151,10 +151,10 @@ class _Settings(Protocol):
 
 
 def default_zone(settings: _Settings) -> str | None:
-    """Returns the zone that is set for stripes that name none; None if it is not.
+    """Returns the configured zone of stripes that name no zone, or None.
 
     Raises:
-        BadSetting: it is the name of no zone.
+        BadSetting: the configured name is not a zone.
     """
     name = settings.text(DEFAULT_ZONE)
     if name and not is_utc(name) and not java_zone(name).is_known:
@@ -163,16 +163,16 @@ def default_zone(settings: _Settings) -> str | None:
 
 
 def is_utc(name: str) -> bool:
-    """Returns true if times of this zone are those of UTC for every reader."""
+    """Returns true if every reader takes this zone for UTC."""
     return name in UTC_NAMES
 
 
 @lru_cache(maxsize=64)
 def java_zone(name: str) -> JavaZone:
-    """Returns the zone that Java takes ``name`` for.
+    """Returns the zone that ``name`` means in Java.
 
     Raises:
-        NotSupported: its rules are in Java alone.
+        NotSupported: only Java has its rules.
     """
     target = _SHORT.get(name, name)
     if (match := _CUSTOM.fullmatch(target)) and (target.startswith("GMT") or target != name):
@@ -181,20 +181,18 @@ def java_zone(name: str) -> JavaZone:
             offset = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
             return _fixed(name, -offset if sign == "-" else offset)
     if name.startswith("SystemV/") and target == name:
-        raise NotSupported(
-            f"the rules of the time zone {name} are in Java alone; its timestamps can be copied, not read"
-        )
+        raise NotSupported(f"only Java has the rules of the time zone {name}; its timestamps can be copied, not read")
     place = resources.files("tzdata.zoneinfo").joinpath(*target.split("/"))
     if not _PATH.fullmatch(target) or not place.is_file() or not (data := place.read_bytes()).startswith(b"TZif"):
         return replace(_fixed(name, 0), is_known=False)
-    return _of_tz_data(name, target, data)
+    return _from_tz_data(name, target, data)
 
 
 def _fixed(name: str, offset: int) -> JavaZone:
     return JavaZone(name, np.array([np.iinfo(np.int64).min]), np.array([offset]), offset)
 
 
-def _of_tz_data(name: str, target: str, data: bytes) -> JavaZone:
+def _from_tz_data(name: str, target: str, data: bytes) -> JavaZone:
     transitions, rule = _transitions(data)
     transitions = [(start, offset) for start, offset in transitions if start < _2037]
     if rule:
@@ -210,8 +208,10 @@ def _of_tz_data(name: str, target: str, data: bytes) -> JavaZone:
 
 
 def _transitions(data: bytes) -> tuple[list[tuple[int, int]], bool]:
-    """Returns the start and offset of each period that a file of the tz database lists, the first period with the least
-    possible start, and whether a rule follows them (RFC 9636)."""
+    """Returns start and offset of each period in a file of the tz database, and true if a rule follows (RFC 9636).
+
+    The first period gets the smallest possible start.
+    """
     header = struct.Struct(">20x6l")
     isut, isstd, leap, times, kinds, chars = header.unpack_from(data)
     start = header.size + times * 5 + kinds * 6 + chars + leap * 8 + isstd + isut  # version 1 is skipped
@@ -234,7 +234,7 @@ def _by_rule(target: str, data: bytes, after: int) -> list[tuple[int, int]]:
         assert delta is not None
         return int(delta.total_seconds())
 
-    found = []
+    periods = []
     place, offset = after, offset_at(after)
     while place < _2437:
         end = place + _MONTH
@@ -243,7 +243,7 @@ def _by_rule(target: str, data: bytes, after: int) -> list[tuple[int, int]]:
             while high - low > 1:
                 middle = (low + high) // 2
                 low, high = (middle, high) if offset_at(middle) == offset else (low, middle)
-            found.append((high, new))
+            periods.append((high, new))
             offset = new
         place = end
-    return found
+    return periods

@@ -1,9 +1,9 @@
 """Checks the lengths in a stripe (of texts, binaries, lists, maps, dictionary entries) before a decoder uses them.
 
-A damaged length stream still decodes to numbers, and the ORC C++ library trusts them: negative ones make it read outside
-its memory, huge ones make it allocate all memory of the machine. No checksum reveals this, so every run is parsed here as
-the ORC specification says (run-length encoding, versions 1 and 2) and its sum compared with what is possible: first by
-the largest values that its width allows, which is quick and mostly sufficient, else by its actual numbers.
+A damaged length stream still decodes to numbers, and the ORC C++ library trusts them. Negative lengths make it read outside
+its memory, huge ones make it allocate all memory of the machine. No checksum reveals this. So every run is parsed here as
+the ORC specification defines it (run-length encoding, versions 1 and 2), and its sum is compared with the possible sum:
+first by the largest values of its width, which is quick and mostly sufficient, then by its actual numbers.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ MAX_LENGTH = 2**31 - 1  #: of one value, in bytes or elements
 #: Elements of lists and maps in a stripe: many more than a stripe of 2 GB of any writer could hold.
 MAX_ELEMENTS = 1 << 28
 MAX_ENTRIES = 1 << 26  #: of a dictionary; decoders take some bytes for each at once
-#: How far a quick sum may exceed what is possible; a decoder then allocates at most that much.
+#: How far a sum may exceed the possible sum. A decoder then allocates at most that much.
 SLACK, SLACK_BYTES = 4, 1 << 26
 _WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)  #: bits of a value, by the five-bit code for the width
 
 
-class _Cut(Exception):
+class _InvalidLengths(Exception):
     """A run extends beyond the end of its stream, or has a number that cannot be a length."""
 
 
 class Lengths(NamedTuple):
-    """The number of lengths in a stream, and the most that they add up to and that any of them is."""
+    """The number of lengths in a stream, and bounds of their sum and of the longest one."""
 
     number: int
     total: int
@@ -46,13 +46,12 @@ class Lengths(NamedTuple):
 def check_lengths(
     streams: Sequence[PlainStream], footer: messages.Message, tail: Tail, stripe_index: int
 ) -> Mapping[int, Lengths]:
-    """Checks that every length stream among ``streams`` of a stripe has valid lengths with a possible sum, and returns what
-    is known of them by column.
+    """Checks that all length streams of a stripe have valid lengths with a possible sum, and returns them by column.
 
     Raises:
-        BadFile: some stream does not.
+        BadFile: a stream has invalid lengths, or an impossible sum.
     """
-    found: dict[int, Lengths] = {}
+    lengths: dict[int, Lengths] = {}
     sizes = {(stream.kind, stream.column): stream.length for stream in streams}
     for stream in streams:
         if stream.kind != LENGTH:
@@ -66,8 +65,8 @@ def check_lengths(
             _check_entries(entries or 0, column, tail, stripe_index)
             limit = sizes.get((DICTIONARY_DATA if dictionary else DATA, column), 0)
         what = f"file {tail.name}, stripe {stripe_index}: its length stream of column {column}"
-        found[column] = _check(stream.read(), encoding.kind in (DIRECT, DICTIONARY), limit, entries, what)
-    return found
+        lengths[column] = _check(stream.read(), encoding.kind in (DIRECT, DICTIONARY), limit, entries, what)
+    return lengths
 
 
 def _check_entries(entries: int, column: int, tail: Tail, stripe_index: int) -> None:
@@ -87,24 +86,23 @@ def exact_lengths(stream: PlainStream, footer: messages.Message) -> Lengths:
 def _check(data: bytes, first_version: bool, limit: int, entries: int | None, what: str) -> Lengths:
     try:
         if not first_version:
-            found = _lengths_v2(data, exact=False)
-            if found.total > max(SLACK * limit, SLACK_BYTES):
-                found = _lengths_v2(data, exact=True)
+            lengths = _lengths_v2(data, exact=False)
+            if lengths.total > max(SLACK * limit, SLACK_BYTES):
+                lengths = _lengths_v2(data, exact=True)
         else:
-            found = _lengths_v1(data)
-        if found.total > max(SLACK * limit, SLACK_BYTES):
-            raise _Cut(f"adds up to {found.total}, more than the possible {limit}")
-        if entries is not None and found.number < entries:
-            raise _Cut(f"has {found.number} lengths for {entries} dictionary entries")
-    except (_Cut, LongNumber, IndexError) as error:
+            lengths = _lengths_v1(data)
+        if lengths.total > max(SLACK * limit, SLACK_BYTES):
+            raise _InvalidLengths(f"adds up to {lengths.total}, more than the possible {limit}")
+        if entries is not None and lengths.number < entries:
+            raise _InvalidLengths(f"has {lengths.number} lengths for {entries} dictionary entries")
+    except (_InvalidLengths, LongNumber, IndexError) as error:
         reason = "is cut off" if isinstance(error, IndexError) else str(error)
         raise BadFile(f"{what} {reason}; the file is damaged, restore it or move it away") from error
-    return found
+    return lengths
 
 
 def _lengths_v1(data: bytes) -> Lengths:
-    """Returns number, sum and longest of all lengths of version 1: each run has up to 130 numbers with a fixed step, or 128
-    literal ones."""
+    """Returns the lengths of version 1. Each run has up to 130 numbers with a fixed step, or 128 literal ones."""
     place = number = total = longest = 0
     while place < len(data):
         control = data[place]
@@ -126,8 +124,7 @@ def _lengths_v1(data: bytes) -> Lengths:
 
 
 def _lengths_v2(data: bytes, *, exact: bool) -> Lengths:
-    """Returns number, sum and longest of all lengths of version 2; unless ``exact``, each of a run of bit-packed numbers may
-    count as the largest that its width allows."""
+    """Returns the lengths of version 2. Unless ``exact``, bit-packed numbers may count as the largest of their width."""
     place = number = total = longest = 0
     end = len(data)
     while place < end:
@@ -147,7 +144,7 @@ def _lengths_v2(data: bytes, *, exact: bool) -> Lengths:
                 if place + 2 + size > end:
                     raise IndexError
                 if exact or width > 31:
-                    values = _unpacked(data[place + 2 : place + 2 + size], width, count)
+                    values = _unpack(data[place + 2 : place + 2 + size], width, count)
                     length, most = _sum(values, sum(values))
                 else:
                     most = (1 << width) - 1
@@ -174,13 +171,13 @@ def _patched(data: bytes, place: int, width: int, count: int) -> tuple[int, int,
     base = -(base - sign) if base & sign else base
     place += 4 + base_bytes
     size = (width * count + 7) // 8
-    values = _unpacked(data[place : place + size], width, count)
+    values = _unpack(data[place : place + size], width, count)
     place += size
     # patches are packed in the next width that the format has
     packed = next((w for w in _WIDTHS if w >= gap_width + patch_width), 64)
     size = (packed * patches + 7) // 8
     at = 0
-    for patch in _unpacked(data[place : place + size], packed, patches):
+    for patch in _unpack(data[place : place + size], packed, patches):
         at += patch >> patch_width
         values[at] |= (patch & ((1 << patch_width) - 1)) << width
     lengths = [base + value for value in values]
@@ -200,19 +197,19 @@ def _delta(data: bytes, place: int, width: int, count: int, *, exact: bool) -> t
     farthest = base + step + sign * further * ((1 << width) - 1)
     if not exact and min(base, farthest) >= 0 and max(base, farthest) <= MAX_LENGTH and place + size <= len(data):
         return count * max(base, farthest), max(base, farthest), place + size
-    steps = [step, *(sign * value for value in _unpacked(data[place : place + size], width, further))]
+    steps = [step, *(sign * value for value in _unpack(data[place : place + size], width, further))]
     values = list(accumulate(steps[: count - 1], initial=base))
     return *_sum(values, sum(values)), place + size
 
 
-def _unpacked(data: bytes, width: int, count: int) -> list[int]:
+def _unpack(data: bytes, width: int, count: int) -> list[int]:
     """Returns ``count`` big-endian numbers of ``width`` bits."""
     if 8 * len(data) < width * count:
         raise IndexError
     if width < 63:
         bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=width * count).reshape(count, width)
-        found: list[int] = (bits @ (1 << np.arange(width - 1, -1, -1, dtype=np.int64))).tolist()
-        return found
+        numbers: list[int] = (bits @ (1 << np.arange(width - 1, -1, -1, dtype=np.int64))).tolist()
+        return numbers
     whole = int.from_bytes(data, "big") >> (8 * len(data) - width * count)
     mask = (1 << width) - 1
     return [whole >> (width * place) & mask for place in range(count - 1, -1, -1)]
@@ -228,5 +225,5 @@ def _sum(values: list[int], total: int) -> tuple[int, int]:
     """Returns ``total`` and the largest of ``values``, if all are possible lengths."""
     longest = max(values)
     if min(values) < 0 or longest > MAX_LENGTH:
-        raise _Cut(f"has {min(values)} or {longest}, a length is within 0..{MAX_LENGTH}")
+        raise _InvalidLengths(f"has {min(values)} or {longest}, a length is within 0..{MAX_LENGTH}")
     return total, longest

@@ -11,22 +11,22 @@ _NUMBER, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5  #: wire types of protobuf
 
 
 class Surplus(Exception):
-    """A message has the ``field`` at least ``found`` times, more often than allowed; 0 is a field of any kind."""
+    """A message has the ``field`` at least ``count`` times, more often than allowed. Field 0 stands for all fields."""
 
-    def __init__(self, field: int, found: int) -> None:
-        super().__init__(f"field {field}: {found}")
-        self.field, self.found = field, found
+    def __init__(self, field: int, count: int) -> None:
+        super().__init__(f"field {field}: {count}")
+        self.field, self.count = field, count
 
 
 def check_parts(data: bytes, allowed: Mapping[int, int], most: int, *, inside: int | None = None) -> None:
-    """Checks the numbers of fields of a message. One of at most ``SHORT`` bytes need not be checked.
+    """Checks how many fields a message has. A message of at most ``SHORT`` bytes needs no check.
 
-    Fields of what does not parse are not counted: the parser will say so.
+    Stops counting at the first byte that does not parse, since the parser will report it.
 
     Args:
-        allowed: the most of some fields.
-        most: the most of all fields together.
-        inside: a repeated field whose own fields count as well, among ``most``.
+        allowed: the most occurrences of some fields.
+        most: the most fields in total.
+        inside: a repeated field whose own fields count towards ``most``.
 
     Raises:
         Surplus: a field occurs more often.
@@ -49,7 +49,7 @@ def check_parts(data: bytes, allowed: Mapping[int, int], most: int, *, inside: i
 
 
 def _fields(data: bytes, place: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yields number, start and end of each field between two places; stops at what is none."""
+    """Yields number, start and end of each field between two places; stops at a byte that does not parse."""
     try:
         while place < end:
             key = data[place]

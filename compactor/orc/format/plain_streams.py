@@ -1,7 +1,7 @@
-"""The streams of a stripe, decompressed for decoders.
+"""Decompresses the streams of a stripe for decoders.
 
-So damage of a chunk is noticed here, whatever the compression. The ORC C++ library mistakes an error of zstd for a length
-and goes on with whatever is in its memory; and it inflates with zlib, which is slower than the library used here.
+This detects damaged chunks of any compression. The ORC C++ library mistakes an error of zstd for a length and continues with
+arbitrary memory. It also inflates with zlib, which is slower than the library used here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compactor.orc.format.tail import Tail
 from compactor.orc.io.source import Source
 from compactor.settings.file_limits import FileLimits
 
-KEPT_BYTES = 128 * 1024 * 1024  #: of parts that wait to be read; others are decompressed again when they are read
+KEPT_BYTES = 128 * 1024 * 1024  #: of parts that wait in memory; others are decompressed again when they are read
 SMALL_BYTES = (
     16 * 1024
 )  #: parts up to this size are kept after reading: decoders first look at that much of a file's end
@@ -31,7 +31,7 @@ Unpack: TypeAlias = Callable[[bytes], bytes]
 
 
 class PlainPart:
-    """Consecutive plain bytes: given, or made by ``unpack`` from ``packed`` bytes at ``offset`` of ``source``."""
+    """Consecutive plain bytes: ``data``, or the result of ``unpack`` on ``packed`` bytes at ``offset`` of ``source``."""
 
     __slots__ = ("_data", "_offset", "_packed", "_source", "_stays", "_unpack", "length")
 
@@ -55,7 +55,7 @@ class PlainPart:
         return 0 if self._data is None else self.length
 
     def read(self, start: int, end: int) -> bytes:
-        """Returns the bytes from ``start`` to before ``end``; the whole part may be kept in memory until ``forget``."""
+        """Returns the bytes from ``start`` to before ``end``. The whole part may stay in memory until ``forget``."""
         if self._data is None:
             if self._unpack is None and self._source is not None:
                 return self._source.read(self._offset + start, end - start)
@@ -105,34 +105,34 @@ def plain_streams(
     kinds: Container[int] = DATA_STREAMS,
     room: int = 0,
 ) -> list[PlainStream]:
-    """Returns the streams of ``columns`` (ids) and ``kinds``; up to ``room`` bytes of them stay in memory.
+    """Returns the streams of ``columns`` (ids) and ``kinds``. Up to ``room`` bytes of them stay in memory.
 
     Raises:
         BadFile: a chunk cannot be decompressed, or is cut off; or there are more bytes or chunks than a stripe may have.
     """
     stripe = tail.stripes[stripe_index]
     where = f"{tail.name}, stripe {stripe_index}"
-    ahead = _Ahead(source, stripe.offset + stripe.index_length + stripe.data_length)
-    place, found = stripe.offset, []
-    left = _Left(limits=source.limits, where=where, bytes=source.limits.stripe_bytes, chunks=MAX_CHUNKS)
+    ahead = _ReadAhead(source, stripe.offset + stripe.index_length + stripe.data_length)
+    place, streams = stripe.offset, []
+    budget = _StripeBudget(limits=source.limits, where=where, bytes=source.limits.stripe_bytes, chunks=MAX_CHUNKS)
     for stream in footer.streams:
         kind, length = stream.kind, stream.length
         if kind in kinds and (column := stream.column) in columns:
             if tail.compression is Compression.NONE:
-                left.stream = 0
-                left.take(length, kind, column)
+                budget.stream = 0
+                budget.take(length, kind, column)
                 parts = [PlainPart(length, source=source, offset=place)]
             else:
-                parts = _chunks(ahead, tail, (place, length), room, left, (kind, column))
-            made = PlainStream(kind, column, sum([part.length for part in parts]), parts)
-            room -= made.kept
-            found.append(made)
+                parts = _chunks(ahead, tail, (place, length), room, budget, (kind, column))
+            plain = PlainStream(kind, column, sum([part.length for part in parts]), parts)
+            room -= plain.kept
+            streams.append(plain)
         place += length
-    return found
+    return streams
 
 
 @dataclass(slots=True, kw_only=True)
-class _Left:
+class _StripeBudget:
     """The bytes and chunks that a stripe may still have."""
 
     limits: FileLimits
@@ -142,7 +142,7 @@ class _Left:
     stream: int = 0  #: bytes of the stream so far
 
     def take(self, length: int, kind: int, column: int) -> None:
-        """Counts a chunk of ``length`` bytes, of which no more may be had."""
+        """Deducts a chunk of ``length`` bytes; raises ``BadFile`` if the stripe has too many bytes or chunks."""
         self.bytes -= length
         self.chunks -= 1
         self.stream += length
@@ -163,15 +163,15 @@ _KINDS = {LENGTH: "length stream", DICTIONARY_DATA: "dictionary"}
 
 
 def _chunks(
-    ahead: _Ahead, tail: Tail, extent: tuple[int, int], room: int, left: _Left, stream: tuple[int, int]
+    ahead: _ReadAhead, tail: Tail, extent: tuple[int, int], room: int, budget: _StripeBudget, stream: tuple[int, int]
 ) -> list[PlainPart]:
-    """Returns the chunks of the stream at ``extent``; each is decompressed, if only to check that it can be."""
-    where, part = left.where, "stream {} of column {}".format(*stream)
+    """Returns the chunks of the stream at ``extent``. Decompresses each, at least to check it."""
+    where, part = budget.where, "stream {} of column {}".format(*stream)
     unpack = partial(
         decompress_chunk, compression=tail.compression, block_size=tail.compression_block_size, name=where, part=part
     )
-    found = []
-    left.stream = 0
+    parts = []
+    budget.stream = 0
     place, end = extent[0], sum(extent)
     while place < end:
         size, is_plain = chunk_header(ahead.read(place, min(3, end - place), end), end - place, where, part)
@@ -179,19 +179,19 @@ def _chunks(
         data = ahead.read(place, size, end)
         if not is_plain:
             data = unpack(data)
-        left.take(len(data), *stream)
+        budget.take(len(data), *stream)
         kept = data if len(data) <= room else None
-        made = PlainPart(
+        chunk = PlainPart(
             len(data), kept, source=ahead.source, offset=place, packed=size, unpack=None if is_plain else unpack
         )
-        room -= made.kept
-        found.append(made)
+        room -= chunk.kept
+        parts.append(chunk)
         place += size
-    return found
+    return parts
 
 
-class _Ahead:
-    """The data of a stripe, read in order and ahead: a small stripe as a whole, else at most up to a stream's end."""
+class _ReadAhead:
+    """The data of a stripe, read ahead in order: a small stripe as a whole, otherwise up to the end of a stream."""
 
     def __init__(self, source: Source, end: int) -> None:
         self.source, self._end = source, end

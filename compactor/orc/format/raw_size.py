@@ -19,15 +19,17 @@ _BYTES = {
 
 
 def raw_data_size(tail: Tail) -> int:
-    """Returns the estimate of Java's reader; a column without statistics counts as one without values."""
-    return sum(_of_column(column, found) for column, found in zip(tail.types, tail.statistics, strict=False))
+    """Returns the size as Java's reader estimates it. A column without statistics counts as a column without values."""
+    return sum(
+        _column_size(column, statistics) for column, statistics in zip(tail.types, tail.statistics, strict=False)
+    )
 
 
-def _of_column(column: OrcType, found: messages.Message) -> int:
-    count = int(found.number_of_values)
+def _column_size(column: OrcType, statistics: messages.Message) -> int:
+    count = int(statistics.number_of_values)
     if column.kind is TypeKind.BINARY:
-        return int(found.binary_statistics.sum)
+        return int(statistics.binary_statistics.sum)
     if column.kind in TEXT_KINDS:
         count = count or 1
-        return count * (_TEXT + int(found.string_statistics.sum) // count)
+        return count * (_TEXT + int(statistics.string_statistics.sum) // count)
     return count * _BYTES.get(column.kind, _INT)

@@ -1,8 +1,8 @@
-"""Encodes columns of integers without NULL by numpy, in version 2 of the ORC specification's "Run Length Encoding".
+"""Encodes columns of integers without NULL by numpy, in version 2 of ORC's run-length encoding.
 
-The ORC C++ library encodes one value after another and spends a third of its time on the keys of ACID rows, which are
-mostly constant or rise one by one. Here each run of up to 512 values takes the smallest of three forms: a fixed delta,
-packed deltas or packed values; rows that are all equal are not examined run by run.
+The ORC C++ library encodes values one by one, and spends a third of its time on the keys of ACID rows, which are mostly
+constant or rise one by one. Here each run of up to 512 values gets the smallest of three forms: a fixed delta, packed
+deltas or packed values. If all rows are equal, runs are not examined one by one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class IntegerColumn:
         self._encode(waiting[:whole], self._rows - len(waiting))
 
     def _begins(self, first: int, count: int) -> npt.NDArray[np.intp]:
-        """Returns the indexes of those of the ``count`` rows from row ``first`` on that begin a row group."""
+        """Returns the indexes of the rows that begin a row group, among ``count`` rows from row ``first`` on."""
         return np.arange(-first % self._stride, count, self._stride)
 
     def _encode(self, values: Integers, first: int) -> None:
@@ -103,27 +103,27 @@ def _statistics(values: Integers, begins: npt.NDArray[np.intp]) -> list[messages
     lows, highs = np.minimum.reduceat(values, begins).tolist(), np.maximum.reduceat(values, begins).tolist()
     sums = np.add.reduceat(values, begins).tolist()
     counts = np.diff(begins, append=len(values)).tolist()
-    found = []
+    parts = []
     for low, high, total, count in zip(lows, highs, sums, counts, strict=True):
         part = messages.ColumnStatistics(number_of_values=count, has_null=False)
         part.int_statistics.minimum, part.int_statistics.maximum = low, high
         # a sum of more than 64 bits is omitted, as the specification says
         if max(-low, high) * count < 1 << 63:
             part.int_statistics.sum = total
-        found.append(part)
-    return found
+        parts.append(part)
+    return parts
 
 
 def _runs(values: Integers) -> list[bytes]:
-    """Returns runs of ``MAX_RUN`` values and one of the rest."""
-    whole, left = divmod(len(values), MAX_RUN)
+    """Returns runs of ``MAX_RUN`` values, and one run of the rest."""
+    whole, rest = divmod(len(values), MAX_RUN)
     low, high = int(values.min()), int(values.max())
     if low == high:
-        return [_fixed(MAX_RUN, low, 0)] * whole + ([_fixed(left, low, 0)] if left else [])
+        return [_fixed(MAX_RUN, low, 0)] * whole + ([_fixed(rest, low, 0)] if rest else [])
     exact = low > -_EXACT and high < _EXACT
     return [
         *_rows(values[: whole * MAX_RUN].reshape(whole, MAX_RUN), exact),
-        *_rows(values[whole * MAX_RUN :].reshape(min(left, 1), left), exact),
+        *_rows(values[whole * MAX_RUN :].reshape(min(rest, 1), rest), exact),
     ]
 
 
@@ -132,18 +132,18 @@ def _rows(values: Integers, exact: bool) -> list[bytes]:
     count, length = values.shape
     if not count:
         return []
-    made = [b""] * count
+    encoded = [b""] * count
     is_direct = np.ones(count, np.bool_)
     if exact and length > 1:
         deltas = np.diff(values, axis=1)
         least, most = deltas.min(axis=1), deltas.max(axis=1)
         for row in np.flatnonzero(least == most):
-            made[row] = _fixed(length, int(values[row, 0]), int(least[row]))
+            encoded[row] = _fixed(length, int(values[row, 0]), int(least[row]))
         rising = (least >= 0) & (least < most)
         is_direct = (least < 0) & (least < most)
-        for chosen, width, packed in _packed(deltas[:, 1:].view(np.uint64), most.view(np.uint64), rising, 2):
+        for chosen, width, packed in _pack_by_width(deltas[:, 1:].view(np.uint64), most.view(np.uint64), rising, 2):
             for row, tail in zip(chosen, packed, strict=True):
-                made[row] = (
+                encoded[row] = (
                     _header(_DELTA, width, length)
                     + varint(_zigzag(int(values[row, 0])))
                     + varint(_zigzag(int(deltas[row, 0])))
@@ -151,13 +151,13 @@ def _rows(values: Integers, exact: bool) -> list[bytes]:
                 )
     if is_direct.any():
         zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
-        for chosen, width, packed in _packed(zigzag, zigzag.max(axis=1), is_direct, 1):
+        for chosen, width, packed in _pack_by_width(zigzag, zigzag.max(axis=1), is_direct, 1):
             for row, tail in zip(chosen, packed, strict=True):
-                made[row] = _header(_DIRECT, width, length) + tail.tobytes()
-    return made
+                encoded[row] = _header(_DIRECT, width, length) + tail.tobytes()
+    return encoded
 
 
-def _packed(
+def _pack_by_width(
     values: _Words, largest: _Words, chosen: npt.NDArray[np.bool_], least_width: int
 ) -> Iterator[tuple[npt.NDArray[np.intp], int, npt.NDArray[np.uint8]]]:
     """Yields the ``chosen`` rows grouped by the bits that their values (up to ``largest``) need.
@@ -179,10 +179,10 @@ def _bits(values: _Words, width: int) -> npt.NDArray[np.uint8]:
     each = 8 // width
     filled = np.zeros((count, -(-length // each), each), np.uint8)
     filled.reshape(count, -1)[:, :length] = values
-    made: npt.NDArray[np.uint8] = np.bitwise_or.reduce(
+    packed: npt.NDArray[np.uint8] = np.bitwise_or.reduce(
         filled << np.arange(8 - width, -1, -width, dtype=np.uint8), axis=2
     )
-    return made
+    return packed
 
 
 def _fixed(length: int, first: int, delta: int) -> bytes:

@@ -1,6 +1,6 @@
-"""Merges column statistics, for each kind of column, into the statistics of all rows together.
+"""Merges column statistics of parts into the statistics of all rows, for each kind of column.
 
-The rule throughout: if one part does not know something, the whole does not know it. A missing number is never zero.
+If a part lacks a number, the whole lacks it, too. A missing number never counts as zero.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from compactor.orc.format.types import OrcType, TypeKind
 
 _REPLACED = "\ufffd".encode()
 _INT64 = range(-(2**63), 2**63)
-#: Sums of decimals have 38 digits; whatever has more than fit in here is no number of a writer, and could fill all memory.
+#: Sums of decimals have 38 digits. No writer makes numbers that do not fit in here, and they could fill all memory.
 _EXACT = Context(prec=200, Emax=200, Emin=-200, traps=[InvalidOperation, Inexact, Overflow])
 _FLOAT_KINDS = frozenset({TypeKind.FLOAT, TypeKind.DOUBLE})
 TIME_KINDS = frozenset({TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT})
-MENDED_KINDS = _FLOAT_KINDS | TIME_KINDS  #: ``mended_statistics`` may change theirs
+MENDED_KINDS = _FLOAT_KINDS | TIME_KINDS  #: the kinds whose statistics ``mend_statistics`` may change
 _INTEGER_KINDS = (TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG)
 #: Kinds with statistics that can always be trusted; those of doubles may come from NaN.
 _PLAIN_KINDS = frozenset(
@@ -38,7 +38,7 @@ def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Messag
     if len(parts) == 1 and column.kind in _PLAIN_KINDS:
         return parts[0]
     whole = messages.ColumnStatistics(number_of_values=sum(part.number_of_values for part in parts))
-    # If absent, the writer did not record it (Trino never does): it stays absent unless some part surely has a null.
+    # If a writer did not record has_null (Trino never does), it stays absent, unless some part surely has a null.
     if any(part.has_null for part in parts):
         whole.has_null = True
     elif all(part.HasField("has_null") for part in parts):
@@ -56,22 +56,22 @@ def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Messag
         target.SetInParent()
         merger(target, [getattr(part, field) for part in valued])
         if valued:
-            return mended_statistics(whole, column.kind)
+            return mend_statistics(whole, column.kind)
     return whole
 
 
-def mended_statistics(statistics: messages.Message, kind: TypeKind) -> messages.Message:
+def mend_statistics(statistics: messages.Message, kind: TypeKind) -> messages.Message:
     """Returns the statistics of a column of ``kind`` such that no reader loses rows by them (PROTOCOL 2.7)."""
     if kind in _FLOAT_KINDS:
-        return _mended_floats(statistics)
-    return _mended_times(statistics) if kind in TIME_KINDS else statistics
+        return _mend_floats(statistics)
+    return _mend_times(statistics) if kind in TIME_KINDS else statistics
 
 
-def _mended_floats(statistics: messages.Message) -> messages.Message:
+def _mend_floats(statistics: messages.Message) -> messages.Message:
     """Returns bounds of floats that hold for every reader.
 
-    Zeros as bounds become -0.0 and 0.0, since ORC Java compares them by their bits. Where NaN occurs, nothing is said of
-    the values: ORC Java 1.5 takes NaN for a value beyond all bounds, and absent bounds for those of an empty range.
+    Zeros as bounds become -0.0 and 0.0, because ORC Java compares their bits. With NaN, the statistics lose their numbers:
+    ORC Java 1.5 takes NaN for a value beyond all bounds, and absent bounds for an empty range.
     """
     bounds = statistics.double_statistics
     numbers = bounds.minimum, bounds.maximum, bounds.sum
@@ -91,12 +91,12 @@ def _mended_floats(statistics: messages.Message) -> messages.Message:
     return mended
 
 
-def _mended_times(statistics: messages.Message) -> messages.Message:
+def _mend_times(statistics: messages.Message) -> messages.Message:
     """Returns bounds of times that hold for every reader.
 
-    ORC Java 1.5 leaves out the digits of bounds below a millisecond (ORC-611), so a maximum that has some becomes the next
-    millisecond. Of values before the Gregorian calendar nothing is said: since 1.6 ORC Java moves their bounds to it, and
-    neither the values nor the literals of a predicate.
+    ORC Java 1.5 ignores the digits of bounds below a millisecond (ORC-611), so a maximum with such digits becomes the next
+    millisecond. Values before the Gregorian calendar get no bounds: since 1.6 ORC Java moves their bounds to that calendar,
+    but neither the values nor the literals of a predicate.
     """
     times = statistics.timestamp_statistics
     if not statistics.number_of_values or not times.HasField("maximum_utc"):
@@ -115,12 +115,12 @@ def _mended_times(statistics: messages.Message) -> messages.Message:
 
 
 def text_statistics_for_orc_1_5(statistics: messages.Message) -> messages.Message:
-    """Returns the statistics of texts such that ORC Java 1.5 loses no rows by them (PROTOCOL 2.7).
+    """Returns statistics of texts by which ORC Java 1.5 loses no rows (PROTOCOL 2.7).
 
-    It takes values without a minimum for NULLs. Bounds of texts that their writer cut (ORC-203) become minimum and maximum,
-    since all values are between them. Nothing is said of the values where a writer left out even those, as Trino does, or
-    where ORC Java may have damaged them: a pair of UTF-16 surrogates becomes two U+FFFD, before which the values sort by
-    their bytes.
+    ORC Java 1.5 takes values without a minimum for NULLs. Bounds of texts that their writer cut (ORC-203) become minimum and
+    maximum, since all values are between them. The statistics lose their texts if a writer left out even the bounds, as
+    Trino does, or if ORC Java may have damaged them: it turns a pair of UTF-16 surrogates into two U+FFFD, which sort after
+    the values.
     """
     texts = statistics.string_statistics
     is_known = texts.HasField("minimum") and texts.HasField("maximum")
@@ -172,7 +172,7 @@ def _doubles(target: messages.Message, parts: Sequence[messages.Message]) -> Non
 
 
 def _strings(target: messages.Message, parts: Sequence[messages.Message]) -> None:
-    """Merges minimum and maximum, or bounds where a writer truncated a long text (ORC-203): a bound remains a bound."""
+    """Merges minimum and maximum, or the bounds of truncated long texts (ORC-203). A bound remains a bound."""
     lows = [part.minimum if part.HasField("minimum") else part.lower_bound for part in parts]
     highs = [part.maximum if part.HasField("maximum") else part.upper_bound for part in parts]
     if all(part.HasField("minimum") or part.HasField("lower_bound") for part in parts) and parts:
@@ -212,7 +212,7 @@ def _dates(target: messages.Message, parts: Sequence[messages.Message]) -> None:
 
 
 def _timestamps(target: messages.Message, parts: Sequence[messages.Message]) -> None:
-    """Merges milliseconds, and the nanoseconds below them if the writer kept those (stored plus one, 0 is "not kept")."""
+    """Merges milliseconds, and nanoseconds below them if the writer kept them (stored plus one; 0 means not kept)."""
     if _all_have(parts, "minimum") and _all_have(parts, "maximum"):
         target.minimum = min(part.minimum for part in parts)
         target.maximum = max(part.maximum for part in parts)

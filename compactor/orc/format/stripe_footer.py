@@ -1,7 +1,7 @@
-"""A stripe's footer and the row indexes of its keys, checked before any decoder sees them.
+"""Reads a stripe's footer and indexes, and checks them before any decoder sees them.
 
 Decoders of the ORC C++ library trust that a row index has all its entries and positions, and that a stripe's footer lies
-within its stripe; otherwise they read beyond their memory. So both are checked here; errors name the file and section.
+within its stripe. Otherwise they read beyond their memory. So both are checked here. Errors name the file and section.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ SHORT_FOOTER = 512  #: bytes in the file
 
 
 def read_stripe_footer(source: Source, tail: Tail, stripe_index: int) -> messages.Message:
-    """Reads the footer of one stripe; callers do not change it. Short ones are remembered until another one is read: of a
-    tiny file it is needed several times, and reading it takes as long as decoding the rows.
+    """Reads the footer of one stripe. Callers must not change it.
+
+    A short footer is remembered until another one is read: a tiny file's footer is needed several times, and reading it
+    takes as long as decoding the rows.
 
     Raises:
         BadFile: it cannot be read, or lists streams or columns that this stripe does not have.
@@ -60,7 +62,7 @@ def read_stripe_footer(source: Source, tail: Tail, stripe_index: int) -> message
     data = _read(source, tail, stripe.end - stripe.footer_length, stripe.footer_length, where, "footer")
     columns = len(tail.types)
     allowed = {_STREAMS: columns * (BLOOM_UTF8 + 1), _COLUMNS: columns}
-    footer = _parsed(messages.StripeFooter, data, where, "footer", allowed, source.limits)
+    footer = _parse(messages.StripeFooter, data, where, "footer", allowed, source.limits)
     _check_streams(footer, stripe, columns, where)
     _check_encodings(footer, tail, where)
     tail.zones[stripe_index] = zone_named(footer)
@@ -71,12 +73,12 @@ def read_stripe_footer(source: Source, tail: Tail, stripe_index: int) -> message
 
 
 def zone_named(footer: messages.Message) -> str:
-    """Returns the writer's time zone that a stripe's footer names; the empty text if it names none."""
+    """Returns the writer's time zone that a stripe's footer names, or an empty text."""
     return str(footer.writer_timezone.decode("utf-8", "replace"))
 
 
 def stripe_zone(source: Source, tail: Tail, stripe_index: int) -> str:
-    """Returns the writer's time zone that a stripe names; its footer is read at most once for it.
+    """Returns the writer's time zone that a stripe names. Reads its footer at most once for that.
 
     Raises:
         BadFile: the footer cannot be read.
@@ -87,11 +89,11 @@ def stripe_zone(source: Source, tail: Tail, stripe_index: int) -> str:
 
 
 def writer_zone(source: Source, tail: Tail, stripe_index: int) -> str:
-    """Returns the zone in which a stripe's times count: its writer's, or the one that is set for stripes that name none.
+    """Returns the zone in which a stripe's times count: its writer's, or the default zone.
 
     Raises:
         BadFile: the footer cannot be read.
-        NotLossless: the stripe names none, and none is set; readers of such stripes take that of their own machine.
+        NotLossless: the stripe names no zone, and no default is set. Readers of such stripes use their machine's zone.
     """
     if name := stripe_zone(source, tail, stripe_index) or tail.default_zone:
         return name
@@ -127,11 +129,11 @@ def _check_streams(footer: messages.Message, stripe: Stripe, columns: int, where
 
 
 def _check_encodings(footer: messages.Message, tail: Tail, where: str) -> None:
-    found = [encoding.kind for encoding in footer.columns]
+    encodings = [encoding.kind for encoding in footer.columns]
     allowed = _encodings(tail.types)
-    if len(found) != len(allowed):
-        _damaged(where, f"its footer has {len(found)} encodings for {len(allowed)} columns")
-    for number, kind in enumerate(found):
+    if len(encodings) != len(allowed):
+        _damaged(where, f"its footer has {len(encodings)} encodings for {len(allowed)} columns")
+    for number, kind in enumerate(encodings):
         if kind not in allowed[number]:
             name = tail.types[number].kind.name
             _damaged(where, f"column {number} ({name}) has encoding {kind}, one of {allowed[number]} was expected")
@@ -157,21 +159,21 @@ def check_key_index(source: Source, tail: Tail, stripe_index: int, footer: messa
     statistics, and bloom filters must be of a plausible size.
 
     Raises:
-        BadFile: they don't.
+        BadFile: an index lacks entries or contradicts the statistics, or a bloom filter has an implausible size.
     """
     if not tail.is_acid or tail.row_index_stride == 0:
         return
     stripe = tail.stripes[stripe_index]
     keys = (0, *tail.types.keys)
     present = {stream.column for stream in footer.streams if stream.kind == PRESENT}
-    found: set[int] = set()
+    indexed: set[int] = set()
     where = f"{tail.name}, stripe {stripe_index}"
     for kind, column, index in read_indexes(source, tail, stripe_index, footer, keys):
         if kind == ROW_INDEX:
-            found.add(column)
+            indexed.add(column)
             _check_entries(index.entry, tail, stripe_index, column, column in present, where)
-    # Trino writes none for the root, which has no nulls
-    if stripe.rows and (missing := set(keys) - found - ({0} - present)):
+    # Trino writes no index for the root, which has no nulls
+    if stripe.rows and (missing := set(keys) - indexed - ({0} - present)):
         _damaged(where, f"no row index of columns {sorted(missing)}")
 
 
@@ -183,12 +185,11 @@ def read_indexes(
     columns: Container[int],
     kinds: Container[int] = INDEX_STREAMS,
 ) -> Iterator[tuple[int, int, messages.Message]]:
-    """Yields the kind, column and content of each index of these ``kinds`` (row indexes, bloom filters) and ``columns`` in a
-    stripe.
+    """Yields kind, column and content of each index of a stripe with these ``kinds`` and ``columns``.
 
     Raises:
-        BadFile: one cannot be read, has more entries than the stripe has row groups, or is a bloom filter of no plausible
-            size.
+        BadFile: an index cannot be read, has more entries than the stripe has row groups, or is a bloom filter of an
+            implausible size.
     """
     stripe = tail.stripes[stripe_index]
     where = f"{tail.name}, stripe {stripe_index}"
@@ -200,7 +201,7 @@ def read_indexes(
             part = f"index of column {column}"
             data = _read(source, tail, place, stream.length, where, part)
             message = messages.RowIndex if kind == ROW_INDEX else messages.BloomFilterIndex
-            index = _parsed(message, data, where, part, allowed, source.limits)
+            index = _parse(message, data, where, part, allowed, source.limits)
             if kind != ROW_INDEX:
                 _check_bloom(index, column, where)
             yield kind, column, index
@@ -214,9 +215,9 @@ def _check_entries(
     if len(entries) != groups:
         _damaged(where, f"the row index of column {column} has {len(entries)} entries for {groups} row groups")
     offset = 1 if tail.compression is Compression.NONE else 2
-    wanted = (offset + 2 if has_present else 0) + (offset + 1 if column else 0)
-    if any(len(entry.positions) < wanted for entry in entries):
-        _damaged(where, f"the row index of column {column} has entries with fewer than {wanted} positions")
+    least = (offset + 2 if has_present else 0) + (offset + 1 if column else 0)
+    if any(len(entry.positions) < least for entry in entries):
+        _damaged(where, f"the row index of column {column} has entries with fewer than {least} positions")
     if column == 0 or tail.stripe_statistics is None:
         return
     expected = tail.stripe_statistics[stripe_index][column]
@@ -239,7 +240,7 @@ def _check_bloom(index: messages.Message, column: int, where: str) -> None:
             _damaged(
                 where,
                 f"a bloom filter of column {column} has {item.num_hash_functions} functions over {size} bytes, "
-                f"1..{MAX_HASHES} over at least one byte were wanted",
+                f"1..{MAX_HASHES} over at least one byte were expected",
             )
 
 
@@ -252,7 +253,7 @@ def _read(source: Source, tail: Tail, start: int, length: int, where: str, part:
     return decompress(data, tail.compression, tail.compression_block_size, where, part=part, limits=limits)
 
 
-def _parsed(
+def _parse(
     kind: messages.Message, data: bytes, where: str, part: str, allowed: Mapping[int, int], limits: FileLimits
 ) -> messages.Message:
     try:
@@ -261,9 +262,9 @@ def _parsed(
         return kind.FromString(data)
     except Surplus as surplus:
         if surplus.field == 0:
-            raise limits.too_many_parts(where, part, surplus.found) from None
+            raise limits.too_many_parts(where, part, surplus.count) from None
         _damaged(
-            where, f"its {part} has {surplus.found} entries or more, at most {allowed[surplus.field]} were expected"
+            where, f"its {part} has {surplus.count} entries or more, at most {allowed[surplus.field]} were expected"
         )
     except DecodeError as error:
         raise BadFile(f"file {where}: its {part} cannot be read ({error}); restore the file or move it away") from error

@@ -1,4 +1,4 @@
-"""The tail of an ORC file: everything that planning needs to know about a file, in one or two small reads."""
+"""Reads the tail of an ORC file: everything that planning needs to know about it, in one or two small reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from compactor.settings.file_limits import FOOTER_BYTES, FileLimits, beyond
 from compactor.settings.output_class import OutputClass
 
 MAGIC = b"ORC"
-JULIAN, PROLEPTIC_GREGORIAN = 1, 2  #: numbers of calendars; the first goes over to the Gregorian one in 1582
+JULIAN, PROLEPTIC_GREGORIAN = 1, 2  #: numbers of calendars; the first changes to the Gregorian calendar in 1582
 FIRST_READ = 16 * 1024  #: bytes at the end that mostly hold the whole tail
 MAX_TAIL = 1 << 30  #: bytes; a tail that claims to be longer is damaged
 MAX_ROWS = (1 << 31) - 1  #: of a stripe; no writer counts further
@@ -50,8 +50,8 @@ class Stripe(NamedTuple):
 class StripeClass(NamedTuple):
     """The properties that stripes of one file must have in common (PROTOCOL 2.2).
 
-    ``types`` is without the names that readers ignore; ``calendar`` is None if no column depends on it. An unset calendar
-    is a class of its own: all versions of Hive write 1, Trino writes none, and its meaning is the reader's guess.
+    ``types`` lacks the names that readers ignore. ``calendar`` is None if no column depends on it. An unset calendar is a
+    separate class: all versions of Hive write 1, Trino writes nothing, and readers guess what that means.
     """
 
     types: Types
@@ -62,7 +62,7 @@ class StripeClass(NamedTuple):
 
 
 class FilterStream(NamedTuple):
-    """The bloom filters of one column: their stream's kind (``BLOOM`` or ``BLOOM_UTF8``), the column's encoding of them."""
+    """The bloom filters of one column, with the stream's kind (``BLOOM`` or ``BLOOM_UTF8``) and the column's encoding."""
 
     column: int
     kind: int
@@ -71,7 +71,7 @@ class FilterStream(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """The bloom filters that every stripe of a file has, and the columns of which an encoder writes them."""
+    """The bloom filters that every stripe of a file has, and the columns for which an encoder writes them."""
 
     streams: frozenset[FilterStream] = frozenset()
     encoded: frozenset[int] = frozenset()
@@ -81,11 +81,13 @@ class Filters:
 class Tail:
     """PostScript, footer and stripe statistics of one file.
 
-    ``stripe_statistics`` is None if the file does not have them for each stripe and each column. ``writer`` and
-    ``writer_version`` are the specification's numbers; ``calendar`` is 0 for unset, 1 for Julian and Gregorian, 2 for
-    proleptic Gregorian. ``row_index_stride`` is in rows, 0 for no row index. Statistics are messages: compare them, never
-    change them. A tail never changes, which only the type checker enforces: freezing would take a seventh of the time of
-    reading a small file's tail. It has no slots, since derived values are cached in it.
+    ``stripe_statistics`` is None if the file lacks them for some stripe or column. ``writer`` and ``writer_version`` are the
+    specification's numbers. ``calendar`` is 0 for unset, 1 for Julian and Gregorian, 2 for proleptic Gregorian.
+    ``row_index_stride`` is in rows; 0 means that there is no row index. Statistics are messages: compare them, but never
+    change them.
+
+    A tail never changes. Only the type checker enforces that, because freezing would take a seventh of the time of reading
+    a small file's tail. It has no slots, because it caches derived values.
     """
 
     name: Final[str]
@@ -107,19 +109,18 @@ class Tail:
     header_length: Final[int]
     content_length: Final[int]
     encrypted: Final[bool]
-    asked: Final[OutputClass | None] = None  #: for files written like this one; never in a file
-    filters: Final[Filters | None] = None  #: likewise; None: those of the first stripe
-    default_zone: Final[str | None] = None  #: of stripes that name no writer's zone; never in a file
+    requested_class: Final[OutputClass | None] = None  #: for files written like this one; never stored in a file
+    filters: Final[Filters | None] = None  #: for files written like this one; None for those of the first stripe
+    default_zone: Final[str | None] = None  #: of stripes that name no writer's zone; never stored in a file
 
     @property
     def is_acid(self) -> bool:
-        """True if the file has ACID events; otherwise its rows are original ones."""
+        """True if the file has ACID events; otherwise it is an original file."""
         return self.types.is_acid
 
     @property
     def is_proleptic(self) -> bool:
-        """True if days and times count in the proleptic Gregorian calendar; readers take an unset one for Julian and
-        Gregorian."""
+        """True if days and times count in the proleptic Gregorian calendar; false if the calendar is unset."""
         return self.calendar == PROLEPTIC_GREGORIAN
 
     @cached_property
@@ -136,16 +137,16 @@ class Tail:
     @property
     def is_for_orc_1_5(self) -> bool:
         """True if ORC Java 1.5 reads files that are written like this one."""
-        return self.asked is not None and self.asked.is_for_orc_1_5
+        return self.requested_class is not None and self.requested_class.is_for_orc_1_5
 
     @cached_property
     def zones(self) -> dict[int, str]:
-        """The writers' time zones that those stripes name whose footers have been read; the empty text if one names none."""
+        """The zone that each stripe names whose footer has been read, by the stripe's number; may be an empty text."""
         return {}
 
     @cached_property
     def last_footer(self) -> dict[int, messages.Message]:
-        """The footer of the stripe that was read last, by the stripe's number, if it is short."""
+        """The most recent stripe footer, by the stripe's number, if it is short."""
         return {}
 
     @cached_property
@@ -165,10 +166,10 @@ def empty_tail(
     row_index_stride: int = 10_000,
     calendar: int = 0,
     name: str = "<new>",
-    asked: OutputClass | None = None,
+    requested_class: OutputClass | None = None,
     filters: Filters | None = None,
 ) -> Tail:
-    """Returns the tail of a new file without rows: the target if no input can be the target."""
+    """Returns the tail of a new file without rows: the template if no input can be one."""
     return Tail(
         name=name,
         length=0,
@@ -189,7 +190,7 @@ def empty_tail(
         header_length=len(MAGIC),
         content_length=len(MAGIC),
         encrypted=False,
-        asked=asked,
+        requested_class=requested_class,
         filters=filters,
     )
 
@@ -205,27 +206,27 @@ def read_tail(source: Source, length: int | None = None) -> Tail:
     if end == 0:
         raise BadFile(f"file {name}: 0 bytes; an ORC file has at least a footer, restore it or remove it")
     if end > source.length:
-        raise BadFile(f"file {name}: {source.length} bytes, {end} wanted; the file is truncated, restore it")
+        raise BadFile(f"file {name}: has {source.length} bytes, expected {end}; the file is truncated, restore it")
     read = min(end, FIRST_READ)
     data = source.read(end - read, read)
     size = 1 + data[-1]
     script = _post_script(data, size, name)
-    wanted = size + script.footer_length + script.metadata_length
-    if wanted > min(end - len(MAGIC), MAX_TAIL):
-        raise BadFile(f"file {name}: a tail of {wanted} bytes in a file of {end}; the file is truncated or damaged")
+    tail_size = size + script.footer_length + script.metadata_length
+    if tail_size > min(end - len(MAGIC), MAX_TAIL):
+        raise BadFile(f"file {name}: a tail of {tail_size} bytes in a file of {end}; the file is truncated or damaged")
     limits = source.limits
     if (longest := max(script.footer_length, script.metadata_length)) > limits.footer_bytes:
         raise beyond(name, f"its footer or metadata has {longest} bytes", limits.footer_bytes, FOOTER_BYTES)
-    if wanted > len(data):
-        data = source.read(end - wanted, wanted - len(data)) + data
-    metadata_start = len(data) - wanted
+    if tail_size > len(data):
+        data = source.read(end - tail_size, tail_size - len(data)) + data
+    metadata_start = len(data) - tail_size
     footer_start = metadata_start + script.metadata_length
     compression, block = _COMPRESSIONS[script.compression], script.compression_block_size or DEFAULT_BLOCK
     plain = decompress(data[footer_start : len(data) - size], compression, block, name, part="footer", limits=limits)
     footer = _footer(plain, name, limits)
     plain = decompress(data[metadata_start:footer_start], compression, block, name, part="metadata", limits=limits)
     metadata = _metadata(plain, name, limits)
-    return _tail(script, footer, metadata, name, end, end - wanted - script.stripe_statistics_length, limits.depth)
+    return _tail(script, footer, metadata, name, end, end - tail_size - script.stripe_statistics_length, limits.depth)
 
 
 def _post_script(data: bytes, size: int, name: str) -> messages.Message:
@@ -233,7 +234,7 @@ def _post_script(data: bytes, size: int, name: str) -> messages.Message:
         raise BadFile(
             f"file {name}: a postscript of {size} bytes in a file of {len(data)}; it is not ORC, or truncated"
         )
-    script = _parsed(messages.PostScript, data[-size:-1], name)
+    script = _parse(messages.PostScript, data[-size:-1], name)
     if script.magic != MAGIC:
         raise BadFile(
             f"file {name}: its end is not an ORC postscript (magic {script.magic!r}, expected {MAGIC!r}); "
@@ -260,7 +261,7 @@ def _footer(data: bytes, name: str, limits: FileLimits) -> messages.Message:
             check_parts(data, allowed, limits.parts, inside=_TYPES)
         except Surplus as surplus:
             raise _too_many(surplus, "footer", name, limits) from None
-    footer = _parsed(messages.Footer, data, name)
+    footer = _parse(messages.Footer, data, name)
     if (stripes := len(footer.stripes)) > limits.stripes:
         raise limits.too_many_stripes(name, stripes)
     if (columns := max(len(footer.types), len(footer.statistics))) > limits.columns:
@@ -274,17 +275,17 @@ def _metadata(data: bytes, name: str, limits: FileLimits) -> messages.Message:
             check_parts(data, {_STRIPE_STATISTICS: limits.stripes}, limits.parts, inside=_STRIPE_STATISTICS)
         except Surplus as surplus:
             raise _too_many(surplus, "metadata", name, limits) from None
-    return _parsed(messages.Metadata, data, name)
+    return _parse(messages.Metadata, data, name)
 
 
 def _too_many(surplus: Surplus, part: str, name: str, limits: FileLimits) -> BadFile:
     if surplus.field == 0:
-        return limits.too_many_parts(name, part, surplus.found)
+        return limits.too_many_parts(name, part, surplus.count)
     is_of_stripes = part == "metadata" or surplus.field == _STRIPES
-    return (limits.too_many_stripes if is_of_stripes else limits.too_many_columns)(name, surplus.found)
+    return (limits.too_many_stripes if is_of_stripes else limits.too_many_columns)(name, surplus.count)
 
 
-def _parsed(kind: Any, data: bytes, name: str) -> messages.Message:
+def _parse(kind: Any, data: bytes, name: str) -> messages.Message:
     try:
         return kind.FromString(data)
     except DecodeError as error:
@@ -340,7 +341,7 @@ def _tail(
 
 
 def _check_stripes(stripes: tuple[Stripe, ...], rows: int, end: int, name: str) -> None:
-    place, found = len(MAGIC), 0
+    place, rows_in_stripes = len(MAGIC), 0
     for number, stripe in enumerate(stripes):
         stripe_end = stripe.end
         if stripe.offset < place or stripe_end > end:
@@ -350,17 +351,17 @@ def _check_stripes(stripes: tuple[Stripe, ...], rows: int, end: int, name: str) 
             )
         if stripe.rows > MAX_ROWS:
             raise BadFile(
-                f"file {name}: stripe {number} says that it has {stripe.rows} rows, no writer makes more than {MAX_ROWS}; "
+                f"file {name}: stripe {number} claims {stripe.rows} rows, no writer makes more than {MAX_ROWS}; "
                 "the footer is damaged, restore the file or move it away"
             )
         place = stripe_end
-        found += stripe.rows
-    if found != rows:
-        raise BadFile(f"file {name}: {rows} rows in the footer, {found} in its stripes; the file is damaged")
+        rows_in_stripes += stripe.rows
+    if rows_in_stripes != rows:
+        raise BadFile(f"file {name}: {rows} rows in the footer, {rows_in_stripes} in its stripes; the file is damaged")
 
 
 class KeyRange(NamedTuple):
-    """The smallest and largest value of a key column in a stripe; ``total`` is the sum of all, None if it overflowed."""
+    """The smallest and largest value of a key column in a stripe. ``total`` is the sum; None if it overflowed."""
 
     minimum: int
     maximum: int
@@ -373,7 +374,7 @@ class KeyRange(NamedTuple):
 
 
 class KeyStatistics(NamedTuple):
-    """The certain knowledge that a stripe's statistics give about the keys of its ``rows`` rows."""
+    """Facts about the keys of a stripe's ``rows`` rows, from its statistics."""
 
     rows: int
     operation: KeyRange
@@ -384,8 +385,11 @@ class KeyStatistics(NamedTuple):
 
 
 def key_statistics(tail: Tail, stripe_index: int) -> KeyStatistics | None:
-    """Returns the key ranges of one stripe, or None if its statistics are unusable (PROTOCOL 2.1): those of some key
-    column do not cover every row or lack minimum or maximum, or the file has no ACID events."""
+    """Returns the key ranges of one stripe; None if its statistics are unusable (PROTOCOL 2.1).
+
+    They are unusable if some key column's statistics do not cover every row or lack minimum or maximum, or if the file has
+    no ACID events.
+    """
     if tail.stripe_statistics is None or not tail.is_acid:
         return None
     rows = tail.stripes[stripe_index].rows
@@ -394,7 +398,7 @@ def key_statistics(tail: Tail, stripe_index: int) -> KeyStatistics | None:
     for column in tail.types.keys:
         known = columns[column]
         numbers = known.int_statistics
-        # a number that is not 0 is set, which is quicker to see than that a 0 is
+        # a number other than 0 is surely set, so HasField is needed only for 0
         minimum, maximum, total = numbers.minimum, numbers.maximum, numbers.sum
         if (
             known.number_of_values != rows

@@ -1,4 +1,4 @@
-"""A file's tail as bytes: the stripe statistics, footer and postscript of a ``Tail``."""
+"""Writes a file's tail: the stripe statistics, footer and postscript of a ``Tail``."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Metadata: TypeAlias = Callable[[Source, Tail, RowId | None], Mapping[str, bytes]
 def tail_bytes(tail: Tail) -> bytes:
     """Returns the bytes after the last stripe.
 
-    File statistics are merged from those of the stripes; ``tail.statistics`` and lengths of sections are ignored. Without
-    stripe statistics there are no file statistics either.
+    File statistics are merged from those of the stripes. ``tail.statistics`` and lengths of sections are ignored. Without
+    stripe statistics there are no file statistics.
     """
     metadata = compress(_metadata(tail).SerializeToString(), tail.compression, tail.compression_block_size)
     footer = compress(_footer(tail).SerializeToString(), tail.compression, tail.compression_block_size)
@@ -92,7 +92,7 @@ def replace_tail(
 ) -> Tail:
     """Replaces the tail of a local file that was just encoded, and returns the new tail.
 
-    It gets its types with char and varchar, the calendar of ``like`` (values were copied without conversion), and the
+    The new tail has types with char and varchar, the calendar of ``like`` (values were copied without conversion), and the
     user metadata.
 
     Raises:
@@ -115,12 +115,12 @@ def replace_tail(
 def _check_encoded(tail: Tail, like: Tail, types: Types) -> None:
     if not same_shape(tail.types.for_encoders, types.for_encoders):
         raise NotLossless(
-            f"file {tail.name}: encoded as {schema_text(tail.types)}, {schema_text(types)} was wanted; nothing was kept"
+            f"file {tail.name}: encoded as {schema_text(tail.types)}, expected {schema_text(types)}; nothing was kept"
         )
-    found = (tail.file_version, tail.compression, tail.row_index_stride)
-    wanted = (like.file_version, like.compression, like.row_index_stride)
-    if found != wanted:
+    encoded = (tail.file_version, tail.compression, tail.row_index_stride)
+    expected = (like.file_version, like.compression, like.row_index_stride)
+    if encoded != expected:
         raise NotLossless(
-            f"file {tail.name}: encoded with file version, compression and row index stride {found}, "
-            f"{wanted} was wanted; nothing was kept"
+            f"file {tail.name}: encoded with file version, compression and row index stride {encoded}, "
+            f"expected {expected}; nothing was kept"
         )

@@ -1,4 +1,4 @@
-"""ORC types: the flat tree of columns in a footer, and the parts and forms of it that others need."""
+"""ORC types: the flat tree of columns in a footer, with its parts and other forms."""
 
 from __future__ import annotations
 
@@ -65,8 +65,10 @@ class OrcType:
 
 
 class Types(tuple[OrcType, ...]):
-    """All columns of a footer in pre-order, the root first. Derived values are computed once and cached with them; the
-    files of a table share one object, so that comparing them is quick."""
+    """All columns of a footer in pre-order, the root first.
+
+    Derived values are computed once and cached. The files of a table share one object, so comparing them is quick.
+    """
 
     def __hash__(self) -> int:
         return self._hash
@@ -81,8 +83,10 @@ class Types(tuple[OrcType, ...]):
 
     @cached_property
     def is_acid(self) -> bool:
-        """True if the root is the ACID event struct: six names in any case, by position (Hive's query compactor and
-        other writers use lower case), and their kinds."""
+        """True if the root is the ACID event struct: six names in any case, by position, and their kinds.
+
+        Hive's query compactor and other writers use lower case.
+        """
         root = self[0]
         if tuple(name.lower() for name in root.field_names) != _ACID_FIELDS_LOWER:
             return False
@@ -115,8 +119,7 @@ class Types(tuple[OrcType, ...]):
 
     @cached_property
     def has_zoned_times(self) -> bool:
-        """True if some column holds timestamps that count from a time in the writer's zone; those with a local time zone
-        count in UTC."""
+        """True if some column holds timestamps in the writer's zone. Those with a local time zone count in UTC."""
         return any(item.kind is TypeKind.TIMESTAMP for item in self)
 
     @cached_property
@@ -131,8 +134,11 @@ class Types(tuple[OrcType, ...]):
 
     @cached_property
     def is_encodable(self) -> bool:
-        """True if rows can be decoded and encoded without loss: unions lose their tags, and decimals without precision
-        (Hive 0.11) their scale. Then Arrow has an equal type for every column; timestamps are judged by their values."""
+        """True if Arrow has an equal type for every column, so that rows can be decoded and encoded without loss.
+
+        Unions would lose their tags, and decimals without precision (Hive 0.11) their scale. Timestamps are judged by
+        their values.
+        """
         return all(
             item.kind is not TypeKind.UNION
             and (item.kind is not TypeKind.DECIMAL or 1 <= item.precision <= MAX_PRECISION)
@@ -161,8 +167,11 @@ class Types(tuple[OrcType, ...]):
 
     @cached_property
     def for_encoders(self) -> Types:
-        """The types given to decoders and encoders: every text is a string, since its bytes in a stripe are the same (a
-        char encoder would pad or cut), and fields are named by their position, since a file may have any names."""
+        """The types for decoders and encoders: every text is a string, and fields are named by their position.
+
+        Texts have the same bytes in a stripe as strings, but a char encoder would pad or cut them. A file may have any names
+        of fields.
+        """
         return Types(
             replace(
                 item,
@@ -176,7 +185,7 @@ class Types(tuple[OrcType, ...]):
 
     @cached_property
     def depth(self) -> int:
-        """The number of types in each other, the root included."""
+        """The number of nested levels, including the root."""
         depths = [1] * len(self)
         for number, item in enumerate(self):  # children come after their parents
             for child in item.children:
@@ -194,14 +203,14 @@ MAX_CACHED_COLUMNS = 200_000  #: of all types together; a column takes some kilo
 
 
 def from_messages(items: Sequence[bytes], name: str, depth: int = UNLIMITED.depth) -> Types:
-    """Returns the types of a footer; ``name`` is the file's, for the error, and ``depth`` the most that it may have.
+    """Returns the types of a footer. ``name`` is the file's, for the error; ``depth`` is the most levels it may have.
 
     Raises:
         BadFile: a kind is unknown, the columns do not form one tree in pre-order, or it is too deep.
     """
     key = tuple(items)
     known = _KNOWN.get(key)
-    types = known or _checked(key, name)
+    types = known or _parse_types(key, name)
     if types.depth > depth:
         raise too_deep(name, types.depth, depth)
     if known is not None:
@@ -213,7 +222,7 @@ def from_messages(items: Sequence[bytes], name: str, depth: int = UNLIMITED.dept
 
 
 def forget_types() -> None:
-    """Empties every cache of types, so that what strangers' files listed does not stay."""
+    """Empties every cache of types, so that they do not grow without bound."""
     _KNOWN.clear()
     for clear in _CLEAR:
         clear()
@@ -224,9 +233,9 @@ _Cached = TypeVar("_Cached", bound=Callable[..., Any])
 
 def cached_with_types(function: _Cached) -> _Cached:
     """Caches results that belong to types, until types are forgotten."""
-    found = lru_cache(maxsize=MAX_CACHED)(function)
-    _CLEAR.append(found.cache_clear)
-    return cast(_Cached, found)
+    cached = lru_cache(maxsize=MAX_CACHED)(function)
+    _CLEAR.append(cached.cache_clear)
+    return cast(_Cached, cached)
 
 
 _CLEAR: list[Callable[[], None]] = []
@@ -242,12 +251,12 @@ def interned(types: Types) -> Types:
 _KNOWN: dict[tuple[bytes, ...], Types] = {}
 
 
-def _checked(items: Sequence[bytes], name: str) -> Types:
+def _parse_types(items: Sequence[bytes], name: str) -> Types:
     try:
         types = Types(_from_message(messages.Type.FromString(item), name, len(items)) for item in items)
     except DecodeError as error:
         raise BadFile(f"file {name}: its types cannot be read ({error}); the footer is damaged") from error
-    # each has one parent, which comes before it: only then is walking bounded by their number
+    # each column has one parent, which precedes it; otherwise a walk could take too long
     inside = [child for item in types for child in item.children]
     is_tree = sorted(inside) == list(range(1, len(types))) and all(
         child > number for number, item in enumerate(types) for child in item.children
@@ -255,10 +264,10 @@ def _checked(items: Sequence[bytes], name: str) -> Types:
     if not types or not is_tree or list(_walk(types)) != list(range(len(types))):
         raise BadFile(f"file {name}: its {len(types)} types are not one tree of columns; the footer is damaged")
     for number, item in enumerate(types):
-        wanted = {TypeKind.LIST: 1, TypeKind.MAP: 2, TypeKind.STRUCT: len(item.field_names)}.get(item.kind)
+        child_count = {TypeKind.LIST: 1, TypeKind.MAP: 2, TypeKind.STRUCT: len(item.field_names)}.get(item.kind)
         if item.kind is TypeKind.UNION:
-            wanted = max(1, len(item.children))
-        if len(item.children) != (wanted or 0):
+            child_count = max(1, len(item.children))
+        if len(item.children) != (child_count or 0):
             raise BadFile(f"file {name}: column {number} ({item.kind.name}) has {len(item.children)} children")
         if item.kind is TypeKind.DECIMAL and not max(1, item.scale) <= item.precision <= MAX_PRECISION:
             raise BadFile(
@@ -277,7 +286,7 @@ def _from_message(item: messages.Message, name: str, columns: int) -> OrcType:
         raise BadFile(
             f"file {name}: type kind {item.kind} is unknown, 0..{max(TypeKind)} are known; it cannot be compacted"
         ) from error
-    # Trino names what is in an array or map ("item", "key", "value"), too
+    # Trino also names the content of an array or map ("item", "key", "value")
     names = item.field_names if kind is TypeKind.STRUCT else ()
     return OrcType(
         kind=kind,

@@ -1,4 +1,4 @@
-"""Whole numbers in seven bits a byte, the lowest first: as ORC's run lengths, protobuf and Thrift write them."""
+"""Whole numbers in seven bits a byte, the lowest first, as in ORC's run lengths, protobuf and Thrift."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def read_varint(data: bytes, place: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """Returns the bytes of a number, which is not negative."""
-    made = bytearray()
+    """Returns the bytes of a number that is not negative."""
+    encoded = bytearray()
     while value > 127:
-        made.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)

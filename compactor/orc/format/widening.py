@@ -1,4 +1,4 @@
-"""The types that a type widens to: every old value is one of the new type, and readers show both in the same way."""
+"""Decides if a type widens to another: every old value is a value of the new type that readers show in the same way."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _DIGITS = {
 def widens(old: Types, new: Types) -> bool:
     """Returns true if every value of ``old`` is a value of ``new`` that readers show in the same way.
 
-    Columns go by position and trailing ones may be missing in ``old`` (they read as NULL), as in Hive's ORC schema
-    evolution; fields of structs inside a column likewise if their names agree. Integers and floating point may grow,
-    decimals keep all digits, texts keep their length; an integer may become text, a decimal or floating point if each of
-    its values has exactly one form there. Excluded are values that readers spell differently: floating point, decimals,
-    booleans, dates and timestamps as text, a date as a timestamp, a char (padded or not) as text.
+    Columns are matched by position, and trailing ones may be missing in ``old`` (they read as NULL), as in Hive's ORC schema
+    evolution. So are fields of structs inside a column, if their names agree. Integers and floating point may grow; decimals
+    must keep all digits, texts their length. An integer may become text, a decimal or floating point if each of its values
+    has exactly one form there. Excluded are values that readers spell differently: floating point, decimals, booleans,
+    dates and timestamps as text, a date as a timestamp, a char (padded or not) as text.
     """
     return old.is_acid == new.is_acid and _widens(old, 0, new, 0, by_position(old))
 

@@ -1,3 +1,3 @@
-"""Files that ORC data is read from and written to."""
+"""The files from which ORC data is read and to which it is written."""
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Many files, few of them open at a time: a partition may have more deltas than a process may have open files, and the
-memory for a remote file is justified only while it is read. Small files are read as a whole and closed."""
+"""Keeps few of many files open at a time. Small files are read as a whole and closed.
+
+A partition may have more deltas than a process may have open files, and a remote file deserves memory only while it is
+read.
+"""
 
 from __future__ import annotations
 
@@ -25,59 +28,60 @@ class Closable(Source, Protocol):
 
 
 class FilePool:
-    """Opens files, and closes the least recently read one, which is opened again when it is next read. Small files are
-    kept in memory instead, as long as they have at most ``kept`` bytes in total.
+    """Opens files, and closes the least recently read one, which opens again at its next read.
 
-    Leaving a ``with`` block closes all files.
+    Small files stay in memory instead, as long as they have at most ``kept`` bytes in total. Leaving a ``with`` block closes
+    all files.
     """
 
     def __init__(self, limit: int = LIMIT, kept: int = KEPT) -> None:
         self._limit, self._kept = limit, kept
-        self._open: OrderedDict[_Reopened, Closable] = OrderedDict()
+        self._open: OrderedDict[_PooledSource, Closable] = OrderedDict()
         self._lock = threading.Lock()
 
     def open(self, opener: Callable[[], Closable]) -> Source:
-        """Opens a file by ``opener``, which is called again whenever the file is read after it was closed. Several threads
-        may open files at once.
+        """Opens a file by ``opener``, which is called again when the file is read after it was closed.
+
+        Several threads may open files at once.
 
         Raises:
             BadFile, StorageError: as ``opener`` does.
         """
         first = opener()
-        if self._keeps(first.length):
+        if self._reserve(first.length):
             try:
                 return BytesSource(first.read(0, first.length), first.name, first.limits)
             finally:
                 first.close()
-        source = _Reopened(self, opener, first)
+        source = _PooledSource(self, opener, first)
         with source.lock:
             self._add(source, first)
         return source
 
-    def _keeps(self, length: int) -> bool:
-        """Returns true, and takes note of it, if a file of this length is kept in memory."""
+    def _reserve(self, length: int) -> bool:
+        """Reserves memory for a file of this length; returns false if it is too long or memory is used up."""
         with self._lock:
             is_kept = length <= SMALL and length <= self._kept
             self._kept -= length if is_kept else 0
         return is_kept
 
-    def opened(self, source: _Reopened) -> Closable:
-        """Returns the open file of ``source``, whose lock the caller holds until it has read."""
+    def ensure_open(self, source: _PooledSource) -> Closable:
+        """Returns the open file of ``source``. The caller holds its lock until it has read."""
         with self._lock:
-            found = self._open.get(source)
-            if found is not None:
+            opened = self._open.get(source)
+            if opened is not None:
                 self._open.move_to_end(source)
-                return found
-        found = source.reopened()
-        self._add(source, found)
-        return found
+                return opened
+        opened = source.reopen()
+        self._add(source, opened)
+        return opened
 
-    def _add(self, source: _Reopened, opened: Closable) -> None:
+    def _add(self, source: _PooledSource, opened: Closable) -> None:
         with self._lock:
             self._open[source] = opened
             too_many = len(self._open) - self._limit
             for other in list(islice(self._open, too_many)) if too_many > 0 else ():
-                if other.lock.acquire(blocking=False):  # else it is being read, and one more is open for a moment
+                if other.lock.acquire(blocking=False):  # otherwise it is being read, and stays open for a moment
                     self._open.pop(other).close()
                     other.lock.release()
 
@@ -90,24 +94,24 @@ class FilePool:
         self._open.clear()
 
 
-class _Reopened:
+class _PooledSource:
     def __init__(self, pool: FilePool, opener: Callable[[], Closable], first: Closable) -> None:
         self.name, self.length, self.is_local = first.name, first.length, first.is_local
         self.limits, self.tag = first.limits, first.tag
-        self.lock = threading.Lock()  #: of who reads; decoders do from their own threads
+        self.lock = threading.Lock()  #: held while reading; decoders read from their own threads
         self._pool, self._opener = pool, opener
         self._identity = _identity(first)
 
     def read(self, offset: int, length: int) -> bytes:
         with self.lock:
-            return self._pool.opened(self).read(offset, length)
+            return self._pool.ensure_open(self).read(offset, length)
 
     def descriptor(self) -> int | None:
         """Returns a descriptor that stays open when the pool closes the file; see ``Source.descriptor``."""
         with self.lock:
-            return self._pool.opened(self).descriptor()
+            return self._pool.ensure_open(self).descriptor()
 
-    def reopened(self) -> Closable:
+    def reopen(self) -> Closable:
         """Opens the file again.
 
         Raises:

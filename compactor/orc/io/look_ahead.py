@@ -1,4 +1,4 @@
-"""Steps that read from a store: one after the other where it is near, side by side where each waits for it."""
+"""Runs steps that read from a store: in turn if it is near, side by side if each step waits for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TypeVar
 
 AHEAD = 16  #: steps under way at once
-#: Seconds that a step must have waited, and how many times as long as it computed, so that threads are worth their start.
+#: Threads are worth their start if a step waited so many seconds, and so many times as long as it computed.
 WAIT_S, WAIT_RATIO = 0.004, 3
 
 _Thing = TypeVar("_Thing")
@@ -20,30 +20,34 @@ _Result = TypeVar("_Result")
 def look_ahead(
     step: Callable[[_Thing], _Result], things: Iterable[_Thing], *, at_once: int = AHEAD
 ) -> Iterator[_Result]:
-    """Yields what ``step`` returns for each of ``things``, in their order. Once one has waited much longer than it computed,
-    some of the following ones are under way on threads; none is any longer when the iterator ends or is closed.
+    """Yields the result of ``step`` for each of ``things``, in order.
+
+    If a step waits much longer than it computes, some of the following steps run ahead on threads. All of them have ended
+    when the iterator ends or is closed.
 
     Args:
-        at_once: most steps under way; there are never more than ``AHEAD``.
+        at_once: the most steps under way, never more than ``AHEAD``.
 
     Raises:
-        Exception: that of a step, in its turn; steps after it may have been done.
+        Exception: that of a step, in its turn. Later steps may have run already.
     """
-    left = iter(things)
-    for thing in left:
-        result, has_waited = timed(step, thing)
+    remaining = iter(things)
+    for thing in remaining:
+        result, has_waited = run_timed(step, thing)
         yield result
         if at_once > 1 and has_waited:
-            yield from _on_threads(step, left, min(at_once, AHEAD))
+            yield from _on_threads(step, remaining, min(at_once, AHEAD))
 
 
-def timed(step: Callable[[_Thing], _Result], thing: _Thing) -> tuple[_Result, bool]:
-    """Returns what ``step`` returns, and true if it has waited so much longer than it computed that threads are worth their
-    start. While other threads of this process compute, it waits for the interpreter, and further threads would, too."""
-    begun, worked, used = time.perf_counter(), time.thread_time(), time.process_time()
+def run_timed(step: Callable[[_Thing], _Result], thing: _Thing) -> tuple[_Result, bool]:
+    """Returns the result of ``step``, and true if it waited so long that threads are worth their start.
+
+    Waiting for the interpreter while other threads compute does not count, since further threads would wait, too.
+    """
+    started_at, worked, used = time.perf_counter(), time.thread_time(), time.process_time()
     result = step(thing)
     computed = time.thread_time() - worked
-    waited = time.perf_counter() - begun - (time.process_time() - used)
+    waited = time.perf_counter() - started_at - (time.process_time() - used)
     return result, waited > max(WAIT_S, WAIT_RATIO * computed)
 
 

@@ -35,10 +35,10 @@ class Readable(io.RawIOBase):
         return self._place
 
     def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self.size - self._place)
-        wanted = left if size is None or size < 0 else min(size, left)
-        data = self.part(self._place, self._place + wanted)
-        self._place += wanted
+        remaining = max(0, self.size - self._place)
+        count = remaining if size is None or size < 0 else min(size, remaining)
+        data = self.part(self._place, self._place + count)
+        self._place += count
         return data
 
 

@@ -1,4 +1,4 @@
-"""The checksum of a growing file, computed in parallel with writing it."""
+"""Computes the checksum of a growing file while it is written."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from isal import isal_zlib
 from compactor.orc.io.source import Source
 
 PIECE = 1024 * 1024  #: bytes that are read and added at a time: they stay in the processor's cache in between
-_WAITING = 64  #: parts that may wait; a faster writer has to wait, so that memory is bounded
+_WAITING = 64  #: parts that may wait; then the writer waits, so that memory is bounded
 
 
 class RunningChecksum:
     """The CRC-32 of parts that are added one after another.
 
-    Ranges of files are read again by a separate thread while the kernel copies them: reading them from the page cache and
-    adding them up takes as long as copying, and ISA-L releases the interpreter's lock. The thread starts with the first
-    range. To abandon the checksum, ``close`` it before the sources.
+    While the kernel copies ranges of files, a separate thread reads them again. Reading them from the page cache and adding
+    them up takes as long as copying, and ISA-L releases the interpreter's lock. The thread starts with the first range. To
+    abandon the checksum, ``close`` it before the sources.
     """
 
     def __init__(self) -> None:
@@ -58,10 +58,10 @@ class RunningChecksum:
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
 
-    def _later(self, thread: ThreadPoolExecutor, what: Callable[..., None], *given: Any) -> None:
+    def _later(self, thread: ThreadPoolExecutor, what: Callable[..., None], *arguments: Any) -> None:
         if len(self._waiting) == _WAITING:
             self._waiting.popleft().result()
-        self._waiting.append(thread.submit(what, *given))
+        self._waiting.append(thread.submit(what, *arguments))
 
     def _take(self, data: bytes) -> None:
         self._value = isal_zlib.crc32(data, self._value)

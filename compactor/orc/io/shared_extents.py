@@ -1,4 +1,4 @@
-"""Ranges of one file that become part of another without a copy: XFS and Btrfs let files share their blocks."""
+"""Makes ranges of one file part of another without a copy, on XFS and Btrfs, where files can share blocks."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ import os
 import struct
 from dataclasses import dataclass
 
-_LARGEST_BLOCK = 64 * 1024  #: bytes; NFS says that a block is what it moves at once, such as a megabyte
+_LARGEST_BLOCK = 64 * 1024  #: bytes; NFS calls a block what it transfers at once, such as a megabyte
 _CLONE_RANGE = 0x4020940D  #: FICLONERANGE of ioctl_ficlonerange(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedRange:
-    """A range that is at ``start`` of the new file, except for its ``head`` first and ``tail`` last bytes, which do not fill
-    a block and are still to be written."""
+    """A range at ``start`` of the new file. Its first ``head`` and last ``tail`` bytes must still be written.
+
+    Those bytes do not fill a block, so they cannot be shared.
+    """
 
     start: int
     head: int
     tail: int
 
 
-def place_of(position: int, offset: int, length: int, block: int) -> SharedRange:
-    """Returns the first place from ``position`` on for a range: its blocks must lie as they do in the source."""
+def place_range(position: int, offset: int, length: int, block: int) -> SharedRange:
+    """Returns the first place from ``position`` on at which a range's blocks are aligned as in the source."""
     return SharedRange(
         start=position + (offset - position) % block, head=-offset % block, tail=(offset + length) % block
     )
@@ -38,10 +40,10 @@ def share_range(source: int, target: int, position: int, offset: int, length: in
         OSError: nothing was shared; with ``EXDEV`` because the two are in different file systems.
     """
     block = os.fstatvfs(target).f_frsize
-    found = place_of(position, offset, length, block)
-    blocks = length - found.head - found.tail
+    shared = place_range(position, offset, length, block)
+    blocks = length - shared.head - shared.tail
     if blocks <= 0 or block > _LARGEST_BLOCK:
         return None
-    asked = struct.pack("qQQQ", source, offset + found.head, blocks, found.start + found.head)
-    fcntl.ioctl(target, _CLONE_RANGE, asked)
-    return found
+    request = struct.pack("qQQQ", source, offset + shared.head, blocks, shared.start + shared.head)
+    fcntl.ioctl(target, _CLONE_RANGE, request)
+    return shared

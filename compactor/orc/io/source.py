@@ -1,6 +1,6 @@
-"""Sources that ORC files are read from and sinks that they are written to.
+"""The sources from which ORC files are read, and the sinks to which they are written.
 
-``storage`` implements both protocols; the local implementations are here.
+The local implementations are here; ``rows`` has those for remote stores.
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ CHUNK = 4 * 1024 * 1024  #: bytes moved at a time if the kernel cannot copy
 
 
 class Source(Protocol):
-    """A file that is read at any offset: ``name`` for messages, ``length`` in bytes, ``is_local`` if on this machine,
-    ``tag`` if its store tells its content by one from what replaces it, ``limits`` of what it may hold; those of a file
-    that was written here have none."""
+    """A file that is read at any offset."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name for messages."""
 
     @property
-    def length(self) -> int: ...
+    def length(self) -> int:
+        """The length in bytes."""
 
     @property
-    def is_local(self) -> bool: ...
+    def is_local(self) -> bool:
+        """True if the file is on this machine."""
 
     @property
-    def tag(self) -> str | None: ...
+    def tag(self) -> str | None:
+        """A value that changes when the file is replaced, if its store has one."""
 
     @property
-    def limits(self) -> FileLimits: ...
+    def limits(self) -> FileLimits:
+        """The limits of what the file may hold. Files that were written here have none."""
 
     def read(self, offset: int, length: int) -> bytes:
         """Returns exactly ``length`` bytes from ``offset`` on.
@@ -51,7 +54,10 @@ class Source(Protocol):
         """
 
     def descriptor(self) -> int | None:
-        """Returns a new descriptor of a local file, so that the kernel can copy; the caller closes it. Else None."""
+        """Returns a new descriptor of a local file, with which the kernel can copy; None for any other file.
+
+        The caller closes it.
+        """
 
 
 class Sink(Protocol):
@@ -63,13 +69,13 @@ class Sink(Protocol):
         """Appends ``length`` bytes of ``source``."""
 
     def take_over(self, source: Source, offset: int, length: int, *, whole: bool = False) -> int | None:
-        """Appends a range of ``source`` that the file system or store takes from there by itself, after padding if need be.
+        """Has the file system or store append a range of ``source``, after padding if necessary.
 
         Args:
-            whole: all that counts in ``source`` is in the range, so that the rest of it may come along as padding.
+            whole: the range has everything that matters in ``source``, so the rest may come along as padding.
 
         Returns:
-            The range's offset in this file; None if the bytes must be copied, and then nothing was appended.
+            The range's offset in this file; None if nothing was appended and the bytes must be copied.
         """
 
     def tell(self) -> int:
@@ -92,10 +98,10 @@ def chunks(source: Source, offset: int, length: int) -> Iterator[bytes]:
 
 def crc32(source: Source, offset: int, length: int) -> int:
     """Returns the CRC-32 of a range."""
-    found = 0
+    checksum = 0
     for data in chunks(source, offset, length):
-        found = isal_zlib.crc32(data, found)
-    return found
+        checksum = isal_zlib.crc32(data, checksum)
+    return checksum
 
 
 class BytesSource:
@@ -121,7 +127,7 @@ class LocalSource:
     """A file of the local file system, open until ``close``.
 
     Args:
-        descriptor: of the file if it is open already; it is closed with the source.
+        descriptor: of the file if it is already open; the source closes it.
     """
 
     is_local = True
@@ -173,8 +179,8 @@ class LocalSource:
 class LocalSink:
     """A new file of the local file system. Leaving a ``with`` block closes it, not yet durably; an exception aborts it.
 
-    If it ``stays``, writing to the disk begins early. Ranges of ``shares`` bytes and more are taken over where the file
-    system lets two files share their blocks; none if it is None.
+    If it ``stays``, writing to the disk begins early. Ranges of ``shares`` bytes and more are taken over if the file system
+    lets files share blocks; with None, no range is.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, stays: bool = False, shares: int | None = None) -> None:
@@ -235,7 +241,7 @@ class LocalSink:
         return shared.start
 
     def skip(self, length: int) -> None:
-        """Leaves ``length`` bytes as they are: zeros, unless blocks are shared there."""
+        """Skips ``length`` bytes. They are zeros, unless blocks are shared there."""
         self._position = os.lseek(self._descriptor, length, os.SEEK_CUR)
 
     def _kernel_copy(self, descriptor: int, offset: int, length: int) -> int:
@@ -294,7 +300,7 @@ class LocalSink:
 def _whole(data: bytes, name: str, offset: int, length: int) -> bytes:
     if len(data) != length:
         raise BadFile(
-            f"file {name}: {len(data)} bytes at offset {offset}, {length} wanted; the file is shorter than it says, "
+            f"file {name}: {len(data)} bytes at offset {offset}, expected {length}; the file is shorter than it claims, "
             "restore it or move it away"
         )
     return data

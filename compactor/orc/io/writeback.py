@@ -1,4 +1,4 @@
-"""Starts writing data to the disk while a file is still being written, so that the final sync has little left to do."""
+"""Starts writing data to the disk while a file is being written, so that the final sync has little to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WRITE = 2  #: flag of sync_file_range(2): start writing dirty pages, without wa
 
 
 def begin_writeback(descriptor: int, offset: int, length: int) -> bool:
-    """Returns true if the kernel accepted the hint. It guarantees nothing; errors of the disk are reported by fsync."""
+    """Asks the kernel to start writing a range to the disk; returns true if it accepts. Errors appear only in fsync."""
     call = _call()
     return call is not None and call(descriptor, offset, length, _WRITE) == 0
 
@@ -19,7 +19,7 @@ def begin_writeback(descriptor: int, offset: int, length: int) -> bool:
 @cache
 def _call() -> Any:
     """Returns the C library's function; None on systems other than Linux."""
-    found = getattr(ctypes.CDLL(None), "sync_file_range", None)
-    if found is not None:
-        found.argtypes = ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint
-    return found
+    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if call is not None:
+        call.argtypes = ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint
+    return call

@@ -10,7 +10,7 @@ from compactor.acid.names import ACID_VERSION
 from compactor.acid.row_id import RowId
 from compactor.base.errors import NotLossless
 from compactor.orc.assembler import Assembler, WrittenFile
-from compactor.orc.format.acid_metadata import KEY_INDEX, last_keys_of, user_metadata
+from compactor.orc.format.acid_metadata import KEY_INDEX, parse_key_index, user_metadata
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import Types
 from compactor.orc.io.file_pool import Closable, FilePool
@@ -90,7 +90,7 @@ def concatenate(
                     source = few.open(part.opener)
                     tail = read_tail(source)
                     assembler.append_file(source, tail)
-                    last_keys += last_keys_of(tail.name, tail.user_metadata.get(KEY_INDEX, b""))
+                    last_keys += parse_key_index(tail.name, tail.user_metadata.get(KEY_INDEX, b""))
                     stripes += [(source, tail, number) for number in range(len(tail.stripes))]
             written = assembler.close(user_metadata(last_keys, inserts=assembler.rows, version=version))
         if full:

@@ -17,7 +17,7 @@ from compactor.orc.format.tail import Tail
 from compactor.orc.format.tail_writer import Metadata, no_metadata
 from compactor.orc.format.types import Types
 from compactor.orc.pieces import Piece, piece_batches
-from compactor.orc.reencode import encode_acid, must_have_one_zone, with_filters
+from compactor.orc.reencode import encode_acid, require_one_zone, with_filters
 from compactor.rewrite.full_acid.row_sorter import RUN_BYTES, RowSorter, SortKey
 from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, keys_of_events, sort_order
 
@@ -40,7 +40,7 @@ def merge_runs(
     Raises:
         NotLossless: a key occurs twice. Readers show both rows, but a merge could not tell them apart.
     """
-    zone = must_have_one_zone(path, [piece for run in runs for piece in run.pieces])
+    zone = require_one_zone(path, [piece for run in runs for piece in run.pieces])
 
     def rows(codec: Codec) -> Iterator[pa.RecordBatch]:
         folder = os.path.dirname(path)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compactor.acid.names import DeltaKind
 from compactor.orc.assembler import WrittenFile
-from compactor.orc.codecs.bloom_filters import StripeFilters, asked_filters, common_filters, stripe_filters
+from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, filters_by_name, stripe_filters
 from compactor.orc.footer_figures import row_figures
 from compactor.orc.format.common_types import common_types
 from compactor.orc.format.compression import Compression
@@ -65,8 +65,8 @@ def new_tail(best: Tail, types: Types, output_class: OutputClass | None = None) 
         compression_block_size=requested.block_bytes or target.compression_block_size or BLOCK_SIZE,
         row_index_stride=requested.row_index_stride or target.row_index_stride,
         calendar=target.calendar,
-        asked=output_class,
-        filters=None if requested.bloom_filters is None else asked_filters(types, requested.bloom_filters),
+        requested_class=output_class,
+        filters=None if requested.bloom_filters is None else filters_by_name(types, requested.bloom_filters),
     )
 
 

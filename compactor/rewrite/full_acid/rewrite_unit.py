@@ -140,7 +140,7 @@ def _write_rows(
         like = target_tail(choices, types, unit.output_class)
         final = fit_to_class(choices, like, unit.small_stripe_bytes, unit.output_class)
         final = fit_to_zones(final)
-        like = replace(like or template_of(choices, types, unit.output_class), asked=unit.output_class)
+        like = replace(like or template_of(choices, types, unit.output_class), requested_class=unit.output_class)
         like = with_common_filters(like, final, types)
         if needs_split(unit, final):
             return split_unit(unit, final, like, types, figures)

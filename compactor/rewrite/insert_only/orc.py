@@ -200,7 +200,9 @@ class _Growing:
 
 def _write(group: JoinedFiles, target: Target, small_stripe_bytes: int, full: bool) -> FinishedFile:
     path, stripes = target.path, group.stripes(small_stripe_bytes)
-    like = replace(group.like, filters=_common_filters(stripes, group.like), asked=OutputClass(avoids=group.avoids))
+    like = replace(
+        group.like, filters=_common_filters(stripes, group.like), requested_class=OutputClass(avoids=group.avoids)
+    )
     parts: list[str] = []
     with FilePool() as few:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 class FileFormat(enum.Enum):
-    """How the files of an insert-only table are combined."""
+    """The ways of combining the files of an insert-only table."""
 
     ORC = "ORC"  #: stripes are copied, small neighbours re-encoded
     PARQUET = "Parquet"  #: row groups are copied

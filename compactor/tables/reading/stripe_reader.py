@@ -24,7 +24,7 @@ from compactor.orc.format.java_zones import JavaZone
 from compactor.orc.format.tail import key_statistics
 from compactor.orc.format.types import TypeKind, Types, subtree
 from compactor.orc.format.widening import column_widens
-from compactor.orc.widened_rows import widened
+from compactor.orc.widened_rows import widen
 from compactor.rewrite.full_acid.stripe_choice import Choice, dense_start
 from compactor.rows.acid_file import AcidFile
 from compactor.tables.reading.arrow_values import Fit, fitted
@@ -93,7 +93,7 @@ class FileColumns:
         decoded = _decoded_type(self.wanted, new, codec)
         if zone is not None:
             array = wall_clock(array, self.file.tail.types, self.ids[place], zone)
-        wide = widened(array, self.file.tail.types, self.ids[place], self.wanted, new, decoded)
+        wide = widen(array, self.file.tail.types, self.ids[place], self.wanted, new, decoded)
         return fitted(wide, Fit(types=self.wanted, column=new, kind=kind, name=name, is_hybrid=self.is_hybrid))
 
     def zone_of(self, stripe: int, places: Sequence[int]) -> JavaZone | None:

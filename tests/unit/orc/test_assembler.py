@@ -263,7 +263,7 @@ def test_names_of_the_target_are_written(tmp_path: Path, write_acid: WriteAcid, 
     with LocalSource(tmp_path / "out") as out:
         assert read_tail(out).types == types
     other = acid_types(parse_hive_type("struct<a:int,b:string>"))
-    with LocalSink(tmp_path / "not") as sink, pytest.raises(NotLossless, match="is wanted"):
+    with LocalSink(tmp_path / "not") as sink, pytest.raises(NotLossless, match="is expected"):
         Assembler(sink, like=tail, types=other)
 
 

@@ -87,5 +87,5 @@ def test_files_that_lose_rows_are_found(write_acid: WriteAcid, opened: Opened, d
     check_points(source, tail, keys)
     with pytest.raises(VerificationFailed, match="not found by its key"):
         check_points(broken, found, keys)
-    with pytest.raises(VerificationFailed, match="wanted one for each"):
+    with pytest.raises(VerificationFailed, match="expected one for each"):
         check_points(source, tail, keys[1:])

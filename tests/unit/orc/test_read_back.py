@@ -16,7 +16,7 @@ import pytest
 from compactor.base.errors import VerificationFailed
 from compactor.orc import read_back, reencode
 from compactor.orc.codecs import arrow_codec, arrow_encoder, pyorc_codec
-from compactor.orc.codecs.codec import relabelled_batch
+from compactor.orc.codecs.codec import relabel_batch
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail
@@ -153,7 +153,7 @@ def _time_moved(batch: pa.RecordBatch) -> pa.RecordBatch:
         (lambda batch: pa.concat_batches([batch, batch.slice(0, 1)]), "51 rows"),
         (_swapped, r"columns 1 \(boolean\)"),
         (_time_moved, r"columns 11 \(timestamp\)"),
-        (lambda batch: relabelled_batch(_batch(s={"p": 1, "q": ["u"]}), batch.schema), r"columns 18 \(int\) differ"),
+        (lambda batch: relabel_batch(_batch(s={"p": 1, "q": ["u"]}), batch.schema), r"columns 18 \(int\) differ"),
     ],
     ids=["a row lost", "a row twice", "rows in another order", "times moved", "a value in a struct"],
 )

@@ -134,7 +134,7 @@ def test_stripes_end_at_the_size_that_is_asked_for(tmp_path: Path, compression: 
     texts = np.random.default_rng(7).bytes(100 * rows).hex()
     table = acid_table(rows, [texts[200 * row : 200 * row + 200] for row in range(rows)])
     types = acid_types(parse_hive_type("struct<a:string>"))
-    like = empty_tail(types, compression=compression, asked=OutputClass(stripe_bytes=1 << 20))
+    like = empty_tail(types, compression=compression, requested_class=OutputClass(stripe_bytes=1 << 20))
     out = encode_acid(table.to_batches(max_chunksize=1024), tmp_path / "re", like=like, types=types)
     assert out.rows == rows
     lengths = [stripe.length for stripe in out.stripes[:-1]]

@@ -23,9 +23,9 @@ from compactor.orc.codecs import arrow_codec, pyorc_codec
 from compactor.orc.codecs.bloom_filters import (
     Ambiguous,
     admit_both_zeros,
-    asked_filters,
     check_hashes,
     common_filters,
+    filters_by_name,
     stripe_filters,
 )
 from compactor.orc.format import messages
@@ -320,12 +320,12 @@ def test_rows_without_filters_of_timestamps_never_get_any(tmp_path: Path, second
 )
 def test_columns_that_are_asked_for(names: list[str], columns: set[int]) -> None:
     """No timestamp, which Trino looks up wrongly."""
-    assert asked_filters(acid_types(parse_hive_type(ROW)), names).encoded == columns
-    assert asked_filters(parse_hive_type(ROW), names).encoded == {column - 6 for column in columns}
+    assert filters_by_name(acid_types(parse_hive_type(ROW)), names).encoded == columns
+    assert filters_by_name(parse_hive_type(ROW), names).encoded == {column - 6 for column in columns}
 
 
 def test_what_a_column_holds_is_filtered_with_it() -> None:
-    assert asked_filters(parse_hive_type("struct<a:int,L:array<struct<x:bigint,y:boolean>>>"), ["l"]).encoded == {4}
+    assert filters_by_name(parse_hive_type("struct<a:int,L:array<struct<x:bigint,y:boolean>>>"), ["l"]).encoded == {4}
 
 
 @pytest.mark.parametrize("share", [None, 0.001])

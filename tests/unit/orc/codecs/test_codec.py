@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.errors import BadFile, NotLossless
-from compactor.orc.codecs.codec import column_names, decoding_failed, encoder_block_size, relabelled, relabelled_batch
+from compactor.orc.codecs.codec import column_names, decoding_failed, encoder_block_size, relabel, relabel_batch
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail
 from compactor.orc.format.types import Types, acid_types
@@ -25,14 +25,14 @@ def test_root_names_are_hives_for_acid_files_and_otherwise_the_files_own() -> No
 def test_relabelling_does_not_copy() -> None:
     array = pa.array([{"f0": 1, "f1": "x"}, None], pa.struct([("f0", pa.int64()), ("f1", pa.string())]))
     wanted = pa.struct([("id", pa.int64()), ("name", pa.string())])
-    named = relabelled(array, wanted)
+    named = relabel(array, wanted)
     assert named.type == wanted
     assert named.to_pylist() == [{"id": 1, "name": "x"}, None]
     old, new = array.buffers()[2], named.buffers()[2]
     assert old is not None
     assert new is not None
     assert new.address == old.address
-    assert relabelled(array, array.type) is array
+    assert relabel(array, array.type) is array
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_blocks_of_very_wide_files_are_short() -> None:
 
 def test_a_batch_is_relabelled_whole() -> None:
     batch = pa.record_batch({"f0": pa.array([1, 2]), "f1": pa.array(["x", None])})
-    named = relabelled_batch(batch, pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    named = relabel_batch(batch, pa.schema([("id", pa.int64()), ("name", pa.string())]))
     assert named.to_pylist() == [{"id": 1, "name": "x"}, {"id": 2, "name": None}]
 
 

@@ -198,7 +198,7 @@ def test_columns_of_other_rows_are_refused(files: dict[str, Path], tmp_path: Pat
     column = IntegerColumn("a", TypeKind.LONG, STRIDE)
     column.append(np.arange(ROWS - 1))
     recompressor = recompress.Recompressor(tmp_path / "out", block_size=BLOCK)
-    with LocalSource(files["plain"]) as source, pytest.raises(NotLossless, match=f"one of \\[{ROWS - 1}\\] was wanted"):
+    with LocalSource(files["plain"]) as source, pytest.raises(NotLossless, match=f"expected one of \\[{ROWS - 1}\\]"):
         recompressor.append(source, [column.finish()])
     recompressor.abort()
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from compactor.orc.format import messages, statistics
 from compactor.orc.format.hive_types import parse_hive_type
-from compactor.orc.format.statistics import mended_statistics, merge, text_statistics_for_orc_1_5
+from compactor.orc.format.statistics import mend_statistics, merge, text_statistics_for_orc_1_5
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import OrcType, TypeKind
 from compactor.orc.io.source import BytesSource, LocalSource
@@ -55,7 +55,7 @@ def test_merged_statistics_equal_those_of_a_writer_of_all_rows(kind: str, data: 
     first, second = data.draw(part), data.draw(part)
     types = parse_hive_type(f"struct<c:{kind}>")
     whole = _statistics(kind, first + second)
-    wanted = [mended_statistics(part, item.kind) for part, item in zip(whole, types, strict=True)]
+    wanted = [mend_statistics(part, item.kind) for part, item in zip(whole, types, strict=True)]
     parts = zip(_statistics(kind, first), _statistics(kind, second), strict=True)
     for number, (a, b) in enumerate(parts):
         merged = merge([a, b], types[number])
@@ -149,7 +149,7 @@ def test_statistics_of_floats_with_nan_count_values(bounds: dict[str, float]) ->
     nan = _column(number_of_values=1, has_null=False, double_statistics={**bounds, "sum": NAN})
     one = _column(number_of_values=1, has_null=False, double_statistics={"minimum": 1, "maximum": 1, "sum": 1})
     assert merge([nan, one], OrcType(kind=TypeKind.DOUBLE)) == _column(number_of_values=2, has_null=False)
-    assert mended_statistics(nan, TypeKind.DOUBLE) == _column(number_of_values=1, has_null=False)
+    assert mend_statistics(nan, TypeKind.DOUBLE) == _column(number_of_values=1, has_null=False)
 
 
 @pytest.mark.parametrize(
@@ -159,16 +159,16 @@ def test_statistics_of_floats_with_nan_count_values(bounds: dict[str, float]) ->
 def test_bounds_of_floats_hold_for_either_zero(stored: tuple[float, float], mended: tuple[float, float]) -> None:
     """PROTOCOL 2.7: ORC Java compares bits."""
     part = _column(number_of_values=2, double_statistics={"minimum": stored[0], "maximum": stored[1], "sum": 0})
-    for whole in (mended_statistics(part, TypeKind.DOUBLE), merge([part], OrcType(kind=TypeKind.FLOAT))):
+    for whole in (mend_statistics(part, TypeKind.DOUBLE), merge([part], OrcType(kind=TypeKind.FLOAT))):
         bounds = whole.double_statistics
         assert repr((bounds.minimum, bounds.maximum)) == repr(mended)
 
 
 def test_floats_without_values_have_no_bounds() -> None:
     empty = _column(number_of_values=0, double_statistics={"sum": 0})
-    assert mended_statistics(empty, TypeKind.DOUBLE) == empty
+    assert mend_statistics(empty, TypeKind.DOUBLE) == empty
     whole = _column(number_of_values=3, double_statistics={"minimum": -1, "maximum": 1, "sum": 0})
-    assert mended_statistics(whole, TypeKind.DOUBLE) is whole
+    assert mend_statistics(whole, TypeKind.DOUBLE) is whole
 
 
 @pytest.mark.parametrize("nanos", [0, 2, 456_001])
@@ -177,20 +177,20 @@ def test_a_maximum_holds_for_readers_that_know_no_digits_below_a_millisecond(nan
     part = _column(
         number_of_values=1, timestamp_statistics={"minimum_utc": 5, "maximum_utc": 7, "maximum_nanos": nanos}
     )
-    bounds = mended_statistics(part, TypeKind.TIMESTAMP).timestamp_statistics
+    bounds = mend_statistics(part, TypeKind.TIMESTAMP).timestamp_statistics
     assert (bounds.minimum_utc, bounds.maximum_utc, bounds.maximum_nanos) == (5, 8, 1)
 
 
 def test_a_maximum_of_whole_milliseconds_stays() -> None:
     part = _column(number_of_values=1, timestamp_statistics={"minimum_utc": 5, "maximum_utc": 7, "maximum_nanos": 1})
-    assert mended_statistics(part, TypeKind.TIMESTAMP_INSTANT) is part
+    assert mend_statistics(part, TypeKind.TIMESTAMP_INSTANT) is part
 
 
 def test_nothing_is_said_of_times_before_the_gregorian_calendar() -> None:
     """PROTOCOL 2.7: ORC Java moves their bounds to another calendar, and not the values."""
     old = {"minimum_utc": -14_831_769_600_000, "maximum_utc": 7, "maximum_nanos": 1}
     part = _column(number_of_values=2, has_null=False, timestamp_statistics=old)
-    assert mended_statistics(part, TypeKind.TIMESTAMP) == _column(number_of_values=2, has_null=False)
+    assert mend_statistics(part, TypeKind.TIMESTAMP) == _column(number_of_values=2, has_null=False)
 
 
 def test_merged_nanoseconds_below_a_millisecond_are_widest_where_unknown() -> None:

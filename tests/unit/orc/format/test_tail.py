@@ -153,7 +153,7 @@ def test_an_unknown_file_version_is_named() -> None:
 
 
 def test_a_stripe_has_no_more_rows_than_writers_count() -> None:
-    with pytest.raises(BadFile, match="file f: stripe 0 says that it has 8589934592 rows, no writer makes more than"):
+    with pytest.raises(BadFile, match="file f: stripe 0 claims 8589934592 rows, no writer makes more than"):
         read_tail(BytesSource(bombs.many_rows(), "f"))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.orc.io.shared_extents import SharedRange, place_of, share_range
+from compactor.orc.io.shared_extents import SharedRange, place_range, share_range
 from compactor.orc.io.source import LocalSink, LocalSource
 from tests.support.reflinks import xfs
 
@@ -29,7 +29,7 @@ BLOCK = 4096
 def test_a_range_begins_where_it_does_within_a_block_of_its_source(
     position: int, offset: int, length: int, wanted: SharedRange
 ) -> None:
-    assert place_of(position, offset, length, BLOCK) == wanted
+    assert place_range(position, offset, length, BLOCK) == wanted
     assert wanted.start % BLOCK == offset % BLOCK
     assert 0 <= wanted.start - position < BLOCK
 

@@ -238,7 +238,7 @@ def test_a_key_twice_in_a_map_is_written_or_refused(store: Store, warehouse: Pat
     maps = pa.array([[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int32()))
     rows = pa.table({"at": pa.array([moment], pa.timestamp("us")), "m": maps})
     if moment.year < 1970:
-        with pytest.raises(NotLossless, match="a map that has a key twice cannot be encoded beside timestamps"):
+        with pytest.raises(NotLossless, match="a map that has a key twice cannot be encoded next to timestamps"):
             store.load_table("default.m").append(rows)
         assert not [name for name in names_in(warehouse / "m") if not name.startswith(".")]
     else:
