@@ -85,7 +85,7 @@ def _check(path: Path, values: list[Any]) -> None:
 def test_encoded_rows_are_found(values: list[Any], way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codec, compression = WAYS[way]
     if way == "arrow in stripes":
-        monkeypatch.setattr(arrow_codec, "HELD", 0)
+        monkeypatch.setattr(arrow_codec, "BUFFERED_BYTES", 0)
     types = parse_hive_type(ROW)
     rows = [{"i": number, "d": value, "f": value, "s": {"e": value}} for number, value in enumerate(values)]
     batch = pa.RecordBatch.from_pylist(rows, codec.schema(types))

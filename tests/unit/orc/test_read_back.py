@@ -127,7 +127,7 @@ def test_times_of_both_codecs_have_the_same_sums() -> None:
 def test_what_is_written_right_is_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, compression: Compression
 ) -> None:
-    monkeypatch.setattr(arrow_codec, "HELD", 0)
+    monkeypatch.setattr(arrow_codec, "BUFFERED_BYTES", 0)
     monkeypatch.setattr(read_back, "SMALL_FILE", 0)
     batch = _batch(rows)
     encode_acid([batch, batch], tmp_path / "out", like=empty_tail(TYPES, compression=compression), types=TYPES)
@@ -157,7 +157,7 @@ def _time_moved(batch: pa.RecordBatch) -> pa.RecordBatch:
     ],
     ids=["a row lost", "a row twice", "rows in another order", "times moved", "a value in a struct"],
 )
-@pytest.mark.parametrize("held", [0, arrow_codec.HELD], ids=["large", "small"])
+@pytest.mark.parametrize("held", [0, arrow_codec.BUFFERED_BYTES], ids=["large", "small"])
 def test_a_wrong_encoder_is_caught(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -166,7 +166,7 @@ def test_a_wrong_encoder_is_caught(
     columns: str,
 ) -> None:
     """PROTOCOL 4: it fails by name, and nothing of the file remains."""
-    monkeypatch.setattr(arrow_codec, "HELD", held)
+    monkeypatch.setattr(arrow_codec, "BUFFERED_BYTES", held)
     for encoder in (arrow_encoder.Encoder, arrow_encoder.ZlibEncoder):
         monkeypatch.setattr(encoder, "write", lambda self, batch, was=encoder.write: was(self, wrong(batch)))
     with pytest.raises(VerificationFailed, match=rf"out: read back, its .*({columns})"):

@@ -83,7 +83,7 @@ def test_where_stripes_may_be_taken_over_little_more_is_read_than_is_asked_for(t
 def test_a_file_that_is_too_short_or_gone(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"12345")
     source = RemoteSource(Far(), str(tmp_path / "f"))
-    with pytest.raises(BadFile, match="2 bytes at offset 3, 4 wanted"):
+    with pytest.raises(BadFile, match="2 bytes at offset 3, expected 4"):
         source.read(3, 4)
     (tmp_path / "f").write_bytes(b"1")
     with pytest.raises(BadFile, match="it changed while it was read"):

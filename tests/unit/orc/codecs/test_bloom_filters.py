@@ -161,10 +161,10 @@ def _checksums(path: Path) -> dict[int, int]:
     return {column: zlib.crc32(b"".join(parts)) for column, parts in filters.items()}
 
 
-@pytest.mark.parametrize("held", [0, arrow_codec.HELD], ids=["large", "small"])
+@pytest.mark.parametrize("held", [0, arrow_codec.BUFFERED_BYTES], ids=["large", "small"])
 def test_filters_are_those_of_java_to_the_last_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int) -> None:
     """With another hash, Java's reader would skip row groups with matching rows."""
-    monkeypatch.setattr(arrow_codec, "HELD", held)
+    monkeypatch.setattr(arrow_codec, "BUFFERED_BYTES", held)
     with arrow_codec.writer(tmp_path / "f", like=empty_tail(HASHED), types=HASHED, filtered=list(JAVAS)) as writer:
         writer.write(_hashed())
     assert _checksums(tmp_path / "f") == JAVAS
@@ -239,11 +239,11 @@ def test_a_filter_of_one_zero_has_both(values: list[float], tmp_path: Path) -> N
     assert not admit_both_zeros(own)
 
 
-@pytest.mark.parametrize("held", [0, arrow_codec.HELD], ids=["large", "small"])
+@pytest.mark.parametrize("held", [0, arrow_codec.BUFFERED_BYTES], ids=["large", "small"])
 def test_ambiguous_values_cost_only_their_column_its_filters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
-    monkeypatch.setattr(arrow_codec, "HELD", held)
+    monkeypatch.setattr(arrow_codec, "BUFFERED_BYTES", held)
     path = _file(tmp_path / "f", 3000, not_a_number=2500, bloom_filter_columns=[7, 9, 11])
     with LocalSource(path) as source:
         tail = read_tail(source)
@@ -255,7 +255,7 @@ def test_ambiguous_values_cost_only_their_column_its_filters(
 
 @pytest.mark.parametrize(
     ("compression", "held"),
-    [(pyorc.CompressionKind.ZLIB, 0), (pyorc.CompressionKind.ZLIB, arrow_codec.HELD), (pyorc.CompressionKind.ZSTD, 0)],
+    [(pyorc.CompressionKind.ZLIB, 0), (pyorc.CompressionKind.ZLIB, arrow_codec.BUFFERED_BYTES), (pyorc.CompressionKind.ZSTD, 0)],
     ids=["large", "small", "another codec"],
 )
 def test_a_stripe_keeps_its_filters(
@@ -263,7 +263,7 @@ def test_a_stripe_keeps_its_filters(
 ) -> None:
     """The filters find every kept value in its row group, and exclude most others."""
     rows = 8000
-    monkeypatch.setattr(arrow_codec, "HELD", held)
+    monkeypatch.setattr(arrow_codec, "BUFFERED_BYTES", held)
     path = _file(tmp_path / "f", rows, bloom_filter_columns=[7, 8, 12], compression=compression)
     keep = np.arange(rows) % 11 != 0
     with LocalSource(path) as source:

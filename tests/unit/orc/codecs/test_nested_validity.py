@@ -102,7 +102,7 @@ def test_a_slice_without_values_stays_one(kind: str, start: int) -> None:
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZLIB], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_holds_the_values_that_the_array_shows(kind: str, compression: Compression, tmp_path: Path) -> None:
-    """Also when the array is sliced, and when stripes are encoded in parts (zlib, above ``HELD`` bytes)."""
+    """Also when the array is sliced, and when stripes are encoded in parts (zlib, above ``BUFFERED_BYTES``)."""
     types = parse_hive_type(f"struct<a:{kind}>")
     array = hidden_values(column_type(kind), ROWS, random.Random(kind)).slice(7)
     batch = pa.record_batch([array], schema=arrow_codec.schema(types))

@@ -122,7 +122,7 @@ def test_small_files_are_kept_while_there_is_room(tmp_path: Path) -> None:
             path.write_bytes(b"new")
         assert (first.read(3, 3), first.length, first.name) == (b"000", 30, str(tmp_path / "0"))
         assert second.read(0, 30) == b"001" * 10
-        with pytest.raises(BadFile, match="/1: 2 bytes at offset 28, 3 wanted"):
+        with pytest.raises(BadFile, match="/1: 2 bytes at offset 28, expected 3"):
             second.read(28, 3)
         with pytest.raises(BadFile, match="/2: 3 bytes"):
             third.read(0, 30)

@@ -22,7 +22,7 @@ def test_local_reads_are_exact(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"0123456789")
     with LocalSource(tmp_path / "f") as source:
         assert (source.length, source.read(3, 4), source.read(0, 10)) == (10, b"3456", b"0123456789")
-        with pytest.raises(BadFile, match="2 bytes at offset 8, 5 wanted"):
+        with pytest.raises(BadFile, match="2 bytes at offset 8, expected 5"):
             source.read(8, 5)
 
 
