@@ -10,14 +10,14 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped, parse_claim
 from compactor.acid.tree import Anchor, Tree
 from compactor.base.errors import BadFile, StorageError, UnsafeDirectory
-from compactor.storage import hdfs_tree
 from compactor.storage.build_listing import build_listing_from
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities
 from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
@@ -29,6 +29,7 @@ from compactor.storage.store_options import StoreOptions
 from compactor.storage.taking_over import TakenRange, TakingOver
 
 log = logging.getLogger(__name__)
+_NEVER_ENTERED = ".snapshot"  #: where a snapshottable directory shows its past
 
 
 class HdfsStorage:
@@ -78,7 +79,7 @@ class HdfsStorage:
             before, top = self.anchor(path), self._top(path)
             if before is None:
                 raise ListedButAbsent(path)
-            tree = hdfs_tree.tree(before, lambda at: self._below(f"{path}/{at}") if at else top)
+            tree = build_tree(before, lambda at: self._below(f"{path}/{at}") if at else top)
             if self.anchor(path) != before:
                 raise ListedButAbsent(path)
             return tree
@@ -357,6 +358,27 @@ def _length(path: str, status: Mapping[str, Any]) -> int:
             "is done beside anything else; find out who put it there and remove it"
         )
     return int(status["length"])
+
+
+def build_tree(anchor: Anchor, entries: Callable[[str], Iterable[Mapping[str, Any]]]) -> Tree:
+    """Returns everything below the directory ``anchor``. ``entries`` lists one directory, relative to it."""
+    directories: list[str] = []
+    links: list[str] = []
+    files: Counter[str] = Counter()
+    waiting = [""]
+    while waiting:
+        at = waiting.pop()
+        for status in entries(at):
+            name = str(status["pathSuffix"])
+            relative = f"{at}/{name}" if at else name
+            if status["type"] == "SYMLINK":
+                links.append(relative)
+            elif status["type"] != "DIRECTORY":
+                files[at] += not is_skipped(name)
+            elif name != _NEVER_ENTERED:
+                directories.append(relative)
+                waiting.append(relative)
+    return Tree(anchor=anchor, directories=tuple(sorted(directories)), files=dict(+files), links=tuple(sorted(links)))
 
 
 class _Permissions:

@@ -5,21 +5,24 @@ The local implementations are here; ``rows`` has those for remote stores.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from isal import isal_zlib
 
 from compactor.base.errors import BadFile, FileGone, StorageError
 from compactor.base.steps import StoreStep, reach
 from compactor.orc.io.shared_extents import share_range
-from compactor.orc.io.writeback import PART, begin_writeback
 from compactor.settings.file_limits import UNLIMITED, FileLimits
 
+PART = 8 * 1024 * 1024  #: bytes of a file that are worth a call to begin writing them to the disk
+_WRITE = 2  #: flag of sync_file_range(2): start writing dirty pages, without waiting
 CHUNK = 4 * 1024 * 1024  #: bytes moved at a time if the kernel cannot copy
 
 
@@ -304,3 +307,18 @@ def _whole(data: bytes, name: str, offset: int, length: int) -> bytes:
             "restore it or move it away"
         )
     return data
+
+
+def begin_writeback(descriptor: int, offset: int, length: int) -> bool:
+    """Asks the kernel to start writing a range to the disk; returns true if it accepts. Errors appear only in fsync."""
+    call = _sync_file_range()
+    return call is not None and call(descriptor, offset, length, _WRITE) == 0
+
+
+@cache
+def _sync_file_range() -> Any:
+    """Returns the C library's function; None on systems other than Linux."""
+    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if call is not None:
+        call.argtypes = ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint
+    return call

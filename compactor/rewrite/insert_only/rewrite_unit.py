@@ -5,18 +5,19 @@ Directories alone decide what a snapshot sees. Every row of a file is kept, in i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 from compactor.acid.names import DeltaKind, original_name
+from compactor.base.errors import VerificationFailed
 from compactor.orc.assembler import write_empty
 from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.look_ahead import look_ahead
-from compactor.orc.io.source import LocalSink, Source, chunks
+from compactor.orc.io.source import LocalSink, LocalSource, Source, chunks, crc32
 from compactor.rewrite.insert_only import orc, parquet
 from compactor.rewrite.insert_only import text as insert_only_text
-from compactor.rewrite.insert_only import whole as insert_only_whole
 from compactor.rewrite.insert_only.output_file import CountingSink, FinishedFile
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Figures, Output, Unit, UnitResult
@@ -85,7 +86,7 @@ def _write_files(unit: Unit, storage: Storage, path: str) -> tuple[list[Finished
             read = sum(file.rows for group in parquet.joinable_files(sources) for file in group)
             return parquet.write(sources, path, full=unit.full_verify), read
         if _stay_whole(unit, sources):
-            return insert_only_whole.write(sources, path), 0
+            return copy_whole(sources, path), 0
         written = insert_only_text.write(sources, path, full=unit.full_verify)
         return written, sum(file.rows for file in written)  # ``text.write`` compares this count with the inputs
 
@@ -144,6 +145,31 @@ def preview_figures(unit: Unit, storage: Storage) -> Figures:
             rows, copied_groups = sum(insert_only_text.count_lines(source) for source in sources), 0
         size = unit.input_bytes
         return Figures(rows_in=rows, rows_out=rows, stripes_copied=copied_groups, bytes_copied=size, bytes_in=size)
+
+
+def copy_whole(sources: Sequence[Source], path: str) -> list[FinishedFile]:
+    """Copies each source that holds bytes to ``path`` with a number appended, without counting rows.
+
+    This is for formats that cannot share a file without decoding rows: Avro, SequenceFile, RCFile, text with header lines or
+    a codec. It still makes one directory of many.
+
+    Raises:
+        VerificationFailed: a copy differs from its source.
+    """
+    return [_copy_file(source, f"{path}.{number}") for number, source in enumerate(s for s in sources if s.length)]
+
+
+def _copy_file(source: Source, path: str) -> FinishedFile:
+    with CountingSink(path) as out:
+        for data in chunks(source, 0, source.length):
+            out.write(data)
+    with LocalSource(path) as written:
+        if written.length != source.length or crc32(written, 0, written.length) != out.crc32:
+            raise VerificationFailed(
+                f"{path}: holds other bytes than {source.name}; nothing was changed, request it again"
+            )
+    ending = os.path.splitext(source.name.rpartition("/")[2])[1]
+    return FinishedFile(path=path, rows=0, length=out.length, crc32=out.crc32, bytes_copied=out.length, ending=ending)
 
 
 def _non_empty(unit: Unit) -> list[Input]:

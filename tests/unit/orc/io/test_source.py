@@ -10,8 +10,7 @@ import pytest
 
 from compactor.base.errors import BadFile, StorageError
 from compactor.orc.io import source as source_module
-from compactor.orc.io.source import BytesSource, LocalSink, LocalSource, chunks, crc32
-from compactor.orc.io.writeback import PART
+from compactor.orc.io.source import PART, BytesSource, LocalSink, LocalSource, begin_writeback, chunks, crc32
 
 
 class _NoDescriptor(BytesSource):
@@ -122,3 +121,14 @@ def test_ranges() -> None:
     assert b"".join(chunks(source, 5, 20)) == b"56789012345678901234"
     assert crc32(source, 5, 20) == zlib.crc32(b"56789012345678901234")
     assert crc32(source, 5, 0) == 0
+
+
+def test_the_kernel_accepts_the_hint_only_for_files(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"written")
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        assert begin_writeback(descriptor, 0, 7)
+    finally:
+        os.close(descriptor)
+    assert not begin_writeback(descriptor, 0, 7)

@@ -6,12 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import orc
 
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import BadFile
 from compactor.base.ids import WriteId
-from compactor.rewrite.insert_only.rewrite_unit import preview_figures, rewrite_insert_only
+from compactor.orc.io.source import BytesSource
+from compactor.rewrite.insert_only.rewrite_unit import copy_whole, preview_figures, rewrite_insert_only
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rows.inputs import Input
@@ -114,3 +117,30 @@ def test_a_file_of_another_format_is_named(tmp_path: Path, file_format: FileForm
     write_file(tmp_path / "lines", FileFormat.TEXT, rows(range(50)))
     with pytest.raises(BadFile, match="lines"):
         rewrite_insert_only(unit(tmp_path, file_format, ["lines"]), LOCAL, str(tmp_path / "rows"))
+
+
+@given(files=st.lists(st.binary(max_size=20), max_size=5))
+def test_every_byte_stays_in_a_file_of_its_own(files: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("whole") / "rows"
+    made = copy_whole([BytesSource(data, f"/t/{n:06d}_0") for n, data in enumerate(files)], str(path))
+    assert [Path(file.path).read_bytes() for file in made] == [data for data in files if data]
+    assert [file.length for file in made] == [len(data) for data in files if data]
+
+
+def test_the_ending_by_which_readers_choose_a_codec_stays(tmp_path: Path) -> None:
+    names = ["000000_0.gz", "000000_0", "part-1.c000.snappy"]
+    made = copy_whole([BytesSource(b"x", f"/a.b/{name}") for name in names], str(tmp_path / "rows"))
+    assert [file.ending for file in made] == [".gz", "", ".snappy"]
+
+
+class _Cut(BytesSource):
+    """A file that is shorter than when it was listed."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        return super().read(offset, length + 1)
+
+
+def test_a_file_that_is_truncated_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match="f"):
+        copy_whole([_Cut(b"xyz", "f")], str(tmp_path / "rows"))
+    assert list(tmp_path.iterdir()) == []

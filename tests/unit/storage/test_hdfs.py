@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from compactor.acid.tree import Anchor
-from compactor.storage.hdfs_tree import tree
+from compactor.storage.hdfs import build_tree
 
 ANCHOR = Anchor(volume="hdfs://nn", identity="16386")
 
@@ -20,7 +20,7 @@ def test_directories_files_and_links_by_their_types() -> None:
         "p=1/_tmp": [status("_side", "FILE")],
         "p=1/delta_1_1": [status("bucket_00000", "FILE"), status("bucket_00001", "FILE")],
     }
-    found = tree(ANCHOR, listed.__getitem__)
+    found = build_tree(ANCHOR, listed.__getitem__)
     assert found.anchor == ANCHOR
     assert found.directories == ("p=1", "p=1/_tmp", "p=1/delta_1_1")
     assert found.files == {"": 1, "p=1/delta_1_1": 2}
