@@ -255,7 +255,11 @@ def test_ambiguous_values_cost_only_their_column_its_filters(
 
 @pytest.mark.parametrize(
     ("compression", "held"),
-    [(pyorc.CompressionKind.ZLIB, 0), (pyorc.CompressionKind.ZLIB, arrow_codec.BUFFERED_BYTES), (pyorc.CompressionKind.ZSTD, 0)],
+    [
+        (pyorc.CompressionKind.ZLIB, 0),
+        (pyorc.CompressionKind.ZLIB, arrow_codec.BUFFERED_BYTES),
+        (pyorc.CompressionKind.ZSTD, 0),
+    ],
     ids=["large", "small", "another codec"],
 )
 def test_a_stripe_keeps_its_filters(
