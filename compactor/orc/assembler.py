@@ -1,4 +1,4 @@
-"""Assembles a new file from stripes of other files: copies their bytes and writes only a new tail (DESIGN 4)."""
+"""Assembles a new file from copied stripes of other files and a new tail (DESIGN 4)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class WrittenFile:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """Neighbouring stripes of ``source`` that wait to be appended. ``whole`` if ``source`` has no other stripes."""
+    """Neighbouring stripes of ``source`` that wait to be appended.
+
+    ``whole`` if ``source`` has no other stripes.
+    """
 
     source: Source
     offset: int
@@ -49,7 +52,10 @@ class _Run:
         return self.offset + self.length
 
     def add(self, stripe: Stripe, of_file: int | None) -> None:
-        """Adds the next stripe. Its file has ``of_file`` stripes; None if the file may have more than its tail lists."""
+        """Adds the next stripe.
+
+        Its file has ``of_file`` stripes; None if the file may have more than its tail lists.
+        """
         self.stripes.append(stripe)
         self.length += stripe.length
         self.whole = len(self.stripes) == of_file
@@ -108,7 +114,9 @@ class Assembler:
             self.copy(source, tail, number)
 
     def copy(self, source: Source, tail: Tail, stripe_index: int) -> None:
-        """Appends one stripe of ``source``, which has the tail ``tail``. It gets the bloom filters of all stripes.
+        """Appends one stripe of ``source``, which has the tail ``tail``.
+
+        It gets the bloom filters of all stripes.
 
         Raises:
             NotLossless: the stripe is not of the target's class, or its file cannot be copied from.

@@ -23,7 +23,9 @@ UNKNOWN: Extremes = (None, None)
 
 
 def row_figures(tail: Tail) -> RowFigures | None:
-    """Returns the figures of the file's rows; None if its footer's statistics are incomplete or impossible.
+    """Returns the figures of the file's rows.
+
+    Returns None if its footer's statistics are incomplete or impossible.
 
     A database that refuses an impossible number would lose those of other tables, too. For ACID events, the figures are
     those of ``row``, and ``raw_size`` is 0, as in Hive.

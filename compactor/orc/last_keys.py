@@ -16,7 +16,7 @@ from compactor.orc.io.source import Source
 
 
 def read_keys(source: Source, tail: Tail, stripe_index: int) -> Iterator[pa.RecordBatch]:
-    """Yields the five key columns of one stripe of an ACID file, under Hive's names, without decoding ``row``."""
+    """Yields the five key columns of one stripe of an ACID file without decoding ``row``."""
     yield from ARROW.read_batches(source, tail, columns=KEYS, stripes=[stripe_index])
 
 

@@ -26,7 +26,10 @@ Mask: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticKeys:
-    """The keys that readers give to the rows of an original file. The stripe's first row gets ``first_row_id``."""
+    """The keys that readers give to the rows of an original file.
+
+    The stripe's first row gets ``first_row_id``.
+    """
 
     write_id: WriteId
     bucket: int

@@ -1,4 +1,4 @@
-"""Checks that a file answers point predicates correctly: its row indexes and statistics fit its rows (PROTOCOL 4)."""
+"""Checks that a file answers point predicates correctly by its indexes and statistics (PROTOCOL 4)."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 class ValueDigest:
-    """Checksums of the NULLs, lengths and values of each column, in the order of rows, however they are batched."""
+    """Checksums of the NULLs, lengths and values of each column, in the order of rows."""
 
     def __init__(self, types: Types) -> None:
         self._types = types
@@ -92,7 +92,10 @@ class ValueDigest:
             self._update(column, _DATA, _fixed(array, valid))
 
     def _add_lengths(self, array: Array, column: int, valid: _Bytes | None) -> tuple[Array, npt.NDArray[np.int32]]:
-        """Adds the lengths of lists, maps or texts. Returns the array without values below a NULL, and its offsets."""
+        """Adds the lengths of lists, maps or texts.
+
+        Returns the array without values below a NULL, and its offsets.
+        """
         offsets = _offsets(array)
         lengths = np.diff(offsets)
         if valid is not None:
@@ -149,7 +152,7 @@ def _fixed(array: Array, valid: _Bytes | None) -> npt.NDArray[np.generic]:
 
 
 def _nanoseconds(array: Array, valid: _Bytes | None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns timestamps of either codec as nanoseconds modulo 2⁶⁴, and the seconds of those that overflow 64 bits."""
+    """Returns timestamps as nanoseconds modulo 2⁶⁴, and the seconds of those that overflow 64 bits."""
     if pa.types.is_struct(array.type):
         seconds, rest = (part.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) for part in array.flatten())
         nanos = seconds * _SECOND + rest
@@ -244,7 +247,7 @@ def _by_pyorc(path: str | os.PathLike[str], types: Types, ranges: Sequence[range
 
 
 def _within_maps(types: Types) -> frozenset[int]:
-    """Returns the columns of maps and their content, which may differ: of entries with equal keys pyorc returns one."""
+    """Returns the columns of maps and their content, of which pyorc drops entries with equal keys."""
     maps = [number for number, item in enumerate(types) if item.kind is TypeKind.MAP]
     return frozenset(column for number in maps for column in range(number, number + len(subtree(types, number))))
 

@@ -1,4 +1,4 @@
-"""Encodes rows of some stripes as new stripes, because rows are removed or the class or types change (DESIGN 4).
+"""Encodes rows of stripes as new stripes if rows are removed or the class or types change (DESIGN 4).
 
 Every function writes one complete local ORC file of the class of ``like``. ``assembler`` can then copy its stripes into the
 target. If writing fails, nothing of the file remains.
@@ -45,7 +45,7 @@ def reencode(
     types: Types,
     metadata: Metadata = no_metadata,
 ) -> Tail:
-    """Writes the kept rows of ``pieces``, in their order, to a file of ``types`` at ``path``, and returns its tail.
+    """Writes the kept rows of ``pieces`` to a file of ``types`` at ``path``, and returns its tail.
 
     Raises:
         NotLossless: the rows do not fit ``types`` or the calendar of ``like``, cannot be decoded completely, or their times
@@ -82,7 +82,7 @@ def require_one_zone(path: str | os.PathLike[str], pieces: Sequence[Piece]) -> s
 
 
 def with_filters(path: str | os.PathLike[str], like: Tail, encode: Callable[[frozenset[int]], Result]) -> Result:
-    """Calls ``encode`` with the columns that have bloom filters in files like ``like``, and returns its result.
+    """Calls ``encode`` with the columns that have bloom filters in ``like``, and returns its result.
 
     If the values of some columns cannot have filters, calls it again with fewer columns.
     """
@@ -198,7 +198,7 @@ def _concatenate(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def check_calendar(tail: Tail, like: Tail) -> None:
-    """Refuses to write days of one calendar to a file of another, unless all calendars agree on these days.
+    """Refuses to write days of one calendar to a file of another, unless calendars agree on these days.
 
     Values are copied without conversion.
 

@@ -13,7 +13,9 @@ from compactor.orc.format.widening import widens
 
 
 def widen_rows(batch: pa.RecordBatch, old_types: Types, new_types: Types, codec: Codec, name: str) -> pa.RecordBatch:
-    """Converts ``batch`` from ``old_types`` to ``new_types``, by position. Missing trailing fields become NULL.
+    """Converts ``batch`` from ``old_types`` to ``new_types``, by position.
+
+    Missing trailing fields become NULL.
 
     ``name`` is the file's, for the error.
 
@@ -42,7 +44,9 @@ def widen_rows(batch: pa.RecordBatch, old_types: Types, new_types: Types, codec:
 
 
 def widen(array: Array, old_types: Types, old: int, new_types: Types, new: int, kind: ArrowType) -> Array:
-    """Converts values of column ``old`` of ``old_types`` to column ``new`` of ``new_types``, which is ``kind`` in Arrow.
+    """Converts values of column ``old`` of ``old_types`` to column ``new`` of ``new_types``.
+
+    ``kind`` is the new column's type in Arrow.
 
     The first must widen to the second (``column_widens``).
     """
@@ -70,7 +74,10 @@ def widen(array: Array, old_types: Types, old: int, new_types: Types, new: int, 
 
 
 def _pad(array: Array, length: int) -> Array:
-    """Pads the texts of a char that grew, because Hive's readers compare a padded literal with the statistics."""
+    """Pads the texts of a char that grew.
+
+    Hive's readers compare a padded literal with the statistics.
+    """
     from pyarrow import compute  # which takes as long to import as all the rest that units need
 
     try:

@@ -52,7 +52,10 @@ SYNTHETIC_ROWS = 1 << 20  #: rows of a raw file whose keys are made at once
 
 
 class AcidFile(NamedTuple):
-    """An open file. For a raw file ``write_id``, ``bucket`` and ``first_row_id`` determine its rows' ROW__IDs."""
+    """An open file.
+
+    For a raw file ``write_id``, ``bucket`` and ``first_row_id`` determine its rows' ROW__IDs.
+    """
 
     path: str
     source: Source
@@ -137,7 +140,10 @@ def open_files(
 
 
 def _open_file(pool: FilePool, place: str, storage: Storage, source: Input) -> tuple[Input, Source, Tail | None]:
-    """Opens a file and reads its tail. The tail is None if a streaming writer has not flushed anything yet."""
+    """Opens a file and reads its tail.
+
+    The tail is None if a streaming writer has not flushed anything yet.
+    """
     path = place + source.path
     opened = pool.open(partial(open_source, storage, path))
     length = flush_length(storage, path) if source.has_flush_length else None
@@ -216,7 +222,7 @@ def _check_against_statistics(file: AcidFile, stripe: int, keys: Keys, known: Ke
 
 
 def synthetic_keys(file: AcidFile, first_row_id: int, rows: int) -> Keys:
-    """Returns the keys of ``rows`` raw rows from ``first_row_id`` on, inserted by the directory's write ID."""
+    """Returns the keys of ``rows`` raw rows from ``first_row_id`` on, with the directory's write ID."""
     write_id = np.full(rows, file.write_id, dtype=np.int64)
     return Keys(
         block=key_block(
@@ -230,7 +236,7 @@ def synthetic_keys(file: AcidFile, first_row_id: int, rows: int) -> Keys:
 
 
 def keys_of_batch(file: AcidFile, batch: pa.RecordBatch) -> Keys:
-    """Returns the keys of a batch with columns operation, originalTransaction, bucket, rowId, currentTransaction.
+    """Returns the keys of a batch of ACID events.
 
     Raises:
         BadFile: a key is null.

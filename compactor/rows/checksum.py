@@ -21,7 +21,10 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def checksum(rows: Array) -> int:
-    """Returns the sum of the hashes of an array's values modulo 2**64. Sums of several arrays can be added likewise."""
+    """Returns the sum of the hashes of an array's values modulo 2**64.
+
+    Sums of several arrays can be added likewise.
+    """
     return int(_hashes(rows).sum(dtype=np.uint64))
 
 

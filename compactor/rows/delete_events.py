@@ -43,7 +43,7 @@ class DeleteEvents:
         return self._position(low, after=False) < self._position(high, after=True)
 
     def _position(self, key: RowId, *, after: bool) -> int:
-        """Returns the number of events before ``key`` (with ``after``, up to it), by three narrowing binary searches."""
+        """Returns the number of events before ``key`` (with ``after``, up to it), by binary searches."""
         low, high = 0, len(self.keys)
         for field, value in (("write_id", key.write_id), ("bucket", key.bucket)):
             column = self.keys[field][low:high]
@@ -74,7 +74,10 @@ class DeleteEvents:
         return mask
 
     def row_ids(self, first: RowId, last: RowId) -> Numbers:
-        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket; some may repeat."""
+        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket.
+
+        Some may repeat.
+        """
         numbers: Numbers = self.keys["row_id"][self._position(first, after=False) : self._position(last, after=True)]
         return numbers
 

@@ -33,7 +33,7 @@ Block: TypeAlias = tuple[KeyBlock, Numbers]  #: keys of delete events, and the d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsOfFiles:
-    """The ``events`` that the snapshot sees, the ``total`` of all events, and the number of ``invisible`` ones.
+    """The ``events`` that the snapshot sees, with the numbers of all and of ``invisible`` events.
 
     ``types`` are those of the last file with a complete ``row``, or None.
     """

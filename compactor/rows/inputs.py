@@ -13,7 +13,9 @@ from compactor.base.ids import WriteId
 
 
 class Input(NamedTuple):  # a tuple, since units with many of them go to other processes
-    """A file to read. In ``raw`` files ``write_id`` and ``statement_id`` are used for the rows' synthetic ROW__IDs.
+    """A file to read.
+
+    In ``raw`` files ``write_id`` and ``statement_id`` are used for the rows' synthetic ROW__IDs.
 
     ``group`` names the raw files across which row numbers continue: a table's originals, or one delta's files.
     """

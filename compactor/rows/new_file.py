@@ -40,7 +40,9 @@ class Target:
 
 
 class NewFile(LocalSink):
-    """A sink for a file whose store takes over ``ranges``. Leaving a ``with`` block closes it, an exception aborts it.
+    """A sink for a file whose store takes over ``ranges``.
+
+    Leaving a ``with`` block closes it, an exception aborts it.
 
     Args:
         shares: see ``LocalSink``.

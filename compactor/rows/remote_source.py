@@ -1,4 +1,7 @@
-"""Data files in any store: a local one is opened by its store, which follows no link; a remote one is read in ranges."""
+"""Data files in any store: a local one is opened by its store, which follows no link.
+
+A remote one is read in ranges.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reads the rows of one directory under a snapshot, each with its ROW__ID. Visibility is that of Hive 4."""
+"""Reads the rows of one directory under a snapshot, each with its ROW__ID.
+
+Visibility is that of Hive 4.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ def _rows(file: AcidFile, events: DeleteEvents, write_ids: ValidWriteIdList, row
 
 
 def _decode(piece: Piece, types: Types) -> Iterator[pa.RecordBatch]:
-    """Yields a stripe's rows in batches: decoded by Arrow, and by pyorc from the first batch that Arrow cannot hold."""
+    """Yields a stripe's rows in batches from Arrow; from the first batch that it cannot hold, from pyorc."""
     shown = 0
     try:
         for batch in _flatten(piece, ARROW, types):

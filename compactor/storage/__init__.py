@@ -1,1 +1,4 @@
-"""The file-system protocol for tables and its back ends. Knows directories and bytes, but neither ORC nor SQL."""
+"""The file-system protocol for tables and its back ends.
+
+Knows directories and bytes, but neither ORC nor SQL.
+"""

@@ -107,7 +107,7 @@ class AbfsStorage(ObjectStorage):
             return FileStatus(length=int(properties.size), tag=properties.etag)
 
     def taking_over(self, path: str) -> TakingOver | None:
-        """Returns terms only for a client with the account's key, which signs the permission to read each source."""
+        """Returns terms only for a client with the account's key, which signs permissions to read sources."""
         with errors("reach", path):
             return TakingOver(smallest=BLOCKS.smallest) if self._account_key(path) else None
 
@@ -131,7 +131,10 @@ class AbfsStorage(ObjectStorage):
             self._upload(path, content)
 
     def _put(self, local: str, path: str, ranges: Sequence[TakenRange]) -> None:
-        """Uploads a file. Its key exists only after its last block; the store drops blocks of a failed upload in time."""
+        """Uploads a file.
+
+        Its key exists only after its last block; the store drops blocks of a failed upload in time.
+        """
         if ranges:
             self._put_blocks(local, path, ranges)
             return

@@ -23,7 +23,7 @@ def build_listing_from(
     read: Callable[[str], bytes],
     limits: ListingLimits = ListingLimits(),
 ) -> Listing:
-    """Builds the listing of ``path`` from its files (relative, with lengths) and its direct subdirectories.
+    """Builds the listing of ``path`` from its files (relative, with lengths) and direct subdirectories.
 
     Leaves out skipped directories with their content, and skipped names except claims. Reads ``_metadata_acid`` files.
 
@@ -58,7 +58,10 @@ def build_listing_from(
 
 
 def build_tree_from(anchor: Anchor, keys: Iterable[str]) -> Tree:
-    """Builds a tree from an object store's keys, relative to the location. A key that ends in ``/`` is a directory."""
+    """Builds a tree from an object store's keys, relative to the location.
+
+    A key that ends in ``/`` is a directory.
+    """
     directories: set[str] = set()
     files: Counter[str] = Counter()
     for key in keys:

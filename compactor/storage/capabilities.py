@@ -1,4 +1,7 @@
-"""The guarantees of each store. Callers decide by them; ``compactor doctor`` and docs/storage.md print them."""
+"""The guarantees of each store.
+
+Callers decide by them; ``compactor doctor`` and docs/storage.md print them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class Capabilities:
     defers: bool = False  #: naming completes an upload, without a copy
 
     def needs_exclusive(self, files: int, directories: int) -> bool:
-        """Returns true if readers without visibility could see a part of the output while it is named (PROTOCOL 5)."""
+        """Returns true if readers without visibility could see part of the output during naming (PROTOCOL 5)."""
         return directories > 1 or (files > 1 and not self.renames)
 
     def __str__(self) -> str:

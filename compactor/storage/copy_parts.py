@@ -20,7 +20,10 @@ class PartLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The bytes of the new file from ``start`` to before ``end``. The store copies them from ``taken``, if there is one."""
+    """The bytes of the new file from ``start`` to before ``end``.
+
+    The store copies them from ``taken``, if there is one.
+    """
 
     start: int
     end: int

@@ -26,7 +26,10 @@ class Upload:
 
 
 class Deferring(Protocol):
-    """The additional methods of a store that completes uploads on request. Every method raises ``StorageError``."""
+    """The additional methods of a store that completes uploads on request.
+
+    Every method raises ``StorageError``.
+    """
 
     def begin(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> Upload:
         """Uploads a local file under checksums that the store verifies; the store copies its ``ranges``.

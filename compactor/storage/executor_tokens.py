@@ -25,7 +25,10 @@ _LEAST_S = 1.0  #: between two attempts to renew a token
 
 @dataclass(slots=True, kw_only=True)
 class _Token:
-    """One token. ``until`` is when it expires, in seconds since 1970; ``life`` is how long a renewal lasts."""
+    """One token.
+
+    ``until`` is when it expires, in seconds since 1970; ``life`` is how long a renewal lasts.
+    """
 
     authority: str
     options: StoreOptions
@@ -54,7 +57,7 @@ class ExecutorTokens:
         self.cancel()
 
     def standing_in(self, options: StoreOptions, location: str) -> StoreOptions:
-        """Returns the options with which an executor reaches ``location``: a token in place of a log-in by Kerberos.
+        """Returns an executor's options for ``location``: a token in place of a log-in by Kerberos.
 
         Raises:
             StorageError: the cluster gives no token.

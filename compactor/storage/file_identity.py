@@ -1,4 +1,7 @@
-"""The identity of a file or directory. A later one under the same name has another identity (PROTOCOL 11.8)."""
+"""The identity of a file or directory.
+
+A later one under the same name has another identity (PROTOCOL 11.8).
+"""
 
 from __future__ import annotations
 

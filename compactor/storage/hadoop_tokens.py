@@ -1,4 +1,4 @@
-"""Reads the file in which Hadoop hands delegation tokens to a process (``HADOOP_TOKEN_FILE_LOCATION``).
+"""Reads Hadoop's delegation tokens for this process (``HADOOP_TOKEN_FILE_LOCATION``).
 
 YARN gives such a file to every container. An application there has no ticket; only these tokens prove who it is.
 
@@ -26,7 +26,10 @@ _PORT = ":8020"
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HadoopToken:
-    """A token of the service ``service``, such as ``10.0.0.1:8020``. It is secret: whoever has it is its user."""
+    """A token of the service ``service``, such as ``10.0.0.1:8020``.
+
+    It is secret: whoever has it is its user.
+    """
 
     identifier: bytes
     password: bytes

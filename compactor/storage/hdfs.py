@@ -355,7 +355,7 @@ def _length(path: str, status: Mapping[str, Any]) -> int:
     if status["type"] != "FILE":
         raise UnsafeDirectory(
             f"{path}: is a {str(status['type']).lower()}; only files and directories are read below a location, and nothing "
-            "is done beside anything else; find out who put it there and remove it"
+            "is done next to anything else; find out who put it there and remove it"
         )
     return int(status["length"])
 
@@ -420,7 +420,10 @@ class _Permissions:
 
 
 def _base_entries(mode: int) -> list[str]:
-    """Returns the entries for user and others, which every ACL needs; the named entries include the group's."""
+    """Returns the entries for user and others, which every ACL needs.
+
+    The named entries include the group's.
+    """
     return [f"user::{_letters(mode >> 6)}", f"other::{_letters(mode)}"]
 
 

@@ -23,7 +23,10 @@ _AWAY = frozenset({"StandbyException", "RetriableException", "SafeModeException"
 
 
 class RemoteError(Exception):
-    """An error that HDFS answered. ``kind`` is its exception's name, or ``Connection`` if there was no answer."""
+    """An error that HDFS answered.
+
+    ``kind`` is its exception's name, or ``Connection`` if there was no answer.
+    """
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -94,7 +97,10 @@ class HdfsClient:
 
 
 def handed_over_token(authority: str, options: HdfsOptions) -> str | None:
-    """Returns the token that Hadoop handed to this process, as in a container of YARN; None if there is a keytab."""
+    """Returns the token that Hadoop handed to this process, as in a container of YARN.
+
+    Returns None if there is a keytab.
+    """
     if options.kerberos is None or options.kerberos.keytab or "proxy_to" in options.session:
         return None
     return token_for(authority, os.environ)

@@ -385,7 +385,10 @@ def _sync_all(of_each: Mapping[str, Sequence[str]]) -> dict[str, StorageError]:
 
 @lru_cache(maxsize=1)
 def _threads() -> ThreadPoolExecutor:
-    """Returns the threads that help the calling one to sync. They stay, because starting them is slower than a sync."""
+    """Returns the threads that help the calling one to sync.
+
+    They stay, because starting them is slower than a sync.
+    """
     return ThreadPoolExecutor(_SYNCS - 1, thread_name_prefix="sync")
 
 

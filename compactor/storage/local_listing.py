@@ -1,4 +1,7 @@
-"""Walks over local directories by descriptors. Follows no link; refuses special files (PROTOCOL 11.13)."""
+"""Walks over local directories by descriptors.
+
+Follows no link; refuses special files (PROTOCOL 11.13).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs in to a NameNode with a Kerberos ticket, and refuses answers from a server that does not prove who it is.
+"""Logs in to a NameNode with a Kerberos ticket, and refuses answers without the server's proof.
 
 Imported only if a cluster is reached by ticket, since it needs the libraries of the extra ``kerberos``.
 """

@@ -1,4 +1,4 @@
-"""The common part of object stores, through fsspec's file systems: keys only, no directories, no rename.
+"""The common part of object stores, which have only keys, but neither directories nor a rename.
 
 A file appears when its upload is complete. A directory exists as long as a key below it exists.
 """
@@ -264,7 +264,10 @@ class ObjectStorage:
             self.remove(target)
 
     def remove(self, path: str, *, durable: bool = True) -> None:
-        """Removes as many keys as the store admits. The error names a refused key; a later removal tries it again."""
+        """Removes as many keys as the store admits.
+
+        The error names a refused key; a later removal tries it again.
+        """
         with errors("remove", path):
             runs = self._runs(path)
             for error in self._remove_runs([dict.fromkeys(run, path) for run in runs]).values():
@@ -292,12 +295,15 @@ class ObjectStorage:
             return failed
 
     def _runs_of(self, above: str, paths: Collection[str]) -> Sequence[Mapping[str, str]]:
-        """Returns the ``_runs`` of several ``paths`` in the directory ``above`` together, each key with its path."""
+        """Returns the merged ``_runs`` of ``paths`` in the directory ``above``, each key with its path."""
         owners = self._owners(above, paths)
         return [{key: owners[key] for key in run} for run in side_files_and_data(sorted(owners), str)]
 
     def _remove_runs(self, runs: Sequence[Mapping[str, str]]) -> dict[str, StorageError]:
-        """Removes keys, each of which belongs to a path. Returns the paths that keep some keys, with the errors."""
+        """Removes keys, each of which belongs to a path.
+
+        Returns the paths that keep some keys, with the errors.
+        """
         failed: dict[str, StorageError] = {}
         for run in runs:
             keys = [key for key, path in run.items() if path not in failed]
@@ -435,7 +441,10 @@ def errors(verb: str, path: str) -> Iterator[None]:
 
 
 def _is_denial(error: Exception) -> bool:
-    """Returns true if the store knows the user but denies the request. Wrong keys or a wrong clock cause a 403, too."""
+    """Returns true if the store knows the user but denies the request.
+
+    Wrong keys or a wrong clock cause a 403, too.
+    """
     response = getattr(error.__cause__, "response", None)  # of botocore
     code = (
         response.get("Error", {}).get("Code") if isinstance(response, Mapping) else getattr(error, "error_code", None)

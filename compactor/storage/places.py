@@ -1,4 +1,4 @@
-"""The places of locations (cluster, account, bucket): how they are spelled, and which of them choose a host."""
+"""The places of locations (cluster, account, bucket): their spelling, and which of them choose a host."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def canonical(kind: str, place: str) -> str:
 
 
 def account_of(host: str) -> str:
-    """Returns the account of Azure's ``host``: ``acc`` for ``acc.dfs.core.windows.net``; any other host unchanged."""
+    """Returns the account of Azure's ``host``: ``acc`` for ``acc.dfs.core.windows.net``.
+
+    Any other host unchanged.
+    """
     match = _AZURE.fullmatch(host.lower())
     return match[1] if match else host.lower()
 
@@ -49,7 +52,7 @@ def named_in(kind: str, place: str, listed: Iterable[str]) -> bool:
 
 
 def is_plain(kind: str, place: str) -> bool:
-    """Returns true if the place cannot change the host of a request: an ordinary name of a bucket or container.
+    """Returns true if the place is an ordinary name that cannot change the host of a request.
 
     S3's client turns an access point (ARN) into another host. Every cluster is plain, since its requests go to the
     configured URL.
@@ -59,7 +62,7 @@ def is_plain(kind: str, place: str) -> bool:
 
 
 def chooses_host(kind: str, place: str, options: Mapping[str, Any]) -> bool:
-    """Returns true if the location, and not the ``options`` of its kind, decides which host gets the requests."""
+    """Returns true if the location, and not the ``options`` of its kind, chooses the host."""
     if kind == "hdfs":
         return not options.get("url")
     if kind != "abfs" or "@" not in place:

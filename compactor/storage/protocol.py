@@ -30,7 +30,7 @@ class Storage(Protocol):
         """Returns the guarantees of the store of ``path``."""
 
     def resolve(self, location: str, within: str | None = None) -> str:
-        """Returns the path, without links, of a location such as ``file:/x``, ``hdfs://nn:8020/x`` or ``s3a://b/x``.
+        """Returns the path, without links, of a location such as ``file:/x`` or ``hdfs://nn:8020/x``.
 
         Args:
             within: the location of the table, if ``location`` is that of a partition. Links are followed up to the table,
@@ -50,10 +50,16 @@ class Storage(Protocol):
         """
 
     def tree(self, path: str) -> Tree:
-        """Returns all directories below ``path``, including those that readers skip. Raises as ``listing`` does."""
+        """Returns all directories below ``path``, including those that readers skip.
+
+        Raises as ``listing`` does.
+        """
 
     def anchor(self, path: str) -> Anchor | None:
-        """Returns a value that identifies the directory at ``path``; None if ``path`` is a file or does not exist."""
+        """Returns a value that identifies the directory at ``path``.
+
+        Returns None if ``path`` is a file or does not exist.
+        """
 
     def children(self, path: str, prefix: str = "") -> tuple[str, ...]:
         """Returns the sorted names of the entries of ``path``, hidden ones too; nothing if it does not exist.
@@ -65,7 +71,9 @@ class Storage(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def local_path(self, path: str) -> str | None:
-        """Returns the path at which ORC codecs can write in a directory of ``make_private``; None if files must be uploaded.
+        """Returns the path at which ORC codecs can write in a directory of ``make_private``.
+
+        Returns None if files must be uploaded.
 
         Files are never read by this path, but by ``descriptor``.
         """
@@ -154,7 +162,9 @@ class Storage(Protocol):
         """Makes only the names of ``paths`` durable, not what is below them; see ``sync``."""
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-        """Renames a file or directory durably; refuses an existing target (HDFS would move the source into it).
+        """Renames a file or directory durably.
+
+        Refuses an existing target (HDFS would move the source into it).
 
         A store without a rename (``capabilities``) copies file by file, data files first, and then removes the source. If a
         copy fails, it removes the copies.

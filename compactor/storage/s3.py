@@ -306,7 +306,10 @@ class S3Storage(ObjectStorage):
 
 
 def _answer(error: OSError) -> tuple[int, str]:
-    """Returns the HTTP status and S3's code of a client's error; 0 and an empty text if the store did not answer."""
+    """Returns the HTTP status and S3's code of a client's error.
+
+    0 and an empty text if the store did not answer.
+    """
     response = getattr(error.__cause__, "response", None) or {}
     return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)), str(
         response.get("Error", {}).get("Code")
@@ -314,7 +317,7 @@ def _answer(error: OSError) -> tuple[int, str]:
 
 
 def _transaction(key: str) -> TxnId | None:
-    """Returns the transaction in the name of a key's directory, such as 17 for ``base_0000005_v0000017/bucket_00000``.
+    """Returns the transaction in a key's directory: 17 for ``base_0000005_v0000017/bucket_00000``.
 
     ``key`` is relative to the location of a table or partition.
     """

@@ -42,7 +42,7 @@ _HOST = re.compile(r"(?:[\w.-]+@)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """Options by kind of store (``hdfs``, ``s3``, ``abfs``, ``gs``), or by kind and place (``s3://bucket``).
+    """Options by kind of store (``hdfs``, ``s3``, ``abfs``, ``gs``) or by place (``s3://bucket``).
 
     Options of a place take precedence. The ``authorities`` of a kind are the places that it may reach. For absent options
     the client reads its own environment.

@@ -49,7 +49,7 @@ class TakenRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBytes:
-    """The bytes ``content`` that a new file must have from ``start`` on, as they were read from their source."""
+    """The bytes ``content`` that a new file must have from ``start`` on, as read from their source."""
 
     start: int
     content: bytes = field(repr=False)
@@ -61,7 +61,7 @@ def ends_of(ranges: Iterable[TakenRange]) -> tuple[KnownBytes, ...]:
 
 
 def pieces(ranges: Sequence[TakenRange], start: int, end: int) -> Iterator[tuple[int, int, TakenRange | None]]:
-    """Divides a new file from ``start`` to before ``end`` into the bytes of ``ranges`` and those between them.
+    """Divides a new file from ``start`` to before ``end`` into ``ranges`` and the bytes between them.
 
     Yields start, end and the part of a range, or None between two ranges. ``ranges`` are in the order of their positions.
     """

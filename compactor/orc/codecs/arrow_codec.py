@@ -103,7 +103,9 @@ def read_batches(
 
 
 def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
-    """Returns all rows of small stripes of several files, decoded together; see ``stripe_view.joint_file``.
+    """Returns all rows of small stripes of several files, decoded together.
+
+    See ``stripe_view.joint_file``.
 
     Raises:
         Unfit, BadFile: as ``read_batches`` does, but without the right file's name; also if the stripes are not small.
@@ -130,7 +132,10 @@ def read_in_batches(file: Any, size: int, names: list[str] | None = None) -> Ite
 
 
 def _at_once(view: StripeView, stripes: int, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yields one batch per stripe. A scan in batches would cost four times as much for rows that fit into one batch."""
+    """Yields one batch per stripe.
+
+    A scan in batches would cost four times as much for rows that fit into one batch.
+    """
     reader: Any = po.ORCFile(pa.BufferReader(view.read()))
     for number in range(stripes):
         yield reader.read_stripe(number, columns=names).select(names)
@@ -205,7 +210,7 @@ class ArrowWriter:
 
 
 def writer(path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()) -> ArrowWriter:
-    """Returns a writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
+    """Returns a writer of ``types`` in the class of ``like``, with bloom filters of ``filtered``."""
     return ArrowWriter(path, like=like, types=types, filtered=filtered)
 
 

@@ -108,7 +108,10 @@ class ZlibEncoder:
 
 
 class _FileWithDelayedErrors(io.RawIOBase):
-    """A new file that keeps its first error for later, because an error inside Arrow's writer would end the process."""
+    """A new file that keeps its first error for later.
+
+    An error inside Arrow's writer would end the process.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Chooses the bloom filters that every stripe of an output has, and the columns for which an encoder writes them."""
+"""Chooses the bloom filters of an output, and the columns for which an encoder writes them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ _AMBIGUOUS = frozenset({TypeKind.CHAR, TypeKind.FLOAT, TypeKind.DOUBLE})
 
 
 class Ambiguous(Exception):
-    """Rows cannot have filters for ``columns``, because readers would look up some of their values by another hash."""
+    """Rows cannot have filters for ``columns``.
+
+    Readers would look up some of their values by another hash.
+    """
 
     def __init__(self, columns: frozenset[int]) -> None:
         super().__init__(f"columns {sorted(columns)} hold values that equal others with another hash")
@@ -57,7 +60,7 @@ def stripe_filters(source: Source, tail: Tail, stripe_index: int) -> StripeFilte
 
 
 def common_filters(copied: Collection[StripeFilters], encoded: Collection[StripeFilters], types: Types) -> Filters:
-    """Returns the filters of every stripe in a file of ``types``: all filters that any of these stripes has.
+    """Returns the filters of all stripes in a file of ``types``: all that any of these stripes has.
 
     A stripe that lacks a filter gets one that lets every value pass (``Assembler``), and so do encoded rows for which it
     cannot be written. Filters that some readers misread are written only if all stripes have them.
@@ -167,7 +170,9 @@ def _is_ambiguous(array: Array, kind: TypeKind, length: int) -> bool:
 
 
 def admit_both_zeros(bloom: messages.Message) -> bool:
-    """Makes a filter of floats that lets one of 0.0 and -0.0 pass let both pass; returns true if that changed it.
+    """Makes a filter of floats that lets one of 0.0 and -0.0 pass let both pass.
+
+    Returns true if that changed it.
 
     The two are equal, but readers look them up by their different bits.
     """
@@ -181,7 +186,7 @@ def admit_both_zeros(bloom: messages.Message) -> bool:
 
 
 def _places(number: int, bits: int, hashes: int) -> list[int]:
-    """Returns the bits of a signed 64-bit number in a filter of this size, as ORC's specification defines them."""
+    """Returns the bits of a signed 64-bit number in a filter of this size, by ORC's specification."""
     key = _signed(~number + (number << 21), 64)
     key ^= key >> 24
     key = _signed(key * 265, 64)

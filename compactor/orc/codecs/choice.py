@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def with_codec(types: Sequence[Types], work: Callable[[Codec], T]) -> T:
-    """Returns the result of ``work`` with the fast codec, or with the lossless one if the fast one would lose something.
+    """Returns the result of ``work`` with the fast codec, or the lossless one if the fast one is unfit.
 
     ``work`` starts from scratch with the second codec, so it must leave nothing behind when it fails.
     """

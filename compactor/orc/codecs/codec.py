@@ -1,4 +1,4 @@
-"""The common interface of both codecs, so that code that merges rows does not depend on the one in use.
+"""The common interface of both codecs. Code that merges rows does not depend on the one in use.
 
 A codec holds rows as Arrow batches with plain Arrow integers as key columns. The columns of the row may have a different
 Arrow type in each codec (``schema``); code that filters, sorts and concatenates batches need not look at them.
@@ -72,11 +72,11 @@ class Codec(Protocol):
     def writer(
         self, path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()
     ) -> BatchWriter:
-        """Returns a writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
+        """Returns a writer of ``types`` in the class of ``like``, with bloom filters of ``filtered``."""
 
 
 def column_names(types: Types) -> tuple[str, ...]:
-    """Returns the names of a batch's columns: for an ACID file in Hive's spelling, whatever case the file uses."""
+    """Returns the names of a batch's columns; those of an ACID file in Hive's spelling."""
     return ACID_FIELDS if types.is_acid else tuple(map(valid_name, types[0].field_names))
 
 

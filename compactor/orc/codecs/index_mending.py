@@ -145,7 +145,7 @@ class _Mending:
         return stripe._replace(offset=start, index_length=index_length, footer_length=len(end))
 
     def _indexes(self, number: int) -> Iterator[tuple[int, int, messages.Message, bool]]:
-        """Yields kind, column and new content of each index of a stripe that may change, and true if it changes."""
+        """Yields kind, column and content of each index of a stripe that may change, and true if it changes."""
         for kind, column, index in read_indexes(self._source, self._tail, number, self._footers[number], self._mended):
             changed = column in self._times
             if kind == ROW_INDEX:

@@ -58,6 +58,6 @@ def seconds_and_nanos(scalar: Any) -> tuple[int, int]:
 
 
 def timestamp(seconds: int, nanos: int) -> str:
-    """Formats a timestamp like Java's ``Timestamp.toString``: at least one fractional digit, no trailing zeros."""
+    """Formats a timestamp like Java's ``Timestamp.toString``, as in ``1999-12-31 23:59:59.5``."""
     whole = str(np.datetime64(seconds, "s")).replace("T", " ")
     return f"{whole}.{f'{nanos:09d}'.rstrip('0') or '0'}"

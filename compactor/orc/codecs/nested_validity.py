@@ -17,7 +17,7 @@ from compactor.orc.codecs.codec import relabel
 
 
 def push_validity_down(array: Array) -> Array:
-    """Returns an equal array without offsets whose children are NULL, at every depth, wherever their parent is.
+    """Returns an equal array without offsets whose children are NULL wherever their parent is.
 
     A struct column ``[NULL, {x: 1}]`` may hold ``[7, 1]`` for ``x``; the result holds ``[NULL, 1]``. A NULL list that
     spans elements becomes one that spans none.

@@ -1,4 +1,4 @@
-"""Encodes one stripe in memory without compression: ACID keys by ``run_length_encoding``, all else by Arrow."""
+"""Encodes one stripe in memory, uncompressed: ACID keys by ``run_length_encoding``, the rest by Arrow."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def can_encode_keys_apart(batch: pa.RecordBatch, like: Tail) -> bool:
 
 
 def max_rows_at_once(batch: pa.RecordBatch) -> int:
-    """Returns how many rows like those of ``batch`` the library may get at once, since it allocates memory for as many."""
+    """Returns how many rows like those of ``batch`` the library may get at once.
+
+    It allocates memory for as many rows.
+    """
     most = LIST_PIECE_BYTES if any(map(_has_lists, batch.schema.types)) else PIECE_BYTES
     return max(1, min(BATCH_ROWS, int(batch.num_rows * most / max(1, batch.nbytes))))
 
@@ -93,7 +96,7 @@ class PlainStripe:
 
     @property
     def is_full(self) -> bool:
-        """True once the library has written the stripe, for which it checks the size after every ``max_rows`` rows."""
+        """True if the library has written the stripe. It checks the size after every ``max_rows`` rows."""
         return len(self._memory.data) > len(MAGIC)
 
     def finish(self) -> tuple[BytesSource, list[EncodedColumn]]:

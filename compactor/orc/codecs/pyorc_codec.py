@@ -315,7 +315,7 @@ class PyorcWriter:
 
 
 def writer(path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()) -> PyorcWriter:
-    """Returns a writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
+    """Returns a writer of ``types`` in the class of ``like``, with bloom filters of ``filtered``."""
     return PyorcWriter(path, like=like, types=types, filtered=filtered)
 
 

@@ -69,8 +69,9 @@ _EMPTY = _PackedStream(parts=(), starts=(0,))
 
 
 class Recompressor:
-    """Writes uncompressed files of the ORC C++ library, one after another, to ``path`` in zlib chunks of at most
-    ``block_size`` plain bytes. One compressed stripe is held in memory.
+    """Writes uncompressed files of the ORC C++ library, one after another, to ``path`` in zlib chunks.
+
+    A chunk has at most ``block_size`` plain bytes. One compressed stripe is in memory.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, block_size: int) -> None:
@@ -211,7 +212,10 @@ def _after(types: Types, front: Sequence[EncodedColumn]) -> Types:
 
 
 def _pack(plain: Iterator[bytes] | Sequence[bytes], block_size: int) -> _PackedStream:
-    """Compresses chunks. Tries every level on the start of some chunks to choose a level for those that follow."""
+    """Compresses chunks.
+
+    Tries every level on the start of some chunks to choose a level for those that follow.
+    """
     parts: list[bytes] = []
     level = SMALL
     for number, data in enumerate(plain):

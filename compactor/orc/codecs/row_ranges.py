@@ -1,4 +1,4 @@
-"""Reads ranges of a stripe's rows by its row index, so that only their blocks are read and decompressed."""
+"""Reads ranges of a stripe's rows by its row index, without reading and decompressing other blocks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ def _names(types: Types, inner: Sequence[int]) -> list[str]:
 
 
 def _check_safe(source: Source, tail: Tail, stripe: int, inner: Sequence[int]) -> None:
-    """Checks row indexes and lengths, which the library trusts. Refuses zstd, whose damage it mistakes for data."""
+    """Checks row indexes and lengths, which the library trusts.
+
+    Refuses zstd, whose damage it mistakes for data.
+    """
     if tail.compression is Compression.ZSTD:
         raise Unfit("it is compressed with zstd")
     columns = [number for column in inner for number in range(column, column + len(subtree(tail.types, column)))]

@@ -66,7 +66,7 @@ class StripeView(Readable):
 
 
 def _join_parts(parts: Sequence[PlainPart], starts: Sequence[int], start: int, end: int) -> bytes:
-    """Returns the bytes from ``start`` to before ``end`` of a file of ``parts``, which begin at ``starts``."""
+    """Returns the bytes from ``start`` to before ``end`` of a file of ``parts`` that begin at ``starts``."""
     chunks = []
     number = bisect_right(starts, start) - 1
     while start < end:
@@ -154,7 +154,10 @@ def utc_footer(source: Source, tail: Tail, stripe: Stripe, footer: messages.Mess
 
 
 class UtcFile(Readable):
-    """A file of some unchanged ``stripes`` of another file, except that each names UTC as its writer's zone."""
+    """A file of some ``stripes`` of another file.
+
+    They name UTC as their zone, and are unchanged otherwise.
+    """
 
     def __init__(self, source: Source, tail: Tail, stripes: Sequence[int]) -> None:
         self._parts, place = [_part(MAGIC)], len(MAGIC)
@@ -212,7 +215,7 @@ def _present(types: Types, columns: tuple[int, ...] | None, inner: tuple[int, ..
 def _plain_file(
     source: Source, tail: Tail, stripes: Sequence[int], shown: _Presentation, at_once: int
 ) -> tuple[list[PlainPart], int]:
-    """Returns the parts of the file, and the most rows of a batch, up to ``at_once``, that bound its memory."""
+    """Returns the parts of the file, and how many rows, up to ``at_once``, a batch may have."""
     parts, place, room = [_part(MAGIC)], len(MAGIC), KEPT_BYTES
     listed = []
     for number in stripes:
@@ -274,7 +277,7 @@ def _footer(streams: Sequence[PlainStream], footer: messages.Message, order: tup
 
 @cached_with_types
 def _column_ids(types: Types, columns: tuple[int, ...] | None) -> frozenset[int]:
-    """Returns the ids of ``columns`` (positions in the root struct, None for all) and of all columns below them."""
+    """Returns the ids of ``columns`` (positions in the root, None for all) and of all columns below them."""
     return frozenset(
         number
         for place, column in enumerate(types[0].children)
@@ -302,7 +305,10 @@ def _view_types(types: Types, columns: tuple[int, ...] | None) -> Types:
 def batch_rows(
     tail: Tail, stripes: Sequence[int], columns: Collection[int] | None, inner: Sequence[int] | None = None
 ) -> int:
-    """Returns the number of rows of these stripes to decode at once; bounds memory by rows × width (PROTOCOL 2.4)."""
+    """Returns the number of rows of these stripes to decode at once.
+
+    Bounds memory by rows × width (PROTOCOL 2.4).
+    """
     columns_read = _column_ids(tail.types, None if columns is None else tuple(columns))
     if inner is not None:
         columns_read = _present(tail.types, None, tuple(inner)).read - {0}

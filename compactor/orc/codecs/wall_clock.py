@@ -25,7 +25,9 @@ _Change: TypeAlias = Callable[[Seconds, Seconds], Seconds]
 
 
 def shown_zone(source: Source, tail: Tail, stripe_index: int) -> JavaZone | None:
-    """Returns the zone whose clocks readers show for a stripe's timestamps; None if decoded times need no change.
+    """Returns the zone whose clocks readers show for a stripe's timestamps.
+
+    Returns None if decoded times need no change.
 
     Raises:
         BadFile: the stripe's footer cannot be read.
@@ -44,7 +46,7 @@ def wall_clock_batch(batch: pa.RecordBatch, types: Types, columns: tuple[int, ..
 
 
 def stored_batch(batch: pa.RecordBatch, types: Types, columns: tuple[int, ...], zone: JavaZone) -> pa.RecordBatch:
-    """Returns a batch of wall-clock times of ``zone`` as they are encoded: the inverse of ``wall_clock_batch``."""
+    """Returns a batch of wall-clock times as they are encoded: the inverse of ``wall_clock_batch``."""
     return _change_batch(batch, types, columns, zone.stored)
 
 

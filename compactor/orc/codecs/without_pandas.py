@@ -1,4 +1,4 @@
-"""Excludes pandas, because pyarrow imports it with its first scalar, which takes longer than many units."""
+"""Excludes pandas. Pyarrow imports it with its first scalar, which takes longer than many units."""
 
 from __future__ import annotations
 
@@ -19,5 +19,8 @@ class _NoPandas(MetaPathFinder):
 
 
 def exclude_pandas() -> None:
-    """Makes pandas unavailable in this process. Only for processes that run nothing but units: others may need it."""
+    """Makes pandas unavailable in this process.
+
+    Only for processes that run nothing but units: others may need it.
+    """
     sys.meta_path.insert(0, _NoPandas())

@@ -51,6 +51,9 @@ def user_metadata(
     deletes: int = 0,
     version: bytes | None = ACID_VERSION,
 ) -> Mapping[str, bytes]:
-    """Returns the entries that Hive's own writer makes. Hive 2, which writes version 1, records no version."""
+    """Returns the entries that Hive's own writer makes.
+
+    Hive 2, which writes version 1, records no version.
+    """
     entries = {KEY_INDEX: key_index(last_keys), STATS: acid_stats(inserts, updates, deletes)}
     return entries if version is None else entries | {VERSION: version}

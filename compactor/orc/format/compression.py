@@ -51,7 +51,9 @@ def decompress(
     part: str = "tail",
     limits: FileLimits = UNLIMITED,
 ) -> bytes:
-    """Returns the plain bytes of a sequence of chunks; ``name`` is the file and ``part`` its part, for the error.
+    """Returns the plain bytes of a sequence of chunks.
+
+    ``name`` is the file and ``part`` its part, for the error.
 
     Raises:
         NotSupported: the codec is LZO or Brotli.

@@ -1,4 +1,4 @@
-"""The bloom filters that a stripe's footer lists, and those that every stripe of a file gets (PROTOCOL 2.2).
+"""The bloom filters that a stripe's footer lists, and those for every stripe of a file (PROTOCOL 2.2).
 
 If a stripe has no filter for a column, ORC 1.5 (Hive 3.1) looks its rows up in the filter of the stripe before, and loses
 them. So a stripe that lacks a filter gets one that lets every value pass.

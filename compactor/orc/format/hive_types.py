@@ -157,7 +157,7 @@ def quoted_name(name: str) -> str:
 
 
 def valid_name(name: str) -> str:
-    """Returns a field's name as Arrow, logs and databases accept it: bytes that are not UTF-8 become U+FFFD.
+    """Returns a field's name with U+FFFD for bytes that are not UTF-8, as Arrow, logs and databases need.
 
     This is safe, because rows are matched by position.
     """

@@ -35,7 +35,7 @@ _STREAMS: dict[TypeKind, tuple[int, ...]] = {
 
 
 def can_seek(source: Source, tail: Tail, stripe_index: int, footer: messages.Message, columns: Collection[int]) -> bool:
-    """Returns true if the row indexes of ``columns`` (ids) have all entries and positions that seeking needs.
+    """Returns true if the row indexes of ``columns`` (ids) have all positions that seeking needs.
 
     Raises:
         BadFile: an index cannot be read.

@@ -82,7 +82,9 @@ _STANDARD = {"Africa/Windhoek": 3600}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JavaZone:
-    """A zone's offsets from UTC in seconds. Each holds from one of the ``starts`` on; the first holds before 1900.
+    """A zone's offsets from UTC in seconds.
+
+    Each holds from one of the ``starts`` on; the first holds before 1900.
 
     ``base`` is the offset at the start of 2015, from which stripes of the zone count their seconds. An unknown zone is GMT.
     """
@@ -110,7 +112,7 @@ class JavaZone:
         return int(offsets.min()), int(offsets.max())
 
     def shows_all(self, first: int, last: int) -> bool:
-        """Returns true if the zone's clocks have surely shown every time from ``first`` to ``last`` (as seconds of UTC).
+        """Returns true if the zone's clocks have surely shown every time from ``first`` to ``last``.
 
         Returns false for times before 1970, in which databases of zones differ, and for times beyond all listed rules.
         """
@@ -134,7 +136,7 @@ class JavaZone:
         return stored_times
 
     def wall_clock(self, seconds: Seconds, nanos: Seconds) -> Seconds:
-        """Returns the zone's wall-clock times, as seconds of UTC, for times that were decoded as if the zone were UTC.
+        """Returns the zone's wall-clock times for times that were decoded as if the zone were UTC.
 
         A fraction before 1970 is stored under the next whole second. The decoder decided by the wrong zone which times are
         before 1970, so this is undone and decided again.
@@ -208,7 +210,7 @@ def _from_tz_data(name: str, target: str, data: bytes) -> JavaZone:
 
 
 def _transitions(data: bytes) -> tuple[list[tuple[int, int]], bool]:
-    """Returns start and offset of each period in a file of the tz database, and true if a rule follows (RFC 9636).
+    """Returns the periods (start, offset) of a tz database's file, and true if a rule follows (RFC 9636).
 
     The first period gets the smallest possible start.
     """

@@ -1,4 +1,4 @@
-"""Checks the lengths in a stripe (of texts, binaries, lists, maps, dictionary entries) before a decoder uses them.
+"""Checks lengths of texts, binaries, lists, maps and dictionary entries before a decoder uses them.
 
 A damaged length stream still decodes to numbers, and the ORC C++ library trusts them. Negative lengths make it read outside
 its memory, huge ones make it allocate all memory of the machine. No checksum reveals this. So every run is parsed here as
@@ -46,7 +46,7 @@ class Lengths(NamedTuple):
 def check_lengths(
     streams: Sequence[PlainStream], footer: messages.Message, tail: Tail, stripe_index: int
 ) -> Mapping[int, Lengths]:
-    """Checks that all length streams of a stripe have valid lengths with a possible sum, and returns them by column.
+    """Checks that the lengths in a stripe are valid and have a possible sum, and returns them by column.
 
     Raises:
         BadFile: a stream has invalid lengths, or an impossible sum.
@@ -102,7 +102,10 @@ def _check(data: bytes, first_version: bool, limit: int, entries: int | None, wh
 
 
 def _lengths_v1(data: bytes) -> Lengths:
-    """Returns the lengths of version 1. Each run has up to 130 numbers with a fixed step, or 128 literal ones."""
+    """Returns the lengths of version 1.
+
+    Each run has up to 130 numbers with a fixed step, or 128 literal ones.
+    """
     place = number = total = longest = 0
     while place < len(data):
         control = data[place]
@@ -124,7 +127,10 @@ def _lengths_v1(data: bytes) -> Lengths:
 
 
 def _lengths_v2(data: bytes, *, exact: bool) -> Lengths:
-    """Returns the lengths of version 2. Unless ``exact``, bit-packed numbers may count as the largest of their width."""
+    """Returns the lengths of version 2.
+
+    Unless ``exact``, bit-packed numbers may count as the largest of their width.
+    """
     place = number = total = longest = 0
     end = len(data)
     while place < end:
@@ -162,7 +168,7 @@ def _lengths_v2(data: bytes, *, exact: bool) -> Lengths:
 
 
 def _patched(data: bytes, place: int, width: int, count: int) -> tuple[int, int, int]:
-    """Returns sum and longest of a run with the upper bits of its few large numbers in patches, and the run's end."""
+    """Returns sum, longest and end of a run with the upper bits of its few large numbers in patches."""
     third, fourth = data[place + 2], data[place + 3]
     base_bytes, patch_width = (third >> 5) + 1, _WIDTHS[third & 31]
     gap_width, patches = (fourth >> 5) + 1, fourth & 31

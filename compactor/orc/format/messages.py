@@ -1,4 +1,6 @@
-"""The protobuf messages of an ORC file's tail, described in code: no generated file ties us to one protobuf runtime.
+"""The protobuf messages of an ORC file's tail, described in code.
+
+Unlike a generated file, this does not tie us to one protobuf runtime.
 
 Field numbers and wire types are those of the ORC specification. Enumerations are declared as ``uint32`` and texts as
 ``bytes``: the wire form is the same, an unknown number is kept, and a text that is not UTF-8 does not make a file

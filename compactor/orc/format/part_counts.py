@@ -1,4 +1,7 @@
-"""Counts the parts of a message before it is parsed: an empty part takes two bytes in a file and hundreds in memory."""
+"""Counts the parts of a message before it is parsed.
+
+An empty part takes two bytes in a file and hundreds in memory.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ _NUMBER, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5  #: wire types of protobuf
 
 
 class Surplus(Exception):
-    """A message has the ``field`` at least ``count`` times, more often than allowed. Field 0 stands for all fields."""
+    """A message has the ``field`` at least ``count`` times, more often than allowed.
+
+    Field 0 stands for all fields.
+    """
 
     def __init__(self, field: int, count: int) -> None:
         super().__init__(f"field {field}: {count}")

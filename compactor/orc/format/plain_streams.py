@@ -31,7 +31,7 @@ Unpack: TypeAlias = Callable[[bytes], bytes]
 
 
 class PlainPart:
-    """Consecutive plain bytes: ``data``, or the result of ``unpack`` on ``packed`` bytes at ``offset`` of ``source``."""
+    """Consecutive plain bytes: ``data``, or unpacked ``packed`` bytes at ``offset`` of ``source``."""
 
     __slots__ = ("_data", "_offset", "_packed", "_source", "_stays", "_unpack", "length")
 
@@ -55,7 +55,10 @@ class PlainPart:
         return 0 if self._data is None else self.length
 
     def read(self, start: int, end: int) -> bytes:
-        """Returns the bytes from ``start`` to before ``end``. The whole part may stay in memory until ``forget``."""
+        """Returns the bytes from ``start`` to before ``end``.
+
+        The whole part may stay in memory until ``forget``.
+        """
         if self._data is None:
             if self._unpack is None and self._source is not None:
                 return self._source.read(self._offset + start, end - start)
@@ -191,7 +194,7 @@ def _chunks(
 
 
 class _ReadAhead:
-    """The data of a stripe, read ahead in order: a small stripe as a whole, otherwise up to the end of a stream."""
+    """The data of a stripe, read ahead: a small stripe as a whole, otherwise up to the end of a stream."""
 
     def __init__(self, source: Source, end: int) -> None:
         self.source, self._end = source, end

@@ -19,7 +19,10 @@ _BYTES = {
 
 
 def raw_data_size(tail: Tail) -> int:
-    """Returns the size as Java's reader estimates it. A column without statistics counts as a column without values."""
+    """Returns the size as Java's reader estimates it.
+
+    A column without statistics counts as a column without values.
+    """
     return sum(
         _column_size(column, statistics) for column, statistics in zip(tail.types, tail.statistics, strict=False)
     )

@@ -31,7 +31,10 @@ _EXACT = 1 << 62  #: differences of values whose magnitude is below it fit into 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EncodedColumn:
-    """One column of a stripe. Positions in ``index`` are offsets into the plain ``data`` and into the run there."""
+    """One column of a stripe.
+
+    Positions in ``index`` are offsets into the plain ``data`` and into the run there.
+    """
 
     name: str
     kind: TypeKind
@@ -171,7 +174,10 @@ def _pack_by_width(
 
 
 def _bits(values: _Words, width: int) -> npt.NDArray[np.uint8]:
-    """Returns each row's values in ``width`` bits each, the highest first; a row's last byte is padded with zeros."""
+    """Returns each row's values in ``width`` bits each, the highest first.
+
+    A row's last byte is padded with zeros.
+    """
     count, length = values.shape
     if width >= 8:
         whole = np.ascontiguousarray(values.astype(">u8")).view(np.uint8).reshape(count, length, 8)

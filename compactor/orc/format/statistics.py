@@ -61,7 +61,7 @@ def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Messag
 
 
 def mend_statistics(statistics: messages.Message, kind: TypeKind) -> messages.Message:
-    """Returns the statistics of a column of ``kind`` such that no reader loses rows by them (PROTOCOL 2.7)."""
+    """Returns statistics of a column of ``kind`` by which no reader loses rows (PROTOCOL 2.7)."""
     if kind in _FLOAT_KINDS:
         return _mend_floats(statistics)
     return _mend_times(statistics) if kind in TIME_KINDS else statistics
@@ -172,7 +172,10 @@ def _doubles(target: messages.Message, parts: Sequence[messages.Message]) -> Non
 
 
 def _strings(target: messages.Message, parts: Sequence[messages.Message]) -> None:
-    """Merges minimum and maximum, or the bounds of truncated long texts (ORC-203). A bound remains a bound."""
+    """Merges minimum and maximum, or the bounds of truncated long texts (ORC-203).
+
+    A bound remains a bound.
+    """
     lows = [part.minimum if part.HasField("minimum") else part.lower_bound for part in parts]
     highs = [part.maximum if part.HasField("maximum") else part.upper_bound for part in parts]
     if all(part.HasField("minimum") or part.HasField("lower_bound") for part in parts) and parts:
@@ -212,7 +215,10 @@ def _dates(target: messages.Message, parts: Sequence[messages.Message]) -> None:
 
 
 def _timestamps(target: messages.Message, parts: Sequence[messages.Message]) -> None:
-    """Merges milliseconds, and nanoseconds below them if the writer kept them (stored plus one; 0 means not kept)."""
+    """Merges milliseconds, and nanoseconds below them if the writer kept them.
+
+    Nanoseconds are stored plus one; 0 means that they were not kept.
+    """
     if _all_have(parts, "minimum") and _all_have(parts, "maximum"):
         target.minimum = min(part.minimum for part in parts)
         target.maximum = max(part.maximum for part in parts)

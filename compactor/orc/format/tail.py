@@ -1,4 +1,4 @@
-"""Reads the tail of an ORC file: everything that planning needs to know about it, in one or two small reads."""
+"""Reads the tail of an ORC file: everything that planning needs to know, in one or two small reads."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class StripeClass(NamedTuple):
 
 
 class FilterStream(NamedTuple):
-    """The bloom filters of one column, with the stream's kind (``BLOOM`` or ``BLOOM_UTF8``) and the column's encoding."""
+    """The bloom filters of one column, with the kind (``BLOOM`` or ``BLOOM_UTF8``) and the encoding."""
 
     column: int
     kind: int
@@ -141,7 +141,10 @@ class Tail:
 
     @cached_property
     def zones(self) -> dict[int, str]:
-        """The zone that each stripe names whose footer has been read, by the stripe's number; may be an empty text."""
+        """The zone that each stripe names whose footer has been read, by the stripe's number.
+
+        May be an empty text.
+        """
         return {}
 
     @cached_property
@@ -196,7 +199,7 @@ def empty_tail(
 
 
 def read_tail(source: Source, length: int | None = None) -> Tail:
-    """Reads the tail of ``source``, or of its first ``length`` bytes (the logical length of a streaming file).
+    """Reads the tail of ``source``, or of its first ``length`` bytes (of a streaming file).
 
     Raises:
         BadFile: the file is empty, truncated, not ORC, beyond its source's limits, or its tail contradicts itself.
@@ -361,7 +364,10 @@ def _check_stripes(stripes: tuple[Stripe, ...], rows: int, end: int, name: str) 
 
 
 class KeyRange(NamedTuple):
-    """The smallest and largest value of a key column in a stripe. ``total`` is the sum; None if it overflowed."""
+    """The smallest and largest value of a key column in a stripe.
+
+    ``total`` is the sum; None if it overflowed.
+    """
 
     minimum: int
     maximum: int

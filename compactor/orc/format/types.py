@@ -53,7 +53,10 @@ INTEGERS = frozenset({TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrcType:
-    """One column of a footer. ``children`` are column ids: indexes into the same tuple of types (pre-order)."""
+    """One column of a footer.
+
+    ``children`` are column ids: indexes into the same tuple of types (pre-order).
+    """
 
     kind: TypeKind
     children: tuple[int, ...] = ()
@@ -119,7 +122,10 @@ class Types(tuple[OrcType, ...]):
 
     @cached_property
     def has_zoned_times(self) -> bool:
-        """True if some column holds timestamps in the writer's zone. Those with a local time zone count in UTC."""
+        """True if some column holds timestamps in the writer's zone.
+
+        Those with a local time zone count in UTC.
+        """
         return any(item.kind is TypeKind.TIMESTAMP for item in self)
 
     @cached_property
@@ -134,7 +140,7 @@ class Types(tuple[OrcType, ...]):
 
     @cached_property
     def is_encodable(self) -> bool:
-        """True if Arrow has an equal type for every column, so that rows can be decoded and encoded without loss.
+        """True if Arrow has an equal type for every column, and can hold its rows without loss.
 
         Unions would lose their tags, and decimals without precision (Hive 0.11) their scale. Timestamps are judged by
         their values.
@@ -147,7 +153,7 @@ class Types(tuple[OrcType, ...]):
 
     @cached_property
     def shape(self) -> Types:
-        """The types without the properties that readers ignore: attributes, parameters of other kinds, column names.
+        """The types without properties that readers ignore: attributes, other kinds' parameters, column names.
 
         Fields of structs *inside* a column keep their names, in lower case: Hive finds those by name (ORC's
         SchemaEvolution goes by position only at the outermost levels).
@@ -203,7 +209,9 @@ MAX_CACHED_COLUMNS = 200_000  #: of all types together; a column takes some kilo
 
 
 def from_messages(items: Sequence[bytes], name: str, depth: int = UNLIMITED.depth) -> Types:
-    """Returns the types of a footer. ``name`` is the file's, for the error; ``depth`` is the most levels it may have.
+    """Returns the types of a footer.
+
+    ``name`` is the file's, for the error; ``depth`` is the most levels it may have.
 
     Raises:
         BadFile: a kind is unknown, the columns do not form one tree in pre-order, or it is too deep.

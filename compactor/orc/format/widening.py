@@ -1,4 +1,4 @@
-"""Decides if a type widens to another: every old value is a value of the new type that readers show in the same way."""
+"""Decides if a type widens to another: readers must show every old value alike in the new type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes ranges of one file part of another without a copy, on XFS and Btrfs, where files can share blocks."""
+"""Makes ranges of one file part of another without a copy, on file systems where files share blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _CLONE_RANGE = 0x4020940D  #: FICLONERANGE of ioctl_ficlonerange(2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedRange:
-    """A range at ``start`` of the new file. Its first ``head`` and last ``tail`` bytes must still be written.
+    """A range at ``start`` of the new file.
+
+    Its first ``head`` and last ``tail`` bytes must still be written.
 
     Those bytes do not fill a block, so they cannot be shared.
     """
@@ -31,7 +33,7 @@ def place_range(position: int, offset: int, length: int, block: int) -> SharedRa
 
 
 def share_range(source: int, target: int, position: int, offset: int, length: int) -> SharedRange | None:
-    """Shares the whole blocks of a range of the descriptor ``source`` with ``target``, whose bytes end at ``position``.
+    """Shares the whole blocks of a range of ``source`` with ``target``, whose bytes end at ``position``.
 
     Returns:
         The range's place in ``target``; None if it fills no block, or blocks are so large that padding would cost more.

@@ -180,7 +180,9 @@ class LocalSource:
 
 
 class LocalSink:
-    """A new file of the local file system. Leaving a ``with`` block closes it, not yet durably; an exception aborts it.
+    """A new file of the local file system.
+
+    Leaving a ``with`` block closes it, not yet durably; an exception aborts it.
 
     If it ``stays``, writing to the disk begins early. Ranges of ``shares`` bytes and more are taken over if the file system
     lets files share blocks; with None, no range is.
@@ -248,7 +250,7 @@ class LocalSink:
         self._position = os.lseek(self._descriptor, length, os.SEEK_CUR)
 
     def _kernel_copy(self, descriptor: int, offset: int, length: int) -> int:
-        """Returns how many bytes the kernel copied: fewer than ``length`` if it cannot, as between file systems."""
+        """Returns how many bytes the kernel copied; fewer than ``length`` if it cannot copy them."""
         done = 0
         try:
             while done < length:
@@ -310,7 +312,10 @@ def _whole(data: bytes, name: str, offset: int, length: int) -> bytes:
 
 
 def begin_writeback(descriptor: int, offset: int, length: int) -> bool:
-    """Asks the kernel to start writing a range to the disk; returns true if it accepts. Errors appear only in fsync."""
+    """Asks the kernel to start writing a range to the disk; returns true if it accepts.
+
+    Errors appear only in fsync.
+    """
     call = _sync_file_range()
     return call is not None and call(descriptor, offset, length, _WRITE) == 0
 

@@ -1,4 +1,4 @@
-"""Concatenates stripes in one file: copies of input stripes, and re-encoded stripes from separate files (DESIGN 4)."""
+"""Concatenates copied stripes of inputs and re-encoded stripes in one file (DESIGN 4)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,9 @@ def concatenate(
 def encode_stripes(
     choices: Sequence[Choice], new_path: Callable[[], str], *, like: Tail, types: Types, full: bool = False
 ) -> Iterator[str | Choice]:
-    """Re-encodes the kept rows of stripes; yields the new files, and stripes that must be copied after all.
+    """Re-encodes the kept rows of stripes.
+
+    Yields the new files, and stripes that must be copied after all.
 
     The metadata of each file holds the last key of each stripe, so nobody needs to look for it.
 

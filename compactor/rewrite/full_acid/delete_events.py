@@ -46,11 +46,14 @@ class Deletes(Protocol):
         """Returns a mask of the rows of ``block`` that are deleted."""
 
     def row_ids(self, first: RowId, last: RowId) -> Numbers:
-        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket; some may repeat."""
+        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket.
+
+        Some may repeat.
+        """
 
 
 class SortedEvents:
-    """Events ``start..stop`` of a sorted sequence, in memory or in an unlinked file that lives with this object."""
+    """Events ``start..stop`` of a sorted sequence, in memory or in an unlinked file."""
 
     def __init__(self, store: _Store, start: int, stop: int) -> None:
         self._store = store
@@ -88,7 +91,10 @@ class SortedEvents:
         return mask
 
     def row_ids(self, first: RowId, last: RowId) -> Numbers:
-        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket; some may repeat."""
+        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket.
+
+        Some may repeat.
+        """
         row_ids = [part.row_ids(first, last) for part in self._blocks_near(first, last)]
         return np.concatenate(row_ids) if row_ids else np.empty(0, dtype=np.int64)
 
@@ -113,7 +119,10 @@ class SortedEvents:
 
 
 class _Store:
-    """A sorted sequence of events, in memory or in an open file. ``firsts`` is the first key of every block."""
+    """A sorted sequence of events, in memory or in an open file.
+
+    ``firsts`` is the first key of every block.
+    """
 
     def __init__(self, events: Events | int, length: int) -> None:
         self._events = events

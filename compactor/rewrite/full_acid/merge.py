@@ -126,7 +126,10 @@ def _up_to(block: KeyBlock, limit: tuple[int, int, int]) -> int:
 
 
 def _must_be_unique(block: KeyBlock) -> None:
-    """Refuses a key that occurs twice. ``block`` is sorted, but its first key may equal or follow the second."""
+    """Refuses a key that occurs twice.
+
+    ``block`` is sorted, but its first key may equal or follow the second.
+    """
     if len(block) > 1 and not is_sorted(block):
         write_id, bucket, row_id = block[int(np.argmax(block[1:] == block[:-1]))].item()
         raise NotLossless(

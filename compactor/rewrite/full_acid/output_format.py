@@ -1,4 +1,4 @@
-"""Chooses the format of an output file: its types and the class of its stripes (compression, row index, calendar)."""
+"""Chooses the types of an output file and the class of its stripes (compression, row index, calendar)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BLOCK_SIZE = 256 * 1024  #: of an output whose inputs are uncompressed
 
 
 def output_types(unit: Unit, files: Sequence[AcidFile], events: LoadedEvents | None = None) -> Types:
-    """Returns the output's types: the smallest that hold all values of the inputs, under the table's names."""
+    """Returns the output's types: the smallest for all values of the inputs, under the table's names."""
     table = parse_hive_type(unit.row_type)
     row_types = {file.path: file.tail.types.row for file in files if file.tail.rows}
     if not row_types and events is not None and events.types is not None:
@@ -36,7 +36,7 @@ def output_types(unit: Unit, files: Sequence[AcidFile], events: LoadedEvents | N
 
 
 def template_of(choices: Iterable[Choice], types: Types, output_class: OutputClass | None = None) -> Tail:
-    """Returns a tail with the class of an output without copied stripes: that of the largest suitable file.
+    """Returns a tail with the class of an output without copied stripes: the largest suitable file's.
 
     ``output_class`` overrides parts of that class.
     """
@@ -71,7 +71,7 @@ def new_tail(best: Tail, types: Types, output_class: OutputClass | None = None) 
 
 
 def with_common_filters(like: Tail, choices: Sequence[Choice], types: Types) -> Tail:
-    """Adds the bloom filters that every stripe of the output gets to ``like``, unless a request asks for others.
+    """Adds the bloom filters of all stripes of the output to ``like``, unless a request asks for others.
 
     Raises:
         BadFile: the footer of a stripe cannot be read.

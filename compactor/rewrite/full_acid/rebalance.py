@@ -1,4 +1,4 @@
-"""Rebalances a partition: distributes all rows evenly over some files, with new ROW__IDs (PROTOCOL 1.6).
+"""Rebalances a partition: distributes its rows evenly over files, with new ROW__IDs (PROTOCOL 1.6).
 
 Without ORDER BY, rows stay in the order of their ROW__IDs and keep their write IDs. With it, all rows get the write ID of
 the rebalance. Row numbers continue from file to file, as in Hive's rebalance.
@@ -57,7 +57,7 @@ from compactor.storage.protocol import Storage
 
 
 def plan_rebalance(plan: Plan, write_id: WriteId, files: int | None, order_by: Sequence[OrderBy]) -> Plan:
-    """Turns the plan of a major into one of a rebalance: one unit reads all files and writes base ``write_id``.
+    """Turns the plan of a major into one of a rebalance: one unit that writes base ``write_id``.
 
     Args:
         files: the number of output files; None keeps the present number.
@@ -158,7 +158,10 @@ def _files(unit: Unit) -> Figures:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Work:
-    """The state of one attempt. If the codec or the columns with bloom filters change, ``write`` starts from scratch."""
+    """The state of one attempt.
+
+    If the codec or the columns with bloom filters change, ``write`` starts from scratch.
+    """
 
     unit: Unit
     rebalance: Rebalance

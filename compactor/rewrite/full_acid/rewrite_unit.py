@@ -1,4 +1,7 @@
-"""Rewrites one unit of a full ACID table: keeps or applies delete events; copies, re-encodes or merges stripes."""
+"""Rewrites one unit of a full ACID table: keeps or applies delete events.
+
+Copies, re-encodes or merges stripes.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ Result = TypeVar("Result", UnitResult, SplitUnit, UnitResult | SplitUnit)
 
 
 def rewrite_full_acid(unit: Unit, storage: Storage, folder: str, hand_over: HandOver) -> UnitResult | SplitUnit:
-    """Writes the unit's rows, and a minor's remaining delete events, into the local directory ``folder``, and proves them.
+    """Writes the unit's rows, and a minor's remaining delete events, into ``folder``, and proves them.
 
     If the unit is too much for one task, writes only its delete events and returns it split.
 
@@ -101,7 +104,10 @@ def rewrite_full_acid(unit: Unit, storage: Storage, folder: str, hand_over: Hand
 
 
 def rewrite_hive2(unit: Unit, storage: Storage, folder: str, hand_over: HandOver) -> UnitResult | SplitUnit:
-    """Writes a major over Hive 2's files, in which the newest event of a key counts; see ``rewrite_full_acid``."""
+    """Writes a major over Hive 2's files, in which the newest event of a key counts.
+
+    See ``rewrite_full_acid``.
+    """
     changed = load_changes(unit, folder, storage)
     with open_files(
         unit.location, unit.inserts, unit.number, storage, plain_buckets=True, zone=unit.default_zone
@@ -228,7 +234,7 @@ def _encode_all(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types,
 def _encode_with_metadata(
     unit: Unit, pieces: Sequence[Piece], types: Types, path: str, encode: Callable[..., Tail]
 ) -> Concatenated:
-    """Runs ``encode``, which writes ``pieces`` to ``path`` and gets the file's metadata by its argument ``metadata``."""
+    """Runs ``encode``, which writes ``pieces`` to ``path``, with an argument ``metadata``."""
     output_metadata = OutputMetadata(version=unit.acid_version)
     tail = encode(metadata=output_metadata.compute)
     if unit.full_verify:

@@ -73,7 +73,9 @@ Run: TypeAlias = tuple[ChoiceValue, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EncodeTask:
-    """Runs of neighbouring stripes of ``unit``. Each run is re-encoded separately in the class of ``like``.
+    """Runs of neighbouring stripes of ``unit``.
+
+    Each run is re-encoded separately in the class of ``like``.
 
     ``unit`` comes without its inputs.
     """
@@ -103,7 +105,9 @@ class EncodeTaskResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AssembleTask:
-    """The last task of a split unit. ``copies[n]`` precede run ``n`` of all encode tasks; the last ones follow all runs.
+    """The last task of a split unit.
+
+    ``copies[n]`` precede run ``n`` of all encode tasks; the last ones follow all runs.
 
     ``figures`` are the unit's, without those of this task. ``outputs`` are finished: the delete events that stay.
     """
@@ -120,7 +124,10 @@ class AssembleTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SplitUnit:
-    """The tasks of a unit that is too much for one task. ``assemble_task`` needs the results of ``encode_tasks``."""
+    """The tasks of a unit that is too much for one task.
+
+    ``assemble_task`` needs the results of ``encode_tasks``.
+    """
 
     encode_tasks: tuple[EncodeTask, ...]
     assemble_task: AssembleTask
@@ -149,7 +156,10 @@ def with_split_bytes(plan: Plan, split_bytes: int) -> Plan:
 
 
 def needs_split(unit: Unit, choices: Sequence[Choice]) -> bool:
-    """Returns true if enough must be re-encoded for a second task to help. Copying is bound by the disk and needs none."""
+    """Returns true if enough must be re-encoded for a second task to help.
+
+    Copying is bound by the disk and needs none.
+    """
     return SHARES_PER_SPLIT * _encoded_bytes(choices) > unit.split_bytes
 
 

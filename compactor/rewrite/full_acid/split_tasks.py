@@ -1,4 +1,4 @@
-"""Runs the tasks of a split unit: encode tasks run wherever there is room, then one task concatenates their files."""
+"""Runs the tasks of a split unit: encode tasks, and one task that concatenates their files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rows_target(unit: Unit, storage: Storage, folder: str) -> Target:
 
 
 def run_encode_task(task: EncodeTask, storage: Storage, folder: str, hand_over: HandOver) -> EncodeTaskResult:
-    """Writes the kept rows of the task's stripes into the local directory ``folder``, in one or several files per run.
+    """Writes the kept rows of the task's stripes into ``folder``, in one or several files per run.
 
     Raises:
         UnforeseenKeys: the keys of a stripe differ from the statistics by which it was chosen.
@@ -132,7 +132,10 @@ def _open_part(storage: Storage, part: Output) -> LocalSource | RemoteSource:
 
 
 def _load_applied(task: AssembleTask, storage: Storage, folder: str) -> Deletes | None:
-    """Returns the delete events that must not hit a row of the output; None unless the verification is full."""
+    """Returns the delete events that must not hit a row of the output.
+
+    Returns None unless the verification is full.
+    """
     unit = task.unit
     if unit.version_1 or not unit.full_verify:
         return None

@@ -121,7 +121,9 @@ def _from_statistics(
     write_ids: ValidWriteIdList,
     superseded: SupersededRows | None,
 ) -> Choice | None:
-    """Returns a choice if statistics prove that all rows are visible inserts in dense order; otherwise None.
+    """Returns a choice if statistics prove that all rows are visible inserts in dense order.
+
+    Otherwise None.
 
     The stripe is copied if no row is deleted, and re-encoded if some are.
     """
@@ -138,7 +140,9 @@ def _from_statistics(
 
 
 def dense_start(statistics: KeyStatistics, rows: int) -> RowId | None:
-    """Returns the first key of a stripe if statistics prove that its rows are inserts in dense order; otherwise None.
+    """Returns the first key of a stripe if statistics prove that its rows are inserts in dense order.
+
+    Otherwise None.
 
     Dense means: one write ID, one bucket property, and ``max - min + 1`` row numbers whose sum fits, so that none occurs
     twice. The ACID format then fixes their order (PROTOCOL 2.3).
@@ -239,7 +243,7 @@ def _decode_keys(
 
 
 def in_order(choices: Sequence[Choice]) -> bool:
-    """Returns true if the keys of kept rows rise strictly over all stripes, so that stripes can be concatenated."""
+    """Returns true if the keys of kept rows rise strictly, so that stripes can be concatenated."""
     last: RowId | None = None
     for choice in choices:
         if choice.first is None:
@@ -251,7 +255,9 @@ def in_order(choices: Sequence[Choice]) -> bool:
 
 
 def target_tail(choices: Sequence[Choice], types: Types, output_class: OutputClass | None = None) -> Tail | None:
-    """Returns the tail of a file whose class the output gets, so that its stripes are copied; None if none can be.
+    """Returns the tail of a file whose class the output gets, so that its stripes are copied.
+
+    Returns None if none can be.
 
     Only files that fit ``output_class`` count. Among the classes to which all other stripes can be re-encoded, the one
     with the most bytes wins. Days before 1582 stay in their calendar, and a codec must be able to write the class.

@@ -59,7 +59,7 @@ def verify_source(
 
 
 def _check_indexes(source: Source, tail: Tail) -> None:
-    """Checks that all stripes have statistics and that their row indexes agree, so that readers can look up rows."""
+    """Checks that all stripes have statistics and row indexes that agree, so readers can look up rows."""
     if not tail.complete_statistics:
         raise VerificationFailed(f"{tail.name}: not every stripe has statistics of its rows; nothing was changed")
     for stripe in range(len(tail.stripes)):

@@ -37,7 +37,7 @@ from compactor.rows.keys import (
 
 
 def check_same_rows(pieces: Sequence[Piece], path: str, types: Types) -> None:
-    """Checks that the file at ``path`` holds exactly the kept rows of ``pieces``, with their keys, in the same zone.
+    """Checks that the file at ``path`` holds exactly the kept rows of ``pieces``, in the same zone.
 
     Decodes all rows once more.
 

@@ -60,7 +60,10 @@ class JoinedFiles:
 
     @property
     def user_metadata(self) -> dict[str, bytes]:
-        """Returns the entries that are equal in all files. Others tell who wrote a file, such as Trino's query IDs."""
+        """Returns the entries that are equal in all files.
+
+        Others tell who wrote a file, such as Trino's query IDs.
+        """
         first, *others = (file.tail.user_metadata for file in self.files)
         return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
 
@@ -92,7 +95,9 @@ class JoinedFiles:
 
 
 def joinable_files(files: Sequence[AcidFile], avoids: frozenset[str] = frozenset()) -> list[JoinedFiles]:
-    """Groups the files that may become one, in the order of each group's first file; leaves out files without rows.
+    """Groups the files that may become one, in the order of each group's first file.
+
+    Leaves out files without rows.
 
     Args:
         avoids: codecs that outputs must not use, since a reader of the table does not know them.
@@ -142,7 +147,9 @@ def write(
     full: bool,
     avoids: frozenset[str] = frozenset(),
 ) -> list[FinishedFile]:
-    """Writes all rows of ``files`` to few files next to ``target``, in their order within each; see ``joinable_files``.
+    """Writes all rows of ``files`` to few files next to ``target``, in their order within each.
+
+    See ``joinable_files``.
 
     Raises:
         NotLossless: rows can neither be copied nor re-encoded.
@@ -156,7 +163,10 @@ def write(
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Growing:
-    """An output that grows stripe by stripe. ``stripes`` are the sources of its stripes, in inputs or encoded ``parts``."""
+    """An output that grows stripe by stripe.
+
+    ``stripes`` are the sources of its stripes, in inputs or encoded ``parts``.
+    """
 
     assembler: Assembler
     like: Tail

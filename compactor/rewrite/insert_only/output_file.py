@@ -30,7 +30,10 @@ class FinishedFile:
 
 
 class CountingSink:
-    """A new local file that measures the length and checksum of its bytes. An exception in its block removes it."""
+    """A new local file that measures the length and checksum of its bytes.
+
+    An exception in its block removes it.
+    """
 
     def __init__(self, path: str) -> None:
         self._sink = LocalSink(path, stays=True)

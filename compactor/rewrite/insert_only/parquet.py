@@ -1,4 +1,4 @@
-"""Joins Parquet files of an insert-only table: copies the bytes of their row groups and writes a new footer.
+"""Joins Parquet files of an insert-only table: copies their row groups and writes a new footer.
 
 Nothing is decoded, so every reader sees the same values, pages and statistics as before. Files are joined only if schema,
 writer and key-value metadata are equal, because Hive interprets days and timestamps by the latter two.
@@ -60,7 +60,10 @@ class ParquetFile:
 
 
 def joinable_files(sources: Sequence[Source]) -> list[list[ParquetFile]]:
-    """Groups the files that may become one, in the order of each group's first file; leaves out files without rows."""
+    """Groups the files that may become one, in the order of each group's first file.
+
+    Leaves out files without rows.
+    """
     groups: dict[bytes, list[ParquetFile]] = {}
     for source in sources:
         file = ParquetFile(source=source, footer=footer.read_footer(source))
@@ -185,7 +188,10 @@ def _extent(source: Source, chunk: Struct) -> tuple[int, int]:
 
 
 def _verify(files: Sequence[ParquetFile], path: str, rows: int, row_groups: Sequence[Struct], full: bool) -> None:
-    """Checks that another reader finds all rows; with ``full`` compares each chunk's bytes and decodes every value."""
+    """Checks that another reader finds all rows.
+
+    With ``full`` compares each chunk's bytes and decodes every value.
+    """
     try:
         written = parquet.ParquetFile(path)
         metadata = written.metadata

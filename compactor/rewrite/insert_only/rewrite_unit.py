@@ -1,4 +1,6 @@
-"""Rewrites one unit of an insert-only table by its file format. Its files have neither ACID columns nor deletes.
+"""Rewrites one unit of an insert-only table by its file format.
+
+Its files have neither ACID columns nor deletes.
 
 Directories alone decide what a snapshot sees. Every row of a file is kept, in its order.
 """
@@ -100,7 +102,7 @@ def _stay_whole(unit: Unit, sources: Sequence[Source]) -> bool:
 
 
 def _copy_empty(unit: Unit, storage: Storage, path: str) -> FinishedFile:
-    """Copies one of several inputs without rows, because old rows come back in Trino without a file (PROTOCOL 1.4).
+    """Copies one of several inputs without rows, since Trino shows old rows without a file (PROTOCOL 1.4).
 
     A codec that a reader of the table does not know becomes ZLIB, since readers open such files, too.
     """
@@ -119,7 +121,10 @@ def _copy_empty(unit: Unit, storage: Storage, path: str) -> FinishedFile:
 
 
 def preview_figures(unit: Unit, storage: Storage) -> Figures:
-    """Returns the figures of ``rewrite_insert_only`` without writing. Does not count rows of files that stay whole."""
+    """Returns the figures of ``rewrite_insert_only`` without writing.
+
+    Does not count rows of files that stay whole.
+    """
     if unit.file_format is FileFormat.ORC:
         with open_files(unit.location, _non_empty(unit), unit.number, storage, zone=unit.default_zone) as files:
             groups = orc.joinable_files(files, _avoided_codecs(unit))

@@ -1,4 +1,6 @@
-"""Divides a bounded request into chunks: runs of deltas, each of which becomes one pair of deltas. Pure.
+"""Divides a bounded request into chunks: runs of deltas, each of which becomes one pair of deltas.
+
+Pure.
 
 A chunk is a minor compaction of neighbouring deltas, so every rule of a minor applies to it: both kinds of deltas in its
 range are read (PROTOCOL 1.4), and ranges do not overlap. A chunk replaces only its own inputs, so chunks may be named in
@@ -45,7 +47,10 @@ class Bound:
         return self.milliseconds is not None and size(longer) > self.chunk_bytes and not is_one
 
     def is_large(self, group: Sequence[AcidDir]) -> bool:
-        """Returns true if ``group`` is more than half of a chunk. Merging it with a small one would copy much for little."""
+        """Returns true if ``group`` is more than half of a chunk.
+
+        Merging it with a small one would copy much for little.
+        """
         limits = [n for n in (self.bytes, self.chunk_bytes if self.milliseconds is not None else None) if n is not None]
         return 2 * size(group) > min(limits)
 
@@ -88,7 +93,7 @@ def plan_within_bound(directory: AcidDirectory, shape: Shape, bound: Bound, cont
 
 
 def cut_runs(deltas: Iterable[AcidDir], bound: Bound, *, apart: bool = False) -> list[tuple[AcidDir, ...]]:
-    """Cuts deltas into runs, each as long as the bound admits, but never within the range of a directory (HIVE-25441).
+    """Cuts deltas into runs as long as the bound admits, never within a directory's range (HIVE-25441).
 
     Args:
         apart: puts large deltas into separate runs, so that merged deltas are not copied again for the sake of a few.
@@ -107,7 +112,7 @@ def cut_runs(deltas: Iterable[AcidDir], bound: Bound, *, apart: bool = False) ->
 
 
 def _groups(deltas: Iterable[AcidDir]) -> list[tuple[AcidDir, ...]]:
-    """Groups directories with overlapping ranges, such as the statements of a transaction and both kinds of one range."""
+    """Groups directories with overlapping ranges, such as the statements of a transaction."""
     groups: list[list[AcidDir]] = []
     highest = -1
     for delta in sorted(deltas, key=lambda d: d.delta.min_write_id):
@@ -146,7 +151,9 @@ def _join_chunks(whole: Plan, chunks: tuple[Plan, ...]) -> Plan:
 def _first_with_aborts(
     directory: AcidDirectory, chosen: Sequence[Sequence[AcidDir]], write_ids: ValidWriteIdList
 ) -> WriteId | None:
-    """Returns the lowest write ID of the unmerged deltas with rows of aborted transactions; None without such deltas.
+    """Returns the lowest write ID of the unmerged deltas with rows of aborted transactions.
+
+    Returns None without such deltas.
 
     Cleaning forgets the aborts up to CQ_HIGHEST_WRITE_ID. Hive's cleaner does not check whether files still hold their
     rows, which would then count as committed (PROTOCOL 8).
@@ -194,7 +201,9 @@ def completed_chunks(plan: Plan, results: Sequence[UnitResult]) -> tuple[Plan, l
 
 
 def must_fit(whole: Plan, what: str, bound: Bound) -> Plan:
-    """Checks that a compaction that cannot be divided reads no more than the bound; ``what`` names it in the message.
+    """Checks that a compaction that cannot be divided reads no more than the bound.
+
+    ``what`` names it in the message.
 
     Raises:
         Refused: it reads more than the bound.

@@ -1,4 +1,4 @@
-"""Decides how the files of an insert-only table are combined, by its format and its properties about lines."""
+"""Decides how files of an insert-only table are combined, by its format and properties about lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _WIDE = ("UTF-16", "UTF-32", "UTF16", "UTF32", "UCS")
 
 
 def file_format(input_format: str | None, parameters: Mapping[str, str]) -> FileFormat:
-    """Returns the format of a table or partition. ``parameters`` merge those of table, partition and serde.
+    """Returns the format of a table or partition.
+
+    ``parameters`` merge those of table, partition and serde.
 
     Files that cannot be combined without decoding rows stay as they are, so every format is accepted.
     """
@@ -35,7 +37,7 @@ def file_format(input_format: str | None, parameters: Mapping[str, str]) -> File
 
 
 def _is_all_lines(parameters: Mapping[str, str]) -> bool:
-    """Returns true if every byte of every file belongs to a line that readers show, and lines end in ``\\n``."""
+    """Returns true if files consist only of lines that readers show, and lines end in ``\\n``."""
     lower_case = {key.lower(): value for key, value in parameters.items()}
     return (
         all(lower_case.get(key, "0").strip() in ("", "0") for key in _LINES_LEFT_OUT)

@@ -1,4 +1,7 @@
-"""Plans a compaction from the state of a directory: which files are read, and how the output is named. Pure."""
+"""Plans a compaction from the state of a directory: which files are read, and how the output is named.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ from compactor.storage.store_options import StoreOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remainder:
-    """The input that a request did not merge because of its bound. ``because`` names the bound; it is empty without rest."""
+    """The input that a request did not merge because of its bound.
+
+    ``because`` names the bound; it is empty without rest.
+    """
 
     deltas: int = 0
     bytes: int = 0
@@ -42,7 +48,9 @@ NOTHING_LEFT = Remainder()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The work of one entry. ``highest_write_id`` is both the output's number and CQ_HIGHEST_WRITE_ID (PROTOCOL 1.2).
+    """The work of one entry.
+
+    ``highest_write_id`` is both the output's number and CQ_HIGHEST_WRITE_ID (PROTOCOL 1.2).
 
     Each of the ``chunks`` makes its own deltas (``rewrite.plan.chunks``). The other fields then describe all chunks
     together.
@@ -257,7 +265,10 @@ def _check_suits_hive_2(directory: AcidDirectory, location: str) -> None:
 
 
 def _any_inputs(directory: AcidDir) -> list[tuple[int, Input]]:
-    """Returns all files, including files with names of other writers of insert-only tables. Readers show them all."""
+    """Returns all files, including files with names of other writers of insert-only tables.
+
+    Readers show them all.
+    """
     group = directory.directory
     named = [(0, Input(path=f.path, length=f.length, raw=True, group=group)) for f in directory.unnumbered]
     return [*inputs_of_directory(directory), *named]

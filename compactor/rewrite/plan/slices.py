@@ -1,4 +1,6 @@
-"""Merges very many deltas slice by slice before the requested compaction, as Hive's compactor does. Pure.
+"""Merges very many deltas slice by slice before the requested compaction, as Hive's compactor does.
+
+Pure.
 
 A slice is a minor compaction of neighbouring deltas (``hive.compactor.max.num.delta``). Its output stays in the staging
 directory, where only the compaction itself reads it instead of the deltas. So no task reads more files than that, and

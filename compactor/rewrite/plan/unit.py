@@ -1,4 +1,6 @@
-"""One unit of work: the files of one file number, and the output of rewriting them. Values only, so they can travel.
+"""One unit of work: the files of one file number, and the output of rewriting them.
+
+Values only, so they can travel.
 
 A unit is one file number of a partition, as in every reader: delete events of ``bucket_00003`` apply only to rows of
 ``bucket_00003``.
@@ -53,7 +55,7 @@ class FileNumberInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalance:
-    """The work of a rebalance: all ``parts`` become ``files`` files with equally many rows and new ROW__IDs.
+    """The work of a rebalance: all ``parts`` become ``files`` files of equally many rows.
 
     With ``order_by``, rows get that order and ``write_id``. Otherwise they keep their order and write IDs.
     """
@@ -66,7 +68,10 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """Everything that an executor needs to rewrite one file number. Paths are absolute, ids come as values."""
+    """Everything that an executor needs to rewrite one file number.
+
+    Paths are absolute, ids come as values.
+    """
 
     location: str
     staging: str
@@ -107,13 +112,15 @@ class Unit:
 
     @property
     def applies_from(self) -> WriteId:
-        """Delete events for rows of this write ID and later are applied: no base holds rows of a minor's range."""
+        """The first write ID whose delete events are applied. No base holds rows of a minor's range."""
         return FIRST_WRITE_ID if self.shape is Shape.MAJOR else self.first_write_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """A finished attempt file at ``path`` (absolute). It becomes ``file_name`` in the directory of ``kind``.
+    """A finished attempt file at ``path`` (absolute).
+
+    It becomes ``file_name`` in the directory of ``kind``.
 
     Without ``file_name`` it becomes ``bucket_<number>``.
     """

@@ -18,7 +18,10 @@ def file_lengths(listing: Listing, names: Collection[str]) -> dict[str, int]:
 
 
 def first_change(before: Mapping[str, int], now: Mapping[str, int]) -> tuple[str, str] | None:
-    """Returns the path of the first file that is gone, new or of another length, with its sizes; None without a change."""
+    """Returns the path of the first file that is gone, new or of another length, with its sizes.
+
+    Returns None without a change.
+    """
     for path in sorted({*before, *now}):
         if before.get(path) != now.get(path):
             return path, f"had {_size(before.get(path))} and has {_size(now.get(path))}"

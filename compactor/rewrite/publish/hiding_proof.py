@@ -110,7 +110,7 @@ class Evidence:
         return self._base is not None and self._base >= output.highest_write_id
 
     def _rows_are_elsewhere(self, output: NamedOutput) -> bool:
-        """Returns true if, for every write ID, a directory that stays has as many rows and as many delete events.
+        """Returns true if directories that stay have as many rows and delete events for every write ID.
 
         Rows that the output left out must be deleted there too, because they would come back when delete deltas are
         removed. Statements of one transaction are added up, since they share no row. Outputs of compactions may repeat
@@ -162,7 +162,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Counts:
-    """Rows by their inserting write ID; delete events by their own write ID, and by that of the deleted row."""
+    """Rows by their inserting write ID.
+
+    Delete events by their own write ID, and by that of the deleted row.
+    """
 
     rows: Counter[int] = field(default_factory=Counter)
     events: Counter[int] = field(default_factory=Counter)
@@ -180,7 +183,7 @@ def _count_of(write_ids: Numbers) -> Counter[int]:
 
 
 def _by_transaction(name: str, acid: Base | Delta) -> str:
-    """Returns a key that directories of one transaction's statements share, and that is unique for any other one."""
+    """Returns a key that only directories of one transaction's statements share."""
     if isinstance(acid, Base) or acid.visibility_txn_id or acid.min_write_id != acid.max_write_id:
         return name
     return f"{acid.kind.name} {acid.min_write_id}"

@@ -1,4 +1,4 @@
-"""Reads the manifest of a compaction: its inputs with lengths, and the names of its outputs (PROTOCOL 11.6)."""
+"""Reads the manifest of a compaction: inputs with lengths, and names of outputs (PROTOCOL 11.6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ MOST_BYTES = 64 * 1024 * 1024  #: of a manifest or record; enough for half a mil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """A manifest. ``inputs`` maps the paths of files to their lengths; ``outputs`` are names of directories."""
+    """A manifest.
+
+    ``inputs`` maps the paths of files to their lengths; ``outputs`` are names of directories.
+    """
 
     txn: TxnId | None
     inputs: Mapping[str, int]

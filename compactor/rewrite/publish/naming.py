@@ -1,4 +1,6 @@
-"""Gives staged directories their final names. Knows only storage; the caller holds the database transaction around it.
+"""Gives staged directories their final names.
+
+Knows only storage; the caller holds the database transaction around it.
 
 A directory with a final name is complete and right, because readers without visibility (Trino) read it before its
 transaction commits. So one rename gives it its final name, and one rename takes the name away. It is emptied only under a
@@ -94,7 +96,7 @@ def _complete(storage: Storage, target: str, directory: StagedDirectory) -> None
 
 
 def _must_match(storage: Storage, path: str, directory: StagedDirectory) -> None:
-    """Checks that the directory at ``path`` has the names and lengths that were staged: somebody may have changed it."""
+    """Checks that the directory at ``path`` still has the names and lengths that were staged."""
     lengths = storage.listing(path).lengths
     for file in directory.files:
         if (length := lengths.get(file.name)) != file.length:

@@ -1,4 +1,6 @@
-"""Moves obsolete directories into quarantine and back, and erases quarantines (PROTOCOL 11.15). Knows only storage.
+"""Moves obsolete directories into quarantine and back, and erases quarantines (PROTOCOL 11.15).
+
+Knows only storage.
 
 A quarantine is one hidden directory in the location of its content. It goes when the table is dropped; a re-created table
 starts without one.
@@ -33,7 +35,7 @@ def make(storage: Storage, location: str, entry_id: int) -> None:
 
 
 def keep_manifest(storage: Storage, manifest: str, location: str, entry_id: int) -> None:
-    """Moves the manifest of a committed compaction, at path ``manifest``, into the entry's quarantine, and creates that.
+    """Moves the manifest of a committed compaction into the entry's quarantine, which it creates.
 
     Raises:
         StorageError: it cannot be moved, or the quarantine already has a manifest.
@@ -50,7 +52,7 @@ def take(
     expected: Mapping[str, str | None],
     still: Callable[[], None] | None = None,
 ) -> tuple[str, ...]:
-    """Moves directories (or original files) of ``location`` into the entry's existing quarantine, each by one rename.
+    """Moves directories (or original files) into the entry's existing quarantine, each by one rename.
 
     Args:
         names: relative to ``location``. Missing names are skipped.

@@ -26,7 +26,7 @@ def hide(
     until: TxnId,
     expected: Mapping[str, str | None] | None = None,
 ) -> tuple[str, ...]:
-    """Hides directories (or files) from every reader, each by one rename, and makes all renames durable at the end.
+    """Hides directories (or files) from every reader, each by one rename. All are durable at the end.
 
     Args:
         names: relative to ``location``. Missing names are skipped.

@@ -1,4 +1,4 @@
-"""Turns attempt files into complete output directories in the hidden staging directory, with a manifest.
+"""Turns attempt files into complete output directories in the staging directory, with a manifest.
 
 Executors write to ``.compactor_v<txn>/attempts/``. The driver moves finished files to ``.compactor_v<txn>/out/<final
 name>/``. Only these directories move to the table (PROTOCOL 3.1).
@@ -97,7 +97,9 @@ def forget_uploads(storage: Storage, plan: Plan) -> None:
 
 
 def units_with_targets(storage: Storage, plan: Plan) -> tuple[Unit, ...]:
-    """Returns the plan's units. If the store completes uploads on request, they know their final directories.
+    """Returns the plan's units.
+
+    If the store completes uploads on request, they know their final directories.
 
     The names of these directories contain the transaction, which identifies an upload as ours. Without it, outputs are
     staged first.

@@ -1,4 +1,4 @@
-"""Before obsolete directories go, checks that the directories that replace them still exist (PROTOCOL 11.8.4).
+"""Checks that the directories that replace obsolete ones still exist (PROTOCOL 11.8.4).
 
 Something else may be at the location by now, such as a copy of the table from before the compaction. In such a copy the
 obsolete directories hold the only rows.
@@ -13,7 +13,7 @@ from compactor.rewrite.publish.file_lengths import file_lengths, first_change
 
 
 def must_still_be_needed(location: str, directory: AcidDirectory, before: Listing, now: Listing) -> None:
-    """Checks that everything that readers need in ``directory`` has the same files and lengths as ``before``.
+    """Checks that everything that readers need in ``directory`` has its files and lengths of ``before``.
 
     Anything else may change: others write, and remove obsolete directories.
 

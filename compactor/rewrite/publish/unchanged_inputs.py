@@ -1,4 +1,4 @@
-"""Just before an output is named, checks that the directory still holds the planned inputs (PROTOCOL 11.9).
+"""Checks just before naming that the directory still holds the planned inputs (PROTOCOL 11.9).
 
 The output's range would hide a directory that the first listing missed, together with its rows.
 """

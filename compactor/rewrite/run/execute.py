@@ -1,4 +1,6 @@
-"""Executes tasks, in this process or on an executor. A task is a unit, or one of the tasks of a split unit.
+"""Executes tasks, in this process or on an executor.
+
+A task is a unit, or one of the tasks of a split unit.
 
 Knows only files. Attempt files have unique names, so a late attempt touches nothing that is published (DESIGN 4).
 """

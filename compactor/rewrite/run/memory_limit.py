@@ -1,4 +1,4 @@
-"""Limits the memory of a process, so that a malicious or damaged file ends its own unit and not the machine.
+"""Limits the memory of a process, so that a damaged file ends its own unit and not the machine.
 
 The limit is on private, writable memory (``RLIMIT_DATA``). The address space would be the wrong measure, because allocators
 and threads reserve much more of it than they use. Arrow's allocator takes memory from the kernel in large pieces, so up to

@@ -1,4 +1,7 @@
-"""Runs units in processes of this machine, because threads would share the time that Python needs for tiny files."""
+"""Runs units in processes of this machine.
+
+Threads would share the time that Python needs for tiny files.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Runs units in this process. ``process_runner`` uses processes of this machine, ``launch.spark_runner`` executors."""
+"""Runs units in this process.
+
+``process_runner`` uses processes of this machine, ``launch.spark_runner`` executors.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def test_as_many_as_are_allowed_pass_and_one_more_does_not() -> None:
     for allowed, most, found in (({3: 2}, 7, (3, 3)), ({4: 1}, 7, (4, 2)), ({}, 6, (0, 7))):
         with pytest.raises(Surplus) as raised:
             check_parts(data, allowed, most)
-        assert (raised.value.field, raised.value.found) == found
+        assert (raised.value.field, raised.value.count) == found
 
 
 def test_parts_of_parts_count_too() -> None:
