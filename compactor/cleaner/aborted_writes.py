@@ -1,4 +1,4 @@
-"""The writes of aborted transactions: tables to be cleaned of them, their removal, and those that may be forgotten."""
+"""The writes of aborted transactions: which tables have too many, their removal and forgetting."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.metastore.catalog.values import Table
 from compactor.site import leftovers
 from compactor.site.abort_grace import AbortGrace
-from compactor.site.files_and_metastore import Given
+from compactor.site.files_and_metastore import AllocatedIds
 from compactor.site.mode import Mode, may
-from compactor.site.proof_of_removal import Absence
+from compactor.site.proof_of_removal import RemovalProof
 from compactor.site.restored_database import must_be_newest
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, Target, claims_of, must_have_its_own_ground, path_of
@@ -32,7 +32,7 @@ GRACE = "compactor.forget.grace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortsCleaned:
-    """The directories that were removed, with their bytes, and those that stay, since their time is not over yet."""
+    """The removed directories with their bytes, and those that stay until their grace time is over."""
 
     removed: tuple[str, ...] = ()
     bytes_freed: int = 0
@@ -40,12 +40,12 @@ class AbortsCleaned:
 
 
 def within_grace(names: Collection[str]) -> str:
-    """Returns why these directories stay for now."""
+    """Returns the reason why these directories stay for now."""
     return f"{few(names)}: written by transactions that were first seen aborted within {GRACE}"
 
 
 def abort_candidates(site: Site) -> tuple[Entity, ...]:
-    """Returns the entities whose aborted transactions are past hive.compactor.abortedtxn.threshold or its time threshold."""
+    """Returns the entities whose aborted transactions are past Hive's threshold of number or age."""
     threshold = site.settings.integer("hive.compactor.abortedtxn.threshold")
     age = site.settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
     now = site.metastore.now_ms()
@@ -56,24 +56,29 @@ def abort_candidates(site: Site) -> tuple[Entity, ...]:
     ]
     if not recorded:
         return ()
-    return tuple(SurveyedTables(site, site.metastore.transactions.snapshot(), site.moment()).meant(recorded))
+    return tuple(SurveyedTables(site, site.metastore.transactions.snapshot(), site.moment()).resolve_recorded(recorded))
 
 
 class AbortedWrites:
-    """One pass over the aborted writes of a metastore. It answers groups of entries one after the other."""
+    """The aborted writes of a metastore in one pass of the cleaner.
+
+    A lock serves groups of entries one at a time.
+    """
 
     def __init__(self, site: Site, threads: SideBySide) -> None:
         self._site = site
         self._threads = threads
-        self._absence = Absence(site)
+        self._proof = RemovalProof(site)
         self._grace = AbortGrace.recorded(site)
         self._lock = threading.Lock()
 
     def clean(self, entity: Entity) -> AbortsCleaned:
-        """Removes directories whose write IDs are all aborted: no snapshot ever read them, so no gate is needed.
+        """Removes directories whose write IDs are all aborted.
 
-        A NULL partition on a partitioned table (a dynamic-partition write that aborted) may be any of its partitions, and
-        any directory below the table that is none yet (PROTOCOL 11.11).
+        No snapshot ever read them, so no gate is needed.
+
+        An aborted dynamic-partition write is recorded with a NULL partition. It may have written to any partition of the
+        table, and to directories below the table that never became a partition (PROTOCOL 11.11).
         """
         site = self._site
         table = site.metastore.catalog.table(entity.database, entity.table)
@@ -83,7 +88,7 @@ class AbortedWrites:
         if entity.partition is None and table.partition_keys:
             names = sorted(site.metastore.catalog.locations(table))
         removed: list[str] = []
-        held: list[str] = []
+        kept_for_now: list[str] = []
         freed = 0
         highest = site.metastore.write_ids.next(table.database, table.name)
         old = self._old(entity, highest)
@@ -96,24 +101,24 @@ class AbortedWrites:
             claims_of(site).must_be_free_above(target.table, target.location)
             listing = site.storage.listing(target.location)
             claims_of(site).must_be_free(target.table, target.location, listing)
-            leftovers.clear_leftovers(site, target)  # also what a pass had only hidden when it died
+            leftovers.clear_leftovers(site, target)  # includes directories that a dead pass had only hidden
             doomed, young = self._aborted(target, listing)
-            held += young
+            kept_for_now += young
             if doomed:
-                self._absence.look(target.location)
+                self._proof.look(target.location)
                 freed += remove_directories(site, target, listing, doomed, self._threads)
                 removed += doomed
         if entity.partition is None and table.partition_keys:
             self._sweep_unregistered(table)
-        absence = self._absence
-        kept = absence.of_table(table, old) if entity.partition is None else self._somewhere(target, old)
+        proof = self._proof
+        kept = proof.of_table(table, old) if entity.partition is None else self._somewhere(target, old)
         if forgotten := old - kept.keys():
             must_be_newest(site, polling=True)  # looking through storage may take long
             site.metastore.aborts.forget(entity, forgotten)
-        return AbortsCleaned(removed=tuple(removed), bytes_freed=freed, held=tuple(held))
+        return AbortsCleaned(removed=tuple(removed), bytes_freed=freed, held=tuple(kept_for_now))
 
     def _sweep_unregistered(self, table: Table) -> None:
-        """Removes what writers that died had staged in directories of partitions that were never added."""
+        """Removes staging directories of dead writers from directories that never became a partition."""
         site = self._site
         root = path_of(site.storage, table, None)
         known = {path_of(site.storage, table, part) for part in site.metastore.catalog.partitions(table)}
@@ -129,46 +134,48 @@ class AbortedWrites:
             )
 
     def held(self, target: Target, names: Collection[str], aborted: Collection[WriteId]) -> frozenset[str]:
-        """Returns those of ``names`` that must stay for now; see ``AbortGrace.held``."""
+        """Returns the names that must stay for now; see ``AbortGrace.held``."""
         if not names or not aborted:
             return frozenset()
         with self._lock:
             return self._grace.held(target.table.database, target.table.name, names, aborted)
 
     def forgettable(self, target: Target, entry: Entry) -> list[WriteId]:
-        """Returns the aborted write IDs that the entry covers of which nothing is left in its partition or table."""
+        """Returns the aborted write IDs up to the entry's highest of which nothing remains on disk."""
         with self._lock:
             old = self._old(entry.entity, entry.highest_write_id or WriteId(0))
             return sorted(old - self._somewhere(target, old).keys())
 
     def _somewhere(self, target: Target, write_ids: Collection[WriteId]) -> Mapping[WriteId, str]:
-        """Returns those of ``write_ids`` that may still be in the partition or table, or in another partition that may be
-        meant by their records, each with the reason."""
+        """Returns the write IDs of which files may remain, each with the reason.
+
+        Where several partitions share a recorded name, the whole table is searched.
+        """
         if write_ids and self._site.metastore.aborts.are_shared(target.entity):
-            return self._absence.of_table(target.table, write_ids)
-        return self._absence.of_target(target, write_ids)
+            return self._proof.of_table(target.table, write_ids)
+        return self._proof.of_target(target, write_ids)
 
     def forgettable_in_table(self, table: Table, entry: Entry) -> list[WriteId]:
-        """Returns the same for a partition that is gone: nothing may be left anywhere in its table."""
+        """Returns the same for a dropped partition: nothing may remain anywhere in its table."""
         with self._lock:
             old = self._old(entry.entity, entry.highest_write_id or WriteId(0))
-            return sorted(old - self._absence.of_table(table, old).keys())
+            return sorted(old - self._proof.of_table(table, old).keys())
 
     def remember(self) -> None:
-        """Stores what this pass has seen for the next one."""
-        self._absence.remember()
+        """Stores the locations that this pass has seen, for the next pass."""
+        self._proof.remember()
 
     def _old(self, entity: Entity, highest: WriteId) -> set[WriteId]:
-        """Returns the aborted write IDs of ``entity`` whose time is over."""
+        """Returns the aborted write IDs of ``entity`` whose grace time is over."""
         writes = self._site.metastore.aborts.writes(entity)
         return {w.write_id for w in writes if w.write_id <= highest and self._grace.is_over(w.txn)}
 
     def _aborted(self, target: Target, listing: Listing) -> tuple[list[str], list[str]]:
-        """Returns the directories that only aborted transactions wrote: those to remove, and those to leave for now."""
+        """Returns directories that only aborted transactions wrote: those to remove, and those to keep."""
         site = self._site
         txns = site.metastore.transactions.snapshot()
         write_ids = site.write_ids(target.table, txns)
-        Given(site, [target.table], listing.directories).must_explain(target, listing.directories)
+        AllocatedIds(site, [target.table], listing.directories).must_explain(target, listing.directories)
         directory = acid_directory(listing, write_ids, txns)
         must_be_understood(directory)
         aborted = [name for name in directory.aborted if not is_output(name)]

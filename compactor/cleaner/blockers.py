@@ -14,7 +14,10 @@ from compactor.site.site import Site
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """An open transaction that may still read what an entry made obsolete. ``age_ms`` since it was opened."""
+    """An open transaction that may still read obsolete directories of an entry.
+
+    ``age_ms`` counts from its start.
+    """
 
     txn: TxnId
     user: str
@@ -39,7 +42,7 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """An entry that is ready for cleaning, the transactions that hold it, and the bytes that the cleaner will free."""
+    """An entry ready for cleaning, the transactions that block it, and the bytes to be freed."""
 
     entry: Entry
     by: tuple[Blocker, ...]
@@ -48,9 +51,10 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockingTransaction:
-    """One transaction with all the entries from which it keeps the cleaner.
+    """One transaction with all the entries that it blocks.
 
-    ``bytes_waiting`` are the bytes that our compactions of these entries read and made obsolete; storage is not read.
+    ``bytes_waiting`` are the bytes that our compactions of these entries read, and so made obsolete. They come from our own
+    records: storage is not read.
     """
 
     blocker: Blocker
@@ -68,15 +72,15 @@ class BlockingTransaction:
 def blockers_of(site: Site, entry: Entry) -> tuple[Blocker, ...]:
     """Returns the open transactions at or below the entry's CQ_NEXT_TXN_ID, oldest first.
 
-    If Hive left no stamp, or may have stamped too early, the newest transaction at the time when our cleaner first saw the
-    row takes its place (PROTOCOL 7.1); before that, every open transaction may hold it.
+    If Hive left no stamp, or may have stamped too early, the newest transaction when our cleaner first saw the row takes its
+    place (PROTOCOL 7.1). Before our cleaner has seen the row, every open transaction may block it.
     """
     if entry.state is not State.READY_FOR_CLEANING:
         return ()
-    return _at_or_below(_stamp(site, entry), _open(site))
+    return _at_or_below(_stamp(site, entry), _list_open(site))
 
 
-def _open(site: Site) -> tuple[Blocker, ...]:
+def _list_open(site: Site) -> tuple[Blocker, ...]:
     """Returns every open transaction, oldest first."""
     now = site.metastore.now_ms()
     return tuple(
@@ -102,34 +106,34 @@ def _newest_at_first_sight(site: Site, entry: Entry) -> TxnId | None:
 
 
 def blocked_entries(site: Site) -> tuple[Blocked, ...]:
-    """Returns every entry that is ready for cleaning and held by a transaction."""
-    found: list[Blocked] = []
+    """Returns every entry that is ready for cleaning and blocked by a transaction."""
+    blocked: list[Blocked] = []
     for entry in site.metastore.entries.queue():
         if entry.state is not State.READY_FOR_CLEANING:
             continue
         holders = blockers_of(site, entry)
         if holders:
-            found.append(Blocked(entry=entry, by=holders, bytes_waiting=_obsolete_bytes(site, entry)))
-    return tuple(found)
+            blocked.append(Blocked(entry=entry, by=holders, bytes_waiting=_obsolete_bytes(site, entry)))
+    return tuple(blocked)
 
 
 def blocking_transactions(site: Site) -> tuple[BlockingTransaction, ...]:
-    """Returns the transactions that keep the cleaner from entries, with those entries, oldest transaction first."""
-    opened = _open(site)
+    """Returns the transactions that block the cleaner, each with the entries it blocks, oldest first."""
+    opened = _list_open(site)
     ready = site.metastore.entries.queue(states=(State.READY_FOR_CLEANING,)) if opened else []
-    held: dict[TxnId, list[Entry]] = {}
+    entries_of: dict[TxnId, list[Entry]] = {}
     for entry in ready:
         for blocker in _at_or_below(_stamp(site, entry), opened):
-            held.setdefault(blocker.txn, []).append(entry)
+            entries_of.setdefault(blocker.txn, []).append(entry)
     runs = {} if site.state is None else site.state.runs.of_entries(site.name, [entry.id for entry in ready])
     return tuple(
         BlockingTransaction(
             blocker=blocker,
-            entries=tuple(held[blocker.txn]),
-            bytes_waiting=sum(runs[e.id].bytes_before for e in held[blocker.txn] if e.id in runs),
+            entries=tuple(entries_of[blocker.txn]),
+            bytes_waiting=sum(runs[e.id].bytes_before for e in entries_of[blocker.txn] if e.id in runs),
         )
         for blocker in opened
-        if blocker.txn in held
+        if blocker.txn in entries_of
     )
 
 

@@ -1,5 +1,7 @@
-"""The cleaner: removes directories that no snapshot can need any longer, and only then forgets their transactions
-(PROTOCOL 7, 8)."""
+"""The cleaner: removes directories that no snapshot needs, then forgets their transactions.
+
+See PROTOCOL 7, 8.
+"""
 
 from __future__ import annotations
 
@@ -34,40 +36,42 @@ _GROUPS = 4  #: under way at once: while one asks the database, the threads work
 
 
 def clean(site: Site) -> CleanerPass:
-    """Runs one pass over everything that is ready for cleaning, then over aborted transactions past their threshold.
+    """Runs one pass over entries ready for cleaning, then over aborts past their threshold.
 
-    An entry that cannot be cleaned backs off and keeps its row; the others continue. The caller looks again at
-    ``CleanerPass.changed``, if people are to see it as it is now.
+    An entry that cannot be cleaned backs off and keeps its row; the others continue. A caller that shows conditions to
+    people looks again at ``CleanerPass.changed``.
 
     Raises:
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
-        StorageError: whether it is cannot be known now.
+        StorageError: the files that would show an older copy cannot be read.
     """
     must_be_newest(site)
     site = site.for_a_pass()
     repaired = lost_workers.repair(site)
-    passed = PassLog(site)
+    pass_log = PassLog(site)
     count = site.settings.integer(_THREADS)
     with SideBySide(count, "cleaner") as threads, SideBySide(min(count, _GROUPS), "cleaning", at_once=True) as groups:
         aborts = AbortedWrites(site, threads)
 
         def clean_group(entries: Sequence[Entry]) -> None:
             must_still_be_newest(site)
-            _clean_group(Gate(site, entries), aborts, threads, passed)
+            _clean_group(Gate(site, entries), aborts, threads, pass_log)
 
         for together in _rounds(site.metastore.cleaning.ready_for_cleaning(site.metastore.now_ms())):
             groups.map(clean_group, together)
         for entity in abort_candidates(site):
             must_still_be_newest(site)
-            _clean_aborted(aborts, entity, passed)
+            _clean_aborted(aborts, entity, pass_log)
         aborts.remember()
-    waiting = [waits for waits in _backing_off(site) if waits.entry_id not in passed.tried]
-    return passed.done(repaired, waiting)
+    waiting = [waits for waits in _backing_off(site) if waits.entry_id not in pass_log.tried]
+    return pass_log.done(repaired, waiting)
 
 
 def _rounds(entries: Sequence[Entry]) -> Iterator[list[list[Entry]]]:
-    """Yields the entries in groups that may be cleaned at once: the second one of a table or partition comes in the round
-    after all that are its first."""
+    """Yields rounds of groups that may be cleaned at the same time.
+
+    A round has at most one entry of each table or partition: its second entry is in the second round.
+    """
     seen: Counter[Entity] = Counter()
     rounds: defaultdict[int, list[Entry]] = defaultdict(list)
     for entry in entries:
@@ -77,32 +81,32 @@ def _rounds(entries: Sequence[Entry]) -> Iterator[list[list[Entry]]]:
         yield [every[start : start + GROUP_SIZE] for start in range(0, len(every), GROUP_SIZE)]
 
 
-def _clean_group(gate: Gate, aborts: AbortedWrites, threads: SideBySide, passed: PassLog) -> None:
-    choose = partial(_choose, aborts, passed)
-    chosen = [found for entry in gate.entries if (found := choose(gate, entry)) is not None]
+def _clean_group(gate: Gate, aborts: AbortedWrites, threads: SideBySide, pass_log: PassLog) -> None:
+    choose = partial(_choose, aborts, pass_log)
+    chosen = [decision for entry in gate.entries if (decision := choose(gate, entry)) is not None]
     if chosen:
-        CleaningGroup(gate, aborts, threads, passed, choose).clean(chosen)
+        CleaningGroup(gate, aborts, threads, pass_log, choose).clean(chosen)
 
 
-def _choose(aborts: AbortedWrites, passed: PassLog, gate: Gate, entry: Entry) -> Chosen | None:
-    """Returns the entry if it may be cleaned now; what else happens to it is in ``passed``."""
+def _choose(aborts: AbortedWrites, pass_log: PassLog, gate: Gate, entry: Entry) -> Chosen | None:
+    """Returns the entry if it may be cleaned now; any other outcome goes to ``pass_log``."""
     try:
         with failing_alone(f"{entry.entity} entry {entry.id}"):
-            found = _decided(gate, aborts, entry)
+            decision = _decide(gate, aborts, entry)
     except CompactorError as error:
-        passed.fail(entry, error)
+        pass_log.fail(entry, error)
         return None
-    if found is None or isinstance(found, Chosen):
-        return found
-    passed.add(found)
+    if decision is None or isinstance(decision, Chosen):
+        return decision
+    pass_log.add(decision)
     return None
 
 
-def _decided(gate: Gate, aborts: AbortedWrites, entry: Entry) -> Chosen | Waiting | EndedUncleaned | None:
+def _decide(gate: Gate, aborts: AbortedWrites, entry: Entry) -> Chosen | Waiting | EndedUncleaned | None:
     site, target = gate.site, gate.target(entry)
     settings = site.settings_of(entry.entity) if target is None else target.settings
     if not may(settings, Mode.CLEAN):
-        return None  # there, only Hive's own cleaner removes directories, if it runs
+        return None  # only Hive's own cleaner removes directories of this table
     match verdict(gate, target, entry, settings):
         case Wait(because=because):
             return Waiting(entity=entry.entity, entry_id=entry.id, because=because, blockers=blockers_of(site, entry))
@@ -114,7 +118,7 @@ def _decided(gate: Gate, aborts: AbortedWrites, entry: Entry) -> Chosen | Waitin
                 "Hive's cleaner do it"
             )
         case Clean():
-            assert target is not None  # if it were gone, the entry would have been dropped above
+            assert target is not None  # the verdict on a missing table is Drop
             must_have_its_own_ground(site, target.table, target.partition)
             claims_of(site).must_be_free_above(target.table, target.location)
             return Chosen(entry=entry, target=target)
@@ -144,18 +148,18 @@ def _table(site: Site, entity: Entity) -> Table | None:
         return None
 
 
-def _clean_aborted(aborts: AbortedWrites, entity: Entity, passed: PassLog) -> None:
+def _clean_aborted(aborts: AbortedWrites, entity: Entity, pass_log: PassLog) -> None:
     try:
         with failing_alone(entity):
             done = aborts.clean(entity)
     except CompactorError as error:
         log.warning("%s: aborted transactions cannot be cleaned: %s", entity, error)
-        passed.failed.append(Waiting(entity=entity, entry_id=0, because=str(error)))
+        pass_log.failed.append(Waiting(entity=entity, entry_id=0, because=str(error)))
         return
     if done.removed:
-        passed.add(Cleaned(entity=entity, entry_id=None, removed=done.removed, bytes_freed=done.bytes_freed))
+        pass_log.add(Cleaned(entity=entity, entry_id=None, removed=done.removed, bytes_freed=done.bytes_freed))
     elif done.held:
-        passed.add(Waiting(entity=entity, entry_id=0, because=within_grace(done.held)))
+        pass_log.add(Waiting(entity=entity, entry_id=0, because=within_grace(done.held)))
 
 
 def _backing_off(site: Site) -> Iterator[Waiting]:

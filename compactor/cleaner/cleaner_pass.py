@@ -12,8 +12,10 @@ from compactor.site import lost_workers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
-    """An entry (None: only aborted transactions) whose directories were removed, with their names and bytes, or moved into
-    quarantine."""
+    """An entity whose directories were removed or moved into quarantine.
+
+    ``entry_id`` is None where only writes of aborted transactions were removed.
+    """
 
     entity: Entity
     entry_id: int | None
@@ -24,7 +26,7 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """An entry that cannot be cleaned yet, the reason, and the transactions that hold it."""
+    """An entry that cannot be cleaned yet, the reason, and the transactions that block it."""
 
     entity: Entity
     entry_id: int
@@ -54,7 +56,7 @@ class CleanerPass:
 
     @property
     def changed(self) -> list[Entity]:
-        """The entities whose directories or rows are no longer as they were."""
+        """The entities whose directories or rows this pass changed."""
         return [*(done.entity for done in self.cleaned), *(dropped.entity for dropped in self.ended)]
 
     def to_json(self) -> dict[str, object]:

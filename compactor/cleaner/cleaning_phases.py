@@ -1,5 +1,7 @@
-"""The phases of one entry in a cleaner's hands. Each adds what its step found out: chosen, listed, viewed, doomed, removed,
-swept, checked."""
+"""The phases of an entry that a cleaner works on, from chosen to checked.
+
+Each phase adds the results of one step.
+"""
 
 from __future__ import annotations
 
@@ -21,67 +23,73 @@ class Chosen:
     target: Target
 
     def listed(self, listing: Listing) -> Listed:
-        return _next(Listed, self, listing=listing)
+        return _advance(Listed, self, listing=listing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Listed(Chosen):
-    """Its directory has been listed."""
+    """An entry whose directory has been listed."""
 
     listing: Listing
 
     def viewed(self, view: View, obsolete: tuple[str, ...], held: frozenset[str]) -> Viewed:
-        return _next(Viewed, self, view=view, obsolete=obsolete, held=held)
+        return _advance(Viewed, self, view=view, obsolete=obsolete, held=held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Viewed(Listed):
-    """``obsolete`` are the names that no reader needs any longer; those in ``held`` stay for now."""
+    """An entry whose view is known.
+
+    ``obsolete`` are the names that no reader needs any longer; the names in ``held`` stay for now.
+    """
 
     view: View
     obsolete: tuple[str, ...]
     held: frozenset[str]
 
     def doomed(self, kept: Kept, names: tuple[str, ...], identities: dict[str, str | None]) -> Doomed:
-        return _next(Doomed, self, kept=kept, names=names, identities=identities)
+        return _advance(Doomed, self, kept=kept, names=names, identities=identities)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Doomed(Viewed):
-    """``names`` are to be removed, as long as each is still what ``identities`` says; others are in quarantine."""
+    """An entry whose directories to remove are chosen.
+
+    A name in ``names`` is removed only while its identity is the one in ``identities``. ``kept`` went to quarantine.
+    """
 
     kept: Kept
     names: tuple[str, ...]
     identities: dict[str, str | None]
 
     def removed(self, freed: int) -> Removed:
-        return _next(Removed, self, freed=freed)
+        return _advance(Removed, self, freed=freed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Removed(Doomed):
-    """They are gone. ``freed`` are the bytes of their files."""
+    """An entry whose directories were removed. ``freed`` are the bytes of their files."""
 
     freed: int
 
     def swept(self, swept: tuple[str, ...], hidden_left: tuple[str, ...]) -> Swept:
-        return _next(Swept, self, swept_names=swept, hidden_left=hidden_left)
+        return _advance(Swept, self, swept_names=swept, hidden_left=hidden_left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Swept(Removed):
-    """Leftovers of unfinished work are gone, too, except for ``hidden_left``."""
+    """An entry whose leftovers of unfinished work were removed as well, except for ``hidden_left``."""
 
     swept_names: tuple[str, ...]
     hidden_left: tuple[str, ...]
 
     def checked(self, after: AcidDirectory) -> Checked:
-        return _next(Checked, self, after=after)
+        return _advance(Checked, self, after=after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Checked(Swept):
-    """``after`` is what a listing shows since."""
+    """An entry whose directory was listed again. ``after`` is what that listing shows."""
 
     after: AcidDirectory
 
@@ -89,6 +97,7 @@ class Checked(Swept):
 _Phase = TypeVar("_Phase", bound=Chosen)
 
 
-def _next(phase: type[_Phase], before: Chosen, **found: Any) -> _Phase:
-    names = [field.name for field in fields(phase) if field.name not in found]
-    return phase(**{name: getattr(before, name) for name in names}, **found)
+def _advance(phase: type[_Phase], before: Chosen, **additions: Any) -> _Phase:
+    """Returns ``before`` in the next phase, with the fields that its step adds."""
+    names = [field.name for field in fields(phase) if field.name not in additions]
+    return phase(**{name: getattr(before, name) for name in names}, **additions)

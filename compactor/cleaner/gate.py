@@ -1,7 +1,7 @@
-"""The gate of a group of entries that a cleaner looks at together (PROTOCOL 7.1).
+"""The gate of a group of entries: which transactions have ended for good (PROTOCOL 7.1).
 
-What it says stays true: transactions below ``lowest`` have ended, each of them for good. So it may be some seconds old, and
-be read once for many entries; what is removed is checked again just before (PROTOCOL 11.8).
+Transactions below ``lowest`` have ended and stay ended. So one gate serves many entries, and may be some seconds old. What
+is removed is checked again just before its removal (PROTOCOL 11.8).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, Target, Targets
 
 GROUP_SIZE = 128  #: entries that share a gate
-_FRESH_S = 10.0  #: for how long it is used: somebody may forbid cleaning meanwhile
+_FRESH_S = 10.0  #: age after which a gate is read again: somebody may have forbidden cleaning
 
 
 class Gate:
@@ -45,7 +45,7 @@ class Gate:
         return time.monotonic() - self._read_at < _FRESH_S
 
     def txn_state(self, entry: Entry) -> str | None:
-        """Returns TXN_STATE of the transaction that compacted the entry; None if TXNS has no row for it."""
+        """Returns TXN_STATE of the entry's compaction transaction; None if TXNS has no row for it."""
         return self._states[entry.id]
 
     def target(self, entry: Entry) -> Target | None:
@@ -62,11 +62,11 @@ class Gate:
     def read_write_ids(self, tables: Iterable[Table]) -> None:
         """Reads ``write_ids`` of several tables together."""
         names = {table.id: (table.database.lower(), table.name.lower()) for table in tables}
-        found = self.site.metastore.write_ids.valid_of(set(names.values()), self.txns)
-        self._write_ids |= {number: found[name] for number, name in names.items()}
+        lists = self.site.metastore.write_ids.valid_of(set(names.values()), self.txns)
+        self._write_ids |= {number: lists[name] for number, name in names.items()}
 
     def write_ids(self, table: Table) -> ValidWriteIdList:
-        """Returns what every snapshot from ``lowest`` on sees of a table."""
+        """Returns the write IDs of a table that every snapshot from ``lowest`` on sees."""
         if table.id not in self._write_ids:
             self.read_write_ids([table])
         return self._write_ids[table.id]

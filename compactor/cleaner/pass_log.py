@@ -1,4 +1,4 @@
-"""The outcomes of a pass of the cleaner as they come, and what a failure means for the entry's row."""
+"""Collects the outcomes of a cleaner's pass, and makes the rows of failed entries wait."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class PassLog:
     @property
     def tried(self) -> set[int | None]:
         """The ids of all entries with an outcome."""
-        return {one.entry_id for one in (*self.results, *self.failed)}
+        return {result.entry_id for result in (*self.results, *self.failed)}
 
     def done(self, repaired: tuple[lost_workers.Repaired, ...], waiting: Iterable[Waiting]) -> CleanerPass:
-        """Returns the pass, with further entries that wait."""
+        """Returns the result of the pass, including other entries that wait."""
         results = [*self.results, *waiting]
         return CleanerPass(
             repaired=repaired,
@@ -44,7 +44,7 @@ class PassLog:
         self.results.append(result)
 
     def wait(self, entry: Entry, retention_ms: int, because: str) -> None:
-        """Leaves an entry in the queue, which is no failure.
+        """Leaves an entry in the queue without counting a failure.
 
         Raises:
             LostClaim: it is no longer ready for cleaning.
@@ -53,12 +53,14 @@ class PassLog:
         self.add(Waiting(entity=entry.entity, entry_id=entry.id, because=because))
 
     def fail(self, entry: Entry, error: CompactorError) -> None:
-        """Makes a row that cannot be cleaned wait, twice as long each time; it never leaves by itself (PROTOCOL 6).
+        """Makes a row that cannot be cleaned wait, twice as long each time; it stays in the queue.
 
-        Nothing is left to do if another cleaner, perhaps Hive's, has meanwhile removed the row and its directories.
+        See PROTOCOL 6.
+
+        Does nothing if another cleaner, perhaps Hive's, has removed the row and its directories.
 
         Raises:
-            Disagreement: a row that is gone, and the error, come from an older database that was put back meanwhile.
+            Disagreement: an older database was put back meanwhile, which explains the missing row and the error.
         """
         must_still_be_newest(self._site)
         try:

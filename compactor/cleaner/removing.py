@@ -1,4 +1,4 @@
-"""The removal of directories by a cleaner, each of which vanishes in one step."""
+"""Removes directories for a cleaner so that each vanishes in one step."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ def remove_directories(
     listing: Listing,
     names: Collection[str],
     threads: SideBySide,
-    still: Callable[[], None] | None = None,
+    must_still_be_removable: Callable[[], None] | None = None,
 ) -> int:
     """Hides all of ``names``, then removes them, and returns the bytes of their files in ``listing``.
 
-    Bound to the directories that are there now, and to the table that they belong to (PROTOCOL 11.8).
+    Only the directories that are there now are removed, and only while the table is the same (PROTOCOL 11.8).
 
     Args:
-        still: raises once ``names`` are no longer to be removed, asked as soon as nobody else can use them any longer.
+        must_still_be_removable: raises if ``names`` must not be removed any longer; called once nobody can use them.
 
     Raises:
         LockNotGranted: the store has no rename, and the table is in use.
-        Disagreement: the table, or one of the directories, is another one by now; or the metastore's database is an
-            older copy.
+        Disagreement: the table or one of the directories was replaced meanwhile; or the metastore's database is an older
+            copy.
     """
     reach(Step.CLEANING)
     if not names:
         return 0
     expected = identities(site.storage, target.location, names)
-    must_be_the_same_table(site, target)  # so all of these are its directories
+    must_be_the_same_table(site, target)  # so the identities belong to its directories
     must_be_newest(site, polling=True)  # a pass may have been suspended since it looked
     with while_removing(site, target):
-        if still is not None:
-            still()
+        if must_still_be_removable is not None:
+            must_still_be_removable()
         hidden = removal.hide(site.storage, target.location, names, TxnId(0), expected)
         for error in remove_all(site.storage, [f"{target.location}/{name}" for name in hidden], threads).values():
             raise error
@@ -59,7 +59,7 @@ def bytes_of(listing: Listing, names: Collection[str]) -> int:
 
 
 def remove_all(storage: Storage, paths: Sequence[str], threads: SideBySide) -> dict[str, CompactorError]:
-    """Removes hidden directories, durably. Returns those that cannot be removed, each with the error."""
+    """Removes hidden directories durably. Returns the error of each directory that cannot be removed."""
 
     def remove(path: str) -> CompactorError | None:
         try:

@@ -1,4 +1,7 @@
-"""The decision about an entry that is ready for cleaning, by the gate and by what only its own row can tell (PROTOCOL 7)."""
+"""Decides about an entry that is ready for cleaning, by the gate and by the entry's own row.
+
+See PROTOCOL 7.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,16 @@ from compactor.state.sightings import Sighting
 
 
 def verdict(gate: Gate, target: Target | None, entry: Entry, settings: Settings) -> Clean | Wait | Drop:
-    """Returns what may happen to an entry that is ready for cleaning; ``target`` is None if its table or partition is
-    gone."""
+    """Returns whether an entry is cleaned, waits or is dropped.
+
+    ``target`` is None for a dropped table or partition.
+    """
     site = gate.site
     if target is not None and (why := target.table.refusal(target.partition)) is not None:
         return Drop(state=State.REFUSED, error=f"{why}; nothing is removed there")
     parameters = target.partition.parameters if target and target.partition else {}
     txn_state = gate.txn_state(entry)
-    # before the commit is too soon: a transaction opened meanwhile does not see the compaction either
+    # A sighting before the commit is too early: a transaction opened in between does not see the compaction.
     seen = None if txn_state == txn_states.OPEN else _first_sight(site, entry)
     facts = CleaningFacts(
         lowest_open=gate.lowest,
@@ -38,13 +43,16 @@ def verdict(gate: Gate, target: Target | None, entry: Entry, settings: Settings)
         stamped_early=site.stamps_early(entry),
     )
     answer = may_clean(entry, facts, settings)
-    held = _held_by_lock(site, entry, seen) if isinstance(answer, Clean) else None
-    return held or answer
+    waits = _wait_for_locks(site, entry, seen) if isinstance(answer, Clean) else None
+    return waits or answer
 
 
 def _first_sight(site: Site, entry: Entry) -> Sighting | None:
-    """Returns the substitute for a stamp that Hive did not write (its rebalance, Hive 3's rows) or wrote too early (Hive
-    4.2): the newest ids when the row was first seen. Without our own state to keep it in, such rows wait for Hive."""
+    """Returns the newest ids when the row was first seen, in place of a missing or unreliable stamp.
+
+    Hive writes no stamp for a rebalance and in Hive 3, and stamps too early in Hive 4.2. The sighting is kept in our own
+    state; without a state, such rows wait for Hive.
+    """
     goes_by_locks = not site.metastore.dialect.layout.has_visibility
     is_exact = entry.next_txn_id is not None and not goes_by_locks and not site.stamps_early(entry)
     if site.state is None or is_exact:
@@ -54,18 +62,21 @@ def _first_sight(site: Site, entry: Entry) -> Sighting | None:
     return site.state.sightings.first(site.name, entry.id, now)
 
 
-def _held_by_lock(site: Site, entry: Entry, seen: Sighting | None) -> Wait | None:
-    """Returns a wait while a lock from before the entry was first seen, on it or around it, is still there: readers of
-    Hive 3.1 may hold locks without a transaction (Hive 3.1's ``Cleaner``, which only checks locks on the entry itself)."""
+def _wait_for_locks(site: Site, entry: Entry, seen: Sighting | None) -> Wait | None:
+    """Returns a wait while a conflicting lock remains that is older than our first sight of the entry.
+
+    Readers of Hive 3.1 may hold locks without a transaction. Hive 3.1's ``Cleaner`` only checks locks on the entry itself;
+    this also checks locks on its table and database.
+    """
     if seen is None or site.metastore.dialect.layout.has_visibility:
         return None
     here = entry.entity
     names = site.metastore.dialect.recorded_names(here.partition)
-    wanted = [
+    requests = [
         LockRequest(database=here.database, table=here.table, partition=name, type=LockType.EXCLUSIVE) for name in names
     ]
     for row in site.metastore.locks.show(here.database):
-        if row.id <= seen.newest_lock and any(conflicts(request, row, semi_shared=True) for request in wanted):
+        if row.id <= seen.newest_lock and any(conflicts(request, row, semi_shared=True) for request in requests):
             return Wait(
                 because=f"{row} was there when the entry was first seen; its reader may read the replaced directories"
             )
@@ -73,8 +84,12 @@ def _held_by_lock(site: Site, entry: Entry, seen: Sighting | None) -> Wait | Non
 
 
 def _rebalance_committed(site: Site, target: Target, entry: Entry) -> bool:
-    """Returns true if a rebalance whose row in TXNS is gone committed, by its WRITE_SET or its base (PROTOCOL 7.4). If it
-    had aborted, its components would keep that row as long as the base is there."""
+    """Returns true if a rebalance whose row in TXNS is gone did commit, by its WRITE_SET or its base.
+
+    See PROTOCOL 7.4.
+
+    The components of an aborted rebalance would keep that row as long as its base is there.
+    """
     if entry.type is not CompactionType.REBALANCE or entry.txn_id is None:
         return False
     named = naming.names_of(site.storage, target.location, entry.txn_id)
