@@ -1,4 +1,4 @@
-"""The tables and entries that a worker compacts; everything else is refused by name."""
+"""Checks that a worker may compact an entry and its table; every refusal names the reason."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from compactor.worker.phases import Admitted, Located
 from compactor.worker.rebalance_view import must_be_possible
 
 
-def admit(one: Located) -> Admitted:
+def admit(member: Located) -> Admitted:
     """Returns the entry if it can be compacted.
 
     Raises:
         Refused: the table or the request does not allow it.
-        NotSupported: this release does not do it.
+        NotSupported: this release does not support it.
     """
-    site, target, entry = one.site, one.target, one.entry
+    site, target, entry = member.site, member.target, member.entry
     _must_be_compactable(site, target, entry)
     file_format = file_format_of(site, target)
     _must_be_undone_whole(site, target)
     _must_be_named_in_one_step(site, target, entry)
-    return one.admitted(file_format)
+    return member.admitted(file_format)
 
 
 def _must_be_compactable(site: Site, target: Target, entry: Entry) -> None:
@@ -42,8 +42,10 @@ def _must_be_compactable(site: Site, target: Target, entry: Entry) -> None:
 
 
 def _must_be_undone_whole(site: Site, target: Target) -> None:
-    """Refuses stores without directory rename under Hive 3.1, which shows whatever has a final name: half of a directory
-    that a dead worker left would be its rows."""
+    """Refuses stores without directory rename under Hive 3.1.
+
+    Hive 3.1 shows every directory with a final name. It would return the rows of half a directory that a dead worker left.
+    """
     if not site.metastore.dialect.layout.has_visibility and not renames(site, target):
         raise NotSupported(
             f"{target.entity}: lies in a store without directory rename ({target.location}), and Hive 3.1 would show what "
@@ -52,7 +54,7 @@ def _must_be_undone_whole(site: Site, target: Target) -> None:
 
 
 def _must_be_named_in_one_step(site: Site, target: Target, entry: Entry) -> None:
-    """Refuses what ``compactor.readers = strict`` rules out whatever its output; a minor is judged once it is staged."""
+    """Refuses entries that ``compactor.readers = strict`` excludes; a minor is checked once it is staged."""
     if target.settings.text("compactor.readers") != "strict":
         return
     if entry.type is CompactionType.REBALANCE:

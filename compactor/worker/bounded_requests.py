@@ -1,4 +1,4 @@
-"""Bounded requests: their limits, the end of their time, and the new request for the input that they leave."""
+"""Bounded requests: their limits in bytes and time, and the new request for the input that they leave."""
 
 from __future__ import annotations
 
@@ -32,19 +32,22 @@ def bound_of(settings: Settings) -> Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """The time that a request may take, checked between units. ``elapsed_s`` is its clock; ``stops`` returns true once its
-    worker has been asked to stop."""
+    """The time that a request may take, checked between units.
+
+    ``elapsed_s`` returns the seconds since its start; ``stops`` returns true once its worker has been asked to stop.
+    """
 
     bound: Bound
     elapsed_s: Callable[[], float]
     stops: Callable[[], bool]
 
     def skips(self, plan: Plan) -> Callable[[Unit], bool]:
-        """Returns a predicate that is called before each unit begins and is true if the unit is to be skipped. The first
-        chunk is always completed, so that each request makes progress.
+        """Returns a predicate that is called before each unit and returns true to skip it.
+
+        The first chunk is always completed, so that each request makes progress.
 
         Raises:
-            Refused: (by the predicate) the time of a base is over, and no part of a base can be published.
+            Refused: (by the predicate) the time for a base is over, and no part of a base can be published.
         """
         if self.bound.milliseconds is None:
             return skip_none
@@ -68,10 +71,10 @@ class Budget:
 
 
 def request_rest(site: Site, entry: Entry, left: Remainder) -> int | None:
-    """Requests again, in the same way, what a bounded request left; returns the new row's id.
+    """Requests what a bounded request left, with the same options; returns the new row's id.
 
-    Returns None if that is not needed, or if it is in the queue already. The compaction is committed, so a failure here is
-    not a failure of the compaction: without the row, the initiator or a person asks again.
+    Returns None if nothing needs a request, or if one is in the queue already. The compaction is committed, so an error here
+    is only logged: without the row, the initiator or a person requests the rest.
     """
     if not left.again:
         return None

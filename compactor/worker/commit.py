@@ -1,4 +1,4 @@
-"""From staged output to a committed compaction: the critical section, and what follows it (PROTOCOL 5)."""
+"""Commits staged output: the critical section, and the steps after it (PROTOCOL 5)."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ from compactor.worker.output_statistics import known_statistics
 from compactor.worker.phases import Committed, Opened, StagedEntry
 
 log = logging.getLogger(__name__)
-TOGETHER = 16  #: the most entries that one transaction of the database commits
+TOGETHER = 16  #: the most entries that one database transaction commits
 
 
 def commit_all(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat, threads: SideBySide) -> None:
-    """Names and commits entries, none of which needs its table alone: together as many as may go together, and one by one
-    the others and those for which that failed."""
-    joined = [one for one in staged if _may_join(one)] if len(staged) > 1 else []
+    """Names and commits entries that need no exclusive lock.
+
+    Commits in batches where allowed; the rest, and the entries of failed batches, one at a time.
+    """
+    joined = [member for member in staged if _may_commit_together(member)] if len(staged) > 1 else []
     committed = [
-        one
+        member
         for start in range(0, len(joined), TOGETHER)
-        for one in _commit_together(group, joined[start : start + TOGETHER], heart, threads)
+        for member in _commit_together(group, joined[start : start + TOGETHER], heart, threads)
     ]
     threads.map(_remove_staging, committed)
-    group.each(lambda one: commit_one(group, one, heart), group.still(staged))
+    group.each(lambda member: commit_one(group, member, heart), group.remaining(staged))
 
 
 def commit_one(group: Group, staged: StagedEntry, heart: Heartbeat) -> None:
@@ -53,58 +55,64 @@ def commit_one(group: Group, staged: StagedEntry, heart: Heartbeat) -> None:
     committed = staged.committed()
     reach(Step.COMMITTED)
     _remove_staging(committed)
-    _finish(group, committed)
+    _finish_committed(group, committed)
 
 
-def _may_join(one: StagedEntry) -> bool:
-    """Returns true if readers see nothing of the entry, while it waits for the others' commit, but a directory that is
-    complete and right."""
+def _may_commit_together(member: StagedEntry) -> bool:
+    """Returns true if the entry may wait for other commits between its names and its own commit.
+
+    Meanwhile a reader sees either nothing of it or one directory that is complete and correct.
+    """
     return (
-        one.plan.layout.has_visibility
-        and not one.rebalances
-        and naming.can_name_together(one.site.storage, [one.staged])
+        member.plan.layout.has_visibility
+        and not member.rebalances
+        and naming.can_name_together(member.site.storage, [member.staged])
     )
 
 
 def _commit_together(
     group: Group, staged: Sequence[StagedEntry], heart: Heartbeat, threads: SideBySide
 ) -> list[Committed]:
-    """Commits several entries in one critical section. Lost ones drop out; if anything else fails, all are rolled back and
-    stay in the group to be committed one by one, where names that were given already are recognized.
+    """Commits several entries in one critical section.
+
+    Lost entries drop out. If anything else fails, all are rolled back and stay in the group, to be committed one by one.
+    Those commits recognize directories that have their names already.
 
     Returns:
-        the committed ones; their staging directories are still there.
+        the committed entries, whose staging directories still exist.
     """
-    live = group.each(lambda one: heart.check(one.txn), staged)
+    live = group.each(lambda member: heart.check(member.txn), staged)
     if not live:
         return []
-    for one in live:
-        heart.let_go(one.txn)
+    for member in live:
+        heart.let_go(member.txn)
     joint = _JointCommit(live, threads)
     try:
         joint.run()
     except CommitUnknown as error:
-        group.each(partial(_must_be_committed, error=error), joint.kept)
-    except Exception as error:  # noqa: BLE001 - the entry that it belongs to shows when each is committed by itself
+        group.each(partial(_check_committed, error=error), joint.kept)
+    except Exception as error:  # noqa: BLE001 - committing each entry alone shows which one it belongs to
         log.info("%d compactions are committed one by one: %s", len(live), error)
-        for one in live:
-            if (reason := joint.undurable.get(one.staged.location)) is not None:
-                group.drop(one, reason)  # asked again, its disk may say that all is well
+        for member in live:
+            if (reason := joint.undurable.get(member.staged.location)) is not None:
+                group.drop(member, reason)  # a second try could succeed although the first write was lost
         return []
-    for one in live:
-        if (lost := joint.lost.get(one.entry.id)) is not None:
-            group.drop(one, lost)
-    committed = [one.committed() for one in group.still(live)]
+    for member in live:
+        if (lost := joint.lost.get(member.entry.id)) is not None:
+            group.drop(member, lost)
+    committed = [member.committed() for member in group.remaining(live)]
     for _ in committed:
         reach(Step.COMMITTED)
-    group.each(lambda one: _finish(group, one), committed)
+    group.each(lambda member: _finish_committed(group, member), committed)
     return committed
 
 
 @dataclass(slots=True)
 class _JointCommit:
-    """The critical section of several entries, and what it found out, also when it fails: lost claims by entry, and by
-    location the names that could not be made durable."""
+    """The critical section of several entries, with results that are also valid when it fails.
+
+    ``lost`` has the lost claims by entry id, ``undurable`` the errors of names that could not be made durable by location.
+    """
 
     entries: Sequence[StagedEntry]
     threads: SideBySide
@@ -113,26 +121,26 @@ class _JointCommit:
 
     @property
     def kept(self) -> list[StagedEntry]:
-        return [one for one in self.entries if one.entry.id not in self.lost]
+        return [member for member in self.entries if member.entry.id not in self.lost]
 
     def run(self) -> None:
         with committing_all(self.entries) as self.lost:
-            storage, staged = self.entries[0].site.storage, [one.staged for one in self.kept]
+            storage, staged = self.entries[0].site.storage, [member.staged for member in self.kept]
             self.undurable = naming.name_together(storage, staged, self.threads.map)
             for error in self.undurable.values():
                 raise error
 
 
-def _must_be_committed(one: StagedEntry, error: CommitUnknown) -> None:
-    if not one.site.metastore.commits.committed(one.entry, one.txn):
+def _check_committed(member: StagedEntry, error: CommitUnknown) -> None:
+    if not member.site.metastore.commits.committed(member.entry, member.txn):
         raise error
 
 
-def _finish(group: Group, committed: Committed) -> None:
-    """Does what follows a certain commit, except for the staging directory."""
+def _finish_committed(group: Group, committed: Committed) -> None:
+    """Requests what the compaction left and reports its outcome, after a certain commit."""
     planned, staged = committed.plan, committed.staged
     request_rest(committed.site, committed.entry, planned.left)
-    group.done(
+    group.finish(
         committed,
         Outcome(
             entry=committed.entry,
@@ -148,7 +156,10 @@ def _finish(group: Group, committed: Committed) -> None:
 
 
 def _remove_staging(committed: Committed) -> None:
-    """Removes the staging directory. The compaction is committed: if this fails, the cleaner sweeps what stays."""
+    """Removes the staging directory of a committed compaction.
+
+    If this fails, the cleaner removes it later.
+    """
     site, planned = committed.site, committed.plan
     try:
         with failing_alone(committed.entry.entity):
@@ -161,9 +172,12 @@ def _remove_staging(committed: Committed) -> None:
 
 
 @contextmanager
-def committing(one: Opened) -> Iterator[None]:
-    """The critical section of one entry: locked and re-checked on entry, stamped and committed on exit (PROTOCOL 5)."""
-    with committing_all([one]) as lost:
+def committing(member: Opened) -> Iterator[None]:
+    """The critical section of one entry: locked and re-checked on entry, stamped and committed on exit.
+
+    See PROTOCOL 5.
+    """
+    with committing_all([member]) as lost:
         for error in lost.values():
             raise error
         yield
@@ -171,28 +185,30 @@ def committing(one: Opened) -> Iterator[None]:
 
 @contextmanager
 def committing_all(entries: Sequence[Opened]) -> Iterator[Mapping[int, LostClaim]]:
-    """The same for several entries: on exit, either all that are not lost are committed, or none of them. Yields the lost
-    ones by the ids of their entries."""
+    """The critical section of several entries: on exit, all that are not lost are committed, or none.
+
+    Yields the errors of the lost entries by their ids.
+    """
     site = entries[0].site
     limit = site.settings.milliseconds("hive.txn.timeout") / 2000
-    with site.metastore.commits.committing_all([_commit_of(one) for one in entries]) as found:
+    with site.metastore.commits.committing_all([_commit_of(member) for member in entries]) as results:
         reach(Step.COMMITTING)
-        begun = time.monotonic()
-        yield {one.entry.id: error for one in entries if isinstance(error := found[one.entry.id], LostClaim)}
-        if time.monotonic() - begun > limit:
+        started_at = time.monotonic()
+        yield {member.entry.id: error for member in entries if isinstance(error := results[member.entry.id], LostClaim)}
+        if time.monotonic() - started_at > limit:
             raise StorageError(
                 f"{entries[0].target.location}: naming took longer than {limit:.0f} s, half of hive.txn.timeout"
             )
 
 
-def _commit_of(one: Opened) -> Commit:
-    target = one.target
+def _commit_of(member: Opened) -> Commit:
+    target = member.target
     return Commit(
-        entry=one.entry,
-        worker_id=one.worker_id,
-        txn=one.txn,
+        entry=member.entry,
+        worker_id=member.worker_id,
+        txn=member.txn,
         table_id=target.table.id,
         partition_id=target.partition.id if target.partition else None,
         location=target.partition.location if target.partition else target.table.location,
-        statistics=known_statistics(one) if isinstance(one, StagedEntry) else None,
+        statistics=known_statistics(member) if isinstance(member, StagedEntry) else None,
     )

@@ -1,4 +1,4 @@
-"""The end of an entry that cannot go on: nothing is left behind, and its row says why."""
+"""Ends an entry that cannot go on: removes its leftovers, and records the reason in its row."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from compactor.worker.phases import Claimed, Located, Opened, Planned, StagedEnt
 
 
 def abandon(entry: Claimed, *, is_lost: bool = False) -> None:
-    """Hides what the entry named and aborts its transaction with that, then removes what it staged (PROTOCOL 6).
+    """Hides the entry's named output while aborting its transaction, then removes staged output.
+
+    See PROTOCOL 6.
 
     Args:
-        is_lost: true if its transaction or row is no longer its own, as after a restore.
+        is_lost: true if the transaction or row no longer belongs to the entry, as after a restore.
 
     Raises:
-        Disagreement: the metastore's database was put back meanwhile, and its transaction may be somebody else's.
+        Disagreement: the metastore's database was put back meanwhile, and the transaction may belong to somebody else.
     """
     if not isinstance(entry, Opened):
         return
@@ -39,24 +41,24 @@ def abandon(entry: Claimed, *, is_lost: bool = False) -> None:
     if isinstance(entry, StagedEntry):
         hide = leftovers.hider(site, entry.target, is_alone=entry.is_alone)
     else:
-        hide = leftovers.hider(site, None)  # nothing can have been named yet
-    because, own = "compaction transaction abort", entry.worker_id
-    site.metastore.transactions.abort(txn, because, lambda newest: hide(txn, newest), agent=own)
-    if isinstance(entry, Planned):  # nothing is staged before that
+        hide = leftovers.hider(site, None)  # nothing can have its final name yet
+    reason, agent = "compaction transaction abort", entry.worker_id
+    site.metastore.transactions.abort(txn, reason, lambda newest: hide(txn, newest), agent=agent)
+    if isinstance(entry, Planned):  # earlier phases have staged nothing
         leftovers.clear_aborted(site, entry.target, txn, may_have_named=isinstance(entry, StagedEntry))
 
 
 def put_back(entry: Claimed) -> None:
-    """Leaves nothing behind, and lets the request wait again."""
+    """Abandons the work on an entry, and puts its request back into the queue."""
     abandon(entry)
     entry.site.metastore.endings.requeue(entry.entry.id, entry.worker_id)
 
 
 def end(entry: Claimed, error: CompactorError) -> Outcome:
-    """Leaves nothing behind, and puts the row into the state that ``error`` means.
+    """Abandons the work on an entry, and puts its row into the state that ``error`` implies.
 
     Raises:
-        CompactorError: the database doesn't answer; the row stays for repair.
+        CompactorError: the database does not answer; the row stays for repair.
     """
     endings, number = entry.site.metastore.endings, entry.entry.id
     if isinstance(error, StorageError | BadFile) and _has_moved(entry):
@@ -64,21 +66,21 @@ def end(entry: Claimed, error: CompactorError) -> Outcome:
             f"{entry.entry.entity} was dropped, renamed or moved while it was compacted: {error}",
         )
     if isinstance(error, LostClaim):
-        ended: list[bool] = []
+        aborted: list[bool] = []
         outcome = _let_go(
-            entry, Result.LOST, error, lambda why: ended.append(endings.end_aborted(number, entry.worker_id))
+            entry, Result.LOST, error, lambda message: aborted.append(endings.end_aborted(number, entry.worker_id))
         )
-        return replace(outcome, result=Result.ABORTED) if any(ended) else outcome
+        return replace(outcome, result=Result.ABORTED) if any(aborted) else outcome
     if isinstance(error, LockNotGranted):
-        return _let_go(entry, Result.WAITING, error, lambda why: endings.requeue(number, entry.worker_id))
+        return _let_go(entry, Result.WAITING, error, lambda message: endings.requeue(number, entry.worker_id))
     result, state = (Result.REFUSED, State.REFUSED) if isinstance(error, Refused) else (Result.FAILED, State.FAILED)
-    return _let_go(entry, result, error, lambda why: endings.finish(entry.entry, state, why))
+    return _let_go(entry, result, error, lambda message: endings.finish(entry.entry, state, message))
 
 
 def _let_go(entry: Claimed, result: Result, error: CompactorError, settle: Callable[[str], object]) -> Outcome:
-    """Leaves nothing behind, then settles the row if it is still this worker's: another worker may have it by now.
+    """Abandons the work, then calls ``settle``, which fails if another worker has the row by now.
 
-    If what we left cannot be removed, the row stays as it is, and repair tries again (PROTOCOL 6).
+    If the leftovers cannot be removed, the row stays as it is, and repair tries again (PROTOCOL 6).
     """
     try:
         with failing_alone(entry.entry.entity):
@@ -88,20 +90,19 @@ def _let_go(entry: Claimed, result: Result, error: CompactorError, settle: Calla
         return Outcome(entry=entry.entry, result=Result.LOST, message=f"{error}; {lost}")
     except DatabaseUnavailable:
         raise
-    except CompactorError as left:
-        message = f"{error}; what was staged or named cannot be taken away, the next pass tries again: {left}"
+    except CompactorError as cleanup_error:
+        message = f"{error}; what was staged or named cannot be taken away, the next pass tries again: {cleanup_error}"
         return Outcome(entry=entry.entry, result=Result.FAILED, message=message)
     return Outcome(entry=entry.entry, result=result, message=str(error))
 
 
 def _has_moved(entry: Claimed) -> bool:
-    """Returns true if the table or partition is no longer there under its name: then the files are not to blame for what
-    storage says."""
+    """Returns true if the table or partition was dropped, renamed or moved."""
     if not isinstance(entry, Located):
         return False
-    read = entry.target
+    target = entry.target
     try:
-        now = entry.site.target(entry.entry.entity, entry.entry.properties)
+        current = entry.site.target(entry.entry.entity, entry.entry.properties)
     except NotFound:
         return True
-    return now.place != read.place
+    return current.place != target.place

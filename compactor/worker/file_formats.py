@@ -10,10 +10,10 @@ _SWITCH = "hive.compactor.compact.insert.only"
 
 
 def file_format_of(site: Site, target: Target) -> FileFormat | None:
-    """Returns how the target's files are combined, None if they hold ACID rows.
+    """Returns the file format of an insert-only table or partition; None if the files hold ACID rows.
 
     Raises:
-        Refused: insert-only tables are not to be compacted here.
+        Refused: the settings exclude insert-only tables from compaction.
         NotSupported: the table holds ACID rows in another format than ORC.
     """
     table, partition = target.table, target.partition
@@ -23,7 +23,7 @@ def file_format_of(site: Site, target: Target) -> FileFormat | None:
         return None
     if not site.settings.boolean(_SWITCH):
         raise Refused(f"{target.entity}: the table is insert-only and {_SWITCH} is false")
-    found = site.metastore.catalog.storage_format(table, partition)
+    storage = site.metastore.catalog.storage_format(table, partition)
     of_partition = partition.parameters if partition is not None else {}
-    parameters = {**table.parameters, **of_partition, **found.serde_parameters}
-    return file_format(found.input_format, parameters)
+    parameters = {**table.parameters, **of_partition, **storage.serde_parameters}
+    return file_format(storage.input_format, parameters)

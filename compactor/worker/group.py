@@ -1,4 +1,4 @@
-"""Entries that go through the steps of a compaction together, each of which may fail alone."""
+"""A group of entries that go through a compaction together, and each of which may fail alone."""
 
 from __future__ import annotations
 
@@ -33,105 +33,109 @@ _After = TypeVar("_After", bound=Claimed)
 
 
 class Group:
-    """The entries that nothing has ended yet, each in its latest phase. ``report`` is called with each outcome at once.
+    """The entries that have not ended yet, each in its latest phase.
 
-    ``broken`` is the first error that is not an entry's own: a bug, or a database that doesn't answer.
+    ``report`` is called with each outcome at once.
+
+    ``broken`` is the first error that does not belong to one entry: a bug, or a database that does not answer.
     """
 
     def __init__(self, claimed: Iterable[Claimed], report: Callable[[Outcome], object]) -> None:
-        self._live: dict[int, Claimed] = {one.entry.id: one for one in claimed}
+        self._live: dict[int, Claimed] = {member.entry.id: member for member in claimed}
         self._size = len(self._live)
         self.broken: BaseException | None = None
         self._report = report
 
-    def still(self, entries: Iterable[_Before]) -> list[_Before]:
-        """Returns those of ``entries`` that nothing has ended."""
-        return [one for one in entries if one.entry.id in self._live]
+    def remaining(self, entries: Iterable[_Before]) -> list[_Before]:
+        """Returns the entries that have not ended."""
+        return [member for member in entries if member.entry.id in self._live]
 
     def enter(self, entries: Iterable[Claimed]) -> None:
-        """Remembers a new phase of live entries, by which each is ended if it fails."""
-        for one in entries:
-            self._live[one.entry.id] = one
+        """Remembers the new phase of live entries. It decides what is undone if an entry fails."""
+        for member in entries:
+            self._live[member.entry.id] = member
 
     def advance(self, step: Callable[[_Before], _After | None], entries: Iterable[_Before]) -> list[_After]:
-        """Takes each of ``entries`` to the phase that ``step`` returns, and returns those that went on. One whose step
-        fails, with whatever error, drops out; a ``step`` that has ended its entry returns None."""
+        """Runs ``step`` for each entry, and returns the entries in their new phase.
+
+        An entry whose step fails drops out. A step that has ended its entry returns None.
+        """
         further: list[_After] = []
-        for one in list(entries):
+        for member in list(entries):
             try:
-                with failing_alone(one.entry.entity):
-                    after = step(one)
+                with failing_alone(member.entry.entity):
+                    after = step(member)
             except CompactorError as error:
-                self.drop(one, error)
+                self.drop(member, error)
                 continue
             if after is not None:
-                self._live[one.entry.id] = after
+                self._live[member.entry.id] = after
                 further.append(after)
         return further
 
     def advance_together(
         self, step: Callable[[_Before], _After], entries: Iterable[_Before], threads: SideBySide
     ) -> list[_After]:
-        """Does the same side by side, for a step that touches nothing but its own entry."""
+        """Does the same on threads, for a step that touches only its own entry."""
         every = list(entries)
         further: list[_After] = []
-        for one, after in zip(every, threads.map(partial(_tried, step), every), strict=True):
+        for member, after in zip(every, threads.map(partial(_try, step), every), strict=True):
             if isinstance(after, CompactorError):
-                self.drop(one, after)
+                self.drop(member, after)
             else:
-                self._live[one.entry.id] = after
+                self._live[member.entry.id] = after
                 further.append(after)
         return further
 
     def each(self, step: Callable[[_Before], object], entries: Iterable[_Before]) -> list[_Before]:
-        """Does ``step`` for each of ``entries``, and returns those still in the group. One whose step fails drops out."""
+        """Runs ``step`` for each entry, and returns the remaining ones. An entry whose step fails drops out."""
         every = list(entries)
-        for one in every:
+        for member in every:
             try:
-                with failing_alone(one.entry.entity):
-                    step(one)
+                with failing_alone(member.entry.entity):
+                    step(member)
             except CompactorError as error:
-                self.drop(one, error)
-        return self.still(every)
+                self.drop(member, error)
+        return self.remaining(every)
 
-    def done(self, one: Claimed, outcome: Outcome) -> None:
+    def finish(self, member: Claimed, outcome: Outcome) -> None:
         """Ends an entry with its outcome."""
-        self.release(one)
-        txn = one.txn if isinstance(one, Opened) else None
-        taken = time.monotonic() - one.started
-        outcome = replace(outcome, seconds=taken, together=self._size, txn=txn, worker_id=one.worker_id)
+        self.release(member)
+        txn = member.txn if isinstance(member, Opened) else None
+        taken = time.monotonic() - member.started
+        outcome = replace(outcome, seconds=taken, together=self._size, txn=txn, worker_id=member.worker_id)
         _log(outcome)
         self._report(outcome)
 
-    def release(self, one: Claimed) -> None:
-        """Takes an entry out of the group, without an outcome."""
-        del self._live[one.entry.id]
+    def release(self, member: Claimed) -> None:
+        """Takes an entry out of the group without an outcome."""
+        del self._live[member.entry.id]
 
-    def drop(self, one: Claimed, error: BaseException) -> None:
-        """Ends an entry by an error; nothing of it is left behind."""
+    def drop(self, member: Claimed, error: BaseException) -> None:
+        """Ends an entry with an error, and leaves nothing of it behind."""
         try:
             if isinstance(error, CommitUnknown):
-                raise error  # nothing may be touched before TXNS can be read again; repair does it then
+                raise error  # touch nothing until TXNS can be read again; repair ends the entry then
             if isinstance(error, CompactorError):
-                self.done(one, end(one, error))
+                self.finish(member, end(member, error))
                 return
-            put_back(one)
+            put_back(member)
             raise error
         except BaseException as broken:
-            log.error("%s entry %d ended in an unexpected error", one.entry.entity, one.entry.id, exc_info=broken)
+            log.error("%s entry %d ended in an unexpected error", member.entry.entity, member.entry.id, exc_info=broken)
             self.broken = self.broken or broken
-            self._live.pop(one.entry.id, None)
+            self._live.pop(member.entry.id, None)
 
     def drop_all(self, error: BaseException) -> None:
-        """Ends all entries: a step that they take together has failed."""
-        for one in list(self._live.values()):
-            self.drop(one, error)
+        """Ends all entries, after a step of the whole group has failed."""
+        for member in list(self._live.values()):
+            self.drop(member, error)
 
 
 class Watch:
-    """Checks that the compactions of a group may go on, by asking the database for all of them at once.
+    """Checks that the compactions of a group may go on, with one query for all of them.
 
-    An answer is as recent as the question, or as the last question of another entry that came after this one's.
+    Answers are cached: each entry may use once the state that another entry's check has read.
     """
 
     def __init__(self, site: Site, heart: Heartbeat, entries: Iterable[Opened]) -> None:
@@ -139,63 +143,68 @@ class Watch:
         self._heart = heart
         self._entries = list(entries)
         self._lock = threading.Lock()
-        self._unasked: set[int] = set()
+        self._may_reuse: set[int] = set()
         self._open: frozenset[TxnId] = frozenset()
         self._awaited: frozenset[Entity] = frozenset()
 
     def job(self, planned: Planned, budget: Budget, under_way: UnderWay, units: Sequence[Unit] | None = None) -> Job:
-        """Returns the units of the plan (or ``units``, which come before them), with the checks between them; ``under_way``
-        is told of them."""
-        own = [unit.input_bytes for unit in planned.plan.units]
-        of_slices = None if units is None else [unit.input_bytes for unit in units]
+        """Returns a job of the plan's units with the checks between them, and announces it to ``under_way``.
+
+        Args:
+            units: runs these units instead: slices, which are merged before the units of the plan.
+        """
+        unit_sizes = [unit.input_bytes for unit in planned.plan.units]
+        slice_sizes = None if units is None else [unit.input_bytes for unit in units]
         return Job(
             units=stage.units_with_targets(planned.site.storage, planned.plan) if units is None else units,
             check=lambda: self.check(planned),
             skips=budget.skips(planned.plan),
-            report=under_way.begin(planned.entry.id, own if of_slices is None else of_slices, own if of_slices else ()),
+            report=under_way.begin(
+                planned.entry.id, unit_sizes if slice_sizes is None else slice_sizes, unit_sizes if slice_sizes else ()
+            ),
         )
 
-    def check(self, one: Opened) -> None:
-        """Returns if the compaction of this entry is to go on.
+    def check(self, member: Opened) -> None:
+        """Checks that the compaction of this entry may go on.
 
         Raises:
             LostClaim: its transaction is no longer open.
             LockNotGranted: a statement waits for its table exclusively.
-            CompactorError: it has been worked on for longer than ``hive.compactor.worker.timeout``.
+            CompactorError: the work has taken longer than ``hive.compactor.worker.timeout``.
         """
-        self._must_be_in_time(one)
-        self._heart.check(one.txn)
-        number, entity = one.entry.id, one.entry.entity
+        self._must_be_in_time(member)
+        self._heart.check(member.txn)
+        number, entity = member.entry.id, member.entry.entity
         with self._lock:
-            if number not in self._unasked:
+            if number not in self._may_reuse:
                 self._ask()
-            self._unasked.discard(number)
-            is_open, is_awaited = one.txn in self._open, entity in self._awaited
+            self._may_reuse.discard(number)
+            is_open, is_awaited = member.txn in self._open, entity in self._awaited
         if not is_open:
-            raise LostClaim(f"{entity}: transaction {one.txn} of the compaction is no longer open")
+            raise LostClaim(f"{entity}: transaction {member.txn} of the compaction is no longer open")
         if is_awaited:
             raise LockNotGranted(f"{entity}: a statement waits for it exclusively; the compaction yields to it")
 
-    def _must_be_in_time(self, one: Opened) -> None:
+    def _must_be_in_time(self, member: Opened) -> None:
         timeout = self._site.settings.milliseconds(WORKER_TIMEOUT)
-        if 0 < timeout < 1000 * (time.monotonic() - one.started):
+        if 0 < timeout < 1000 * (time.monotonic() - member.started):
             raise CompactorError(
-                f"{one.entry.entity}: worked on for longer than {WORKER_TIMEOUT}, {timeout} ms; nothing of it is kept; "
+                f"{member.entry.entity}: worked on for longer than {WORKER_TIMEOUT}, {timeout} ms; nothing of it is kept; "
                 "raise it, or bound each request by compactor.max.bytes or compactor.max.time"
             )
 
     def _ask(self) -> None:
         metastore = self._site.metastore
-        states = metastore.transactions.states([one.txn for one in self._entries])
+        states = metastore.transactions.states([member.txn for member in self._entries])
         self._open = frozenset(txn for txn, state in states.items() if state == txn_states.OPEN)
-        self._awaited = metastore.locks.awaited_exclusively([one.entry.entity for one in self._entries])
-        self._unasked = {one.entry.id for one in self._entries}
+        self._awaited = metastore.locks.awaited_exclusively([member.entry.entity for member in self._entries])
+        self._may_reuse = {member.entry.id for member in self._entries}
 
 
-def _tried(step: Callable[[_Before], _After], one: _Before) -> _After | CompactorError:
+def _try(step: Callable[[_Before], _After], member: _Before) -> _After | CompactorError:
     try:
-        with failing_alone(one.entry.entity):
-            return step(one)
+        with failing_alone(member.entry.entity):
+            return step(member)
     except CompactorError as error:
         return error
 

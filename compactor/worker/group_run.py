@@ -1,10 +1,12 @@
-"""The steps that a group of claimed entries takes together, from ``i -> w`` to ``w -> r`` (PROTOCOL 3 to 6).
+"""Runs a group of claimed entries through a compaction, from ``i -> w`` to ``w -> r``.
+
+See PROTOCOL 3 to 6.
 
 Open a compaction transaction, shared lock, heartbeat -> list, repair, re-decide, plan -> record -> stage -> verify -> name
 and commit in one database transaction.
 
-Many entries are so small that asking the database for each of them would cost more than rewriting it. Each may fail, and
-then drops out of its group alone (ADR 11, 16).
+Many entries are so small that a database query for each would cost more than rewriting it, so a group shares its queries.
+An entry that fails drops out of its group alone (ADR 11, 16).
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ from compactor.worker.recording import record_alone, work_of
 from compactor.worker.staging import Stager
 from compactor.worker.worker_options import Options
 
-TOGETHER_BYTES = 4 * 1024 * 1024  #: the most input of an entry that goes with others: none waits long for another
+TOGETHER_BYTES = 4 * 1024 * 1024  #: the largest input of an entry in a group, so that no entry waits long for another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,204 +65,203 @@ class GroupRun:
     options: Options
 
     def run(self, claimed: Sequence[Claimed]) -> list[int]:
-        """Brings each of the claimed entries as far as it goes.
+        """Takes each claimed entry as far as possible.
 
         Returns:
-            the ids of those that were put back, since they are too large to go with others.
+            the ids of the entries that were put back because they are too large for a group.
         """
-        left: list[int] = []
+        put_back_ids: list[int] = []
         try:
-            opened = self._open(claimed)
+            opened = self._open_transactions(claimed)
             if opened:
                 period = heartbeat_period_ms(self.site.settings)
-                with Heartbeat(self.site.metastore.transactions, [one.txn for one in opened], period) as heart:
-                    left = self._go_on(opened, heart)
+                with Heartbeat(self.site.metastore.transactions, [member.txn for member in opened], period) as heart:
+                    put_back_ids = self._run_opened(opened, heart)
         except BaseException as error:
             self.group.drop_all(error)
             if not isinstance(error, Exception):
                 raise
         if self.group.broken is not None:
             raise self.group.broken
-        return left
+        return put_back_ids
 
-    def _open(self, claimed: Sequence[Claimed]) -> list[Opened]:
-        """Refuses what cannot be compacted, and opens a transaction for each of the others."""
+    def _open_transactions(self, claimed: Sequence[Claimed]) -> list[Opened]:
+        """Drops entries that cannot be compacted, and opens a transaction for each of the others."""
         admitted = self.group.advance(admit, self._locate(claimed))
         if not admitted:
             return []
         txns = self.site.metastore.transactions.open_all(_new_transactions(admitted))
-        opened = [one.opened(txn) for one, txn in zip(admitted, txns, strict=True)]
+        opened = [member.opened(txn) for member, txn in zip(admitted, txns, strict=True)]
         self.group.enter(opened)
         reach(Step.TXN_OPENED)
         return opened
 
     def _locate(self, claimed: Sequence[Claimed]) -> list[Located]:
-        targets = Targets(self.site, [one.entry.entity for one in claimed])
+        targets = Targets(self.site, [member.entry.entity for member in claimed])
         return self.group.advance(
-            lambda one: one.located(targets.target(one.entry.entity, one.entry.properties)), claimed
+            lambda member: member.located(targets.target(member.entry.entity, member.entry.properties)), claimed
         )
 
-    def _go_on(self, opened: Sequence[Opened], heart: Heartbeat) -> list[int]:
+    def _run_opened(self, opened: Sequence[Opened], heart: Heartbeat) -> list[int]:
         swept = self._sweep_before_locks(opened)
         viewed = self._view(self._lock(swept))
-        planned = self.group.advance(self._planned_or_ended, viewed)
-        small, left = self._leave_large(planned)
+        planned = self.group.advance(self._plan_or_end, viewed)
+        small, put_back_ids = self._put_back_large(planned)
         stager = Stager(site=self.site, group=self.group, runner=self.runner, options=self.options, heart=heart)
         self._publish(stager, stager.stage(self._record(small)), heart)
-        return left
+        return put_back_ids
 
     def _publish(self, stager: Stager, staged: Sequence[StagedEntry], heart: Heartbeat) -> None:
-        must_not_be_older(self.site, remembering=False)  # a database that was put back may have given our numbers again
+        must_not_be_older(self.site, remembering=False)  # a restored database may have allocated our numbers to others
         threads = self.options.threads
         majors = publish(self.group, staged, heart, threads)
         if majors:
-            planned = self.group.advance(self._planned_as_major, majors)
-            publish(self.group, stager.stage(planned), heart, threads)  # of majors, which leave none to be done again
+            planned = self.group.advance(self._plan_as_major, majors)
+            publish(self.group, stager.stage(planned), heart, threads)  # majors are never turned into majors again
 
     def _sweep_before_locks(self, opened: Sequence[Opened]) -> list[Opened]:
-        """Sweeps stores without rename first: that may need the table alone, which our own lock would prevent."""
-        without_rename = [one for one in opened if not renames(self.site, one.target)]
-        self.group.each(lambda one: leftovers.clear_leftovers(self.site, one.target), without_rename)
-        return self.group.still(opened)
+        """Sweeps stores without rename before locking, since the sweep may need an exclusive lock."""
+        without_rename = [member for member in opened if not renames(self.site, member.target)]
+        self.group.each(lambda member: leftovers.clear_leftovers(self.site, member.target), without_rename)
+        return self.group.remaining(opened)
 
     def _lock(self, opened: Sequence[Opened]) -> list[Opened]:
-        """Takes a shared lock, beside everybody who doesn't want the table alone; a rebalance keeps writers of old rows
-        out as well.
+        """Takes a shared lock for each entry. A rebalance takes a lock that also excludes updates and deletes.
 
-        Entries that don't get it at once drop out: nobody queues behind a compaction that waits.
+        An entry that does not get its lock at once drops out, so that nobody queues behind a waiting compaction.
         """
         site, group = self.site, self.group
-        if any(one.rebalances for one in opened):
+        if any(member.rebalances for member in opened):
             group.each(_lock_out_writers, opened)
         elif opened:
-            wanted = {one.txn: one.target.lock(LockType.SHARED_READ) for one in opened}
-            granted = site.metastore.locks.try_acquire_all(wanted, site.user, site.host)
-            refused = [one for one in opened if one.txn not in granted]
-            states = site.metastore.transactions.states([one.txn for one in refused]) if refused else {}
-            for one in refused:
-                group.drop(one, _not_locked(one, states.get(one.txn)))
+            requests = {member.txn: member.target.lock(LockType.SHARED_READ) for member in opened}
+            locked = site.metastore.locks.try_acquire_all(requests, site.user, site.host)
+            refused = [member for member in opened if member.txn not in locked]
+            states = site.metastore.transactions.states([member.txn for member in refused]) if refused else {}
+            for member in refused:
+                group.drop(member, _error_without_lock(member, states.get(member.txn)))
         reach(Step.LOCKED)
-        return group.still(opened)
+        return group.remaining(opened)
 
     def _view(self, locked: Sequence[Opened]) -> list[Viewed]:
-        """Makes the view of each entry, once nothing half done is left there."""
+        """Reads the view of each entry after removing leftovers of unfinished work."""
         site, group = self.site, self.group
-        own = {one.target.location: one.txn for one in locked}
+        own = {member.target.location: member.txn for member in locked}
         threads = self.options.threads
-        scan = leftovers.LeftoverScan(site, [one.target for one in locked], own, threads)
-        swept = group.each(lambda one: scan.clear(one.target), locked)
+        scan = leftovers.LeftoverScan(site, [member.target for member in locked], own, threads)
+        swept = group.each(lambda member: scan.clear(member.target), locked)
         if not swept:
             return []
-        # transactions after the group's first one belong to no compaction here, and to no writer of rows that it may read
-        look = Look(site, min(one.txn for one in swept), [one.target.table for one in swept])
+        # Transactions after the group's first one are not compactions of its tables, nor did they write rows it may read.
+        look = Look(site, min(member.txn for member in swept), [member.target.table for member in swept])
 
-        def view(one: Opened) -> Viewed:
-            scope = scope_of(look, one.target, one.txn, one.entry.type)
+        def view(member: Opened) -> Viewed:
+            scope = scope_of(look, member.target, member.txn, member.entry.type)
             if site.goes_by_write_ids:
-                site.metastore.write_ids.hold(one.txn, scope.view.write_ids)
-            leftovers.refuse_beside_unfinished(site, one.target, scope.view)
-            claims_of(site).must_be_free(one.target.table, one.target.location, scope.view.listing)
-            return one.viewed(scope)
+                site.metastore.write_ids.hold(member.txn, scope.view.write_ids)
+            leftovers.refuse_beside_unfinished(site, member.target, scope.view)
+            claims_of(site).must_be_free(member.target.table, member.target.location, scope.view.listing)
+            return member.viewed(scope)
 
         return group.advance_together(view, swept, threads)
 
-    def _planned_or_ended(self, one: Viewed) -> Planned | None:
-        sufficient = enough(one.scope.view.directory, one.entry.type)
+    def _plan_or_end(self, member: Viewed) -> Planned | None:
+        sufficient = enough(member.scope.view.directory, member.entry.type)
         if isinstance(sufficient, NothingToDo):
-            self.group.done(one, _nothing_to_write(one, sufficient))
+            self.group.finish(member, _end_without_output(member, sufficient))
             return None
-        return one.planned(self._plan(one, one.entry.type))
+        return member.planned(self._plan(member, member.entry.type))
 
-    def _plan(self, one: Viewed, kind: CompactionType) -> Plan:
+    def _plan(self, member: Viewed, kind: CompactionType) -> Plan:
         request = PlanRequest(
-            target=one.target,
+            target=member.target,
             kind=kind,
-            txn=one.txn,
-            file_format=one.file_format,
+            txn=member.txn,
+            file_format=member.file_format,
             token=stage.token(),
-            buckets=one.entry.buckets or None,
-            order_by=one.entry.order_by,
+            buckets=member.entry.buckets or None,
+            order_by=member.entry.order_by,
             small_stripe_bytes=self.options.small_stripe_bytes,
             full_verify=self.options.full_verify,
         )
-        return plan_scope(self.site, request, one.scope)
+        return plan_scope(self.site, request, member.scope)
 
-    def _planned_as_major(self, one: MustBeMajor) -> Planned:
-        self.site.storage.remove(one.plan.staging, durable=False)
-        plan = self._plan(one, CompactionType.MAJOR)
+    def _plan_as_major(self, member: MustBeMajor) -> Planned:
+        self.site.storage.remove(member.plan.staging, durable=False)
+        plan = self._plan(member, CompactionType.MAJOR)
         if plan.shape is not Shape.MAJOR:
             raise Refused(
-                f"{one.entry.entity}: {one.reason}, and {plan.left.because}; raise the bound, so that it can be a major"
+                f"{member.entry.entity}: {member.reason}, and {plan.left.because}; raise the bound to allow a major"
             )
-        return one.planned(plan, note=f"minor became major: {one.reason}")
+        return member.planned(plan, note=f"minor became major: {member.reason}")
 
-    def _leave_large(self, planned: Sequence[Planned]) -> tuple[list[Planned], list[int]]:
-        """Puts back what is too large to go with others, before any of it is recorded or staged.
+    def _put_back_large(self, planned: Sequence[Planned]) -> tuple[list[Planned], list[int]]:
+        """Puts back entries that are too large for a group, before any of them is recorded or staged.
 
         Returns:
-            the entries that go on, and the ids of those that were put back.
+            the entries that go on, and the ids of the entries that were put back.
         """
-        large = [one for one in planned if one.plan.input_bytes > TOGETHER_BYTES]
-        if len(planned) == 1 or not large:
+        too_large = [member for member in planned if member.plan.input_bytes > TOGETHER_BYTES]
+        if len(planned) == 1 or not too_large:
             return list(planned), []
 
-        def leave(one: Planned) -> None:
-            put_back(one)
-            self.group.release(one)
+        def put_back_member(member: Planned) -> None:
+            put_back(member)
+            self.group.release(member)
 
-        self.group.each(leave, large)
-        return self.group.still(planned), [one.entry.id for one in large]
+        self.group.each(put_back_member, too_large)
+        return self.group.remaining(planned), [member.entry.id for member in too_large]
 
     def _record(self, planned: Sequence[Planned]) -> list[Planned]:
         """Records each plan, after planning and before anything is staged (PROTOCOL 3.2)."""
         job = self.runner.application
-        works = [work_of(one, one.plan.highest_write_id, component=True, job=job) for one in planned]
+        works = [work_of(member, member.plan.highest_write_id, component=True, job=job) for member in planned]
         if not works:
             return []
         lost = self.site.metastore.claims.record_all(works)
-        for one in planned:
-            if one.entry.id in lost:
-                self.group.drop(one, lost[one.entry.id])
+        for member in planned:
+            if member.entry.id in lost:
+                self.group.drop(member, lost[member.entry.id])
         reach(Step.RECORDED)
-        return self.group.still(planned)
+        return self.group.remaining(planned)
 
 
 def _new_transactions(entries: Iterable[Admitted]) -> list[NewTransaction]:
     return [
         NewTransaction(
-            user=one.run_as,
-            host=one.site.host,
-            type=TxnType.REBALANCE_COMPACTION if one.rebalances else TxnType.COMPACTION,
-            agent=one.worker_id,
+            user=member.run_as,
+            host=member.site.host,
+            type=TxnType.REBALANCE_COMPACTION if member.rebalances else TxnType.COMPACTION,
+            agent=member.worker_id,
         )
-        for one in entries
+        for member in entries
     ]
 
 
-def _lock_out_writers(one: Opened) -> None:
-    site, target = one.site, one.target
+def _lock_out_writers(member: Opened) -> None:
+    site, target = member.site, member.target
     request = target.lock(LockType.EXCL_WRITE)
-    if site.metastore.locks.try_acquire(one.txn, [request], site.user, site.host) is None:
+    if site.metastore.locks.try_acquire(member.txn, [request], site.user, site.host) is None:
         raise LockNotGranted(f"{target.entity}: somebody writes to it; the next pass tries again")
 
 
-def _not_locked(one: Opened, state: str | None) -> CompactorError:
-    entity = one.target.entity
+def _error_without_lock(member: Opened, state: str | None) -> CompactorError:
+    entity = member.target.entity
     if state != txn_states.OPEN:
-        return LostClaim(f"{entity}: transaction {one.txn} of the compaction is no longer open")
+        return LostClaim(f"{entity}: transaction {member.txn} of the compaction is no longer open")
     return LockNotGranted(f"{entity}: a statement holds or waits for it exclusively; the next pass tries again")
 
 
-def _nothing_to_write(one: Viewed, nothing: NothingToDo) -> Outcome:
-    """Ends an entry with too little to merge: the cleaner gets it if there is something to remove, else it is refused."""
+def _end_without_output(member: Viewed, nothing: NothingToDo) -> Outcome:
+    """Ends an entry with too little to merge: for the cleaner if something is obsolete, else refused."""
     if not nothing.obsolete:
         raise Refused(nothing.because)
-    directory = one.scope.view.directory
+    directory = member.scope.view.directory
     numbers = [d.delta.max_write_id for d in directory.compactable()]
     if directory.base is not None:
         numbers.append(directory.base.base.write_id)
-    highest = max(numbers, default=one.scope.view.write_ids.high_watermark)
-    record_alone(one.site, work_of(one, highest, component=False))
-    with committing(one):
+    highest = max(numbers, default=member.scope.view.write_ids.high_watermark)
+    record_alone(member.site, work_of(member, highest, component=False))
+    with committing(member):
         pass
-    return Outcome(entry=one.entry, result=Result.CLEAN_ONLY, message=nothing.because)
+    return Outcome(entry=member.entry, result=Result.CLEAN_ONLY, message=nothing.because)

@@ -1,9 +1,9 @@
-"""``compactor.naming.delay``: only rows that every open transaction sees are compacted, so that no query older than a
-compaction meets write IDs that are too new for it (PROTOCOL 5).
+"""``compactor.naming.delay``: compacts only rows that every open transaction sees (PROTOCOL 5).
 
-A reader without visibility looks at a directory as soon as that has its name. Instead of holding back a finished output,
-with a transaction that would hold back every cleaner, the compaction chooses its input so that nobody has to wait: deltas
-that an open transaction does not see stay as they are, and every later transaction sees all that was read.
+A reader without visibility reads a directory as soon as it has its name. With this setting, a query that is older than a
+compaction meets no write ID that is too new for it. The compaction does not hold back finished output, because its open
+transaction would hold back every cleaner. Instead it leaves out deltas that an open transaction does not see. Every later
+transaction sees all of the input.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from compactor.site.site import Look, Target, View
 
 
 def delayed_view(look: Look, target: Target, txn: TxnId | None, type: CompactionType) -> View:
-    """Returns the view of ``target`` for a compaction of ``type``: that of ``Look.view``, less everything that some
-    open transaction does not see yet.
+    """Returns the view for a compaction without rows that some open transaction does not see.
 
     Raises:
         LockNotGranted: some open transaction does not see the input yet; the next pass tries again.

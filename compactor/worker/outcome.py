@@ -25,17 +25,20 @@ class Result(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The end of the work on one entry. ``message`` says why it ended so; ``seconds`` run from claim to commit."""
+    """The end of the work on one entry.
+
+    ``message`` gives the reason; ``seconds`` run from claim to commit.
+    """
 
     entry: Entry
     result: Result
     message: str = ""
     figures: Figures = field(default_factory=Figures)
     seconds: float = 0.0
-    together: int = 1  #: entries that were claimed at once, each of which waits for the others
+    together: int = 1  #: number of entries in the group, each of which waits for the others
     output: tuple[str, ...] = ()
     location: str = ""
-    inputs: tuple[str, ...] = ()  #: top-level names of what was read; in ``location``, like ``output``
+    inputs: tuple[str, ...] = ()  #: top-level names that were read; in ``location``, like ``output``
     txn: TxnId | None = None
     worker_id: str | None = None
-    left: Remainder = NOTHING_LEFT  #: by a bound of the request
+    left: Remainder = NOTHING_LEFT  #: input that a bound of the request left out

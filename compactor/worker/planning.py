@@ -1,7 +1,7 @@
-"""The one place where a compaction's view and plan are made: for the worker, for dry runs, for ``explain`` and the page.
+"""Reads the view of a compaction and makes its plan, for the worker and for previews.
 
-The worker and a preview differ in three points only, all of them parameters here: the transaction (a preview has none yet),
-the write ID of a rebalance (allocated, or the next one) and the options of the pass.
+The worker and a preview differ only in three parameters: the transaction (a preview has none yet), the write ID of a
+rebalance (allocated, or the next one) and the options of the pass.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from compactor.worker.rebalance_view import allocate_write_id, must_be_possible
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadScope:
-    """The view that a compaction reads. ``write_id`` is a rebalance's own. ``delay`` says, in a preview, what
-    ``compactor.naming.delay`` does to the view; None where that is not set."""
+    """The view that a compaction reads. ``write_id`` is the rebalance's own write ID.
+
+    In a preview, ``delay`` says what ``compactor.naming.delay`` does to the view; None where it is not set.
+    """
 
     view: View
     write_id: WriteId | None = None
@@ -40,11 +42,11 @@ class ReadScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """A compaction to plan: of type ``kind``, under transaction ``txn``. ``token`` is the random part of the name of its
-    staging directory; a preview has none.
+    """A compaction to plan, of type ``kind`` under transaction ``txn``.
 
-    ``file_format`` is that of an insert-only table. ``buckets`` and ``order_by`` are those of a rebalance;
-    ``small_stripe_bytes`` None leaves the unit's own bound.
+    ``token`` is the random part of the name of the staging directory; a preview has none. ``file_format`` is that of an
+    insert-only table. ``buckets`` and ``order_by`` apply to a rebalance. With ``small_stripe_bytes`` None, the default of a
+    unit applies.
     """
 
     target: Target
@@ -60,8 +62,11 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
-    """A plan in a few words. ``slices``, each of at most ``slice_deltas`` deltas, are merged first. ``delay`` says what
-    ``compactor.naming.delay`` does; None where that is not set. ``output_class`` is the one that the request asks for."""
+    """A plan in a few words.
+
+    ``slices``, each of at most ``slice_deltas`` deltas, are merged first. ``delay`` says what ``compactor.naming.delay``
+    does; None where it is not set. ``output_class`` is the class of files that the request wants.
+    """
 
     slices: int = 0
     slice_deltas: int = 0
@@ -69,12 +74,12 @@ class PlanSummary:
     output_class: OutputClass | None = None
 
     def to_json(self) -> dict[str, object]:
-        wanted = None if self.output_class is None else str(self.output_class)
-        return {"slices": self.slices, "delay": self.delay, "output_class": wanted}
+        output_class = None if self.output_class is None else str(self.output_class)
+        return {"slices": self.slices, "delay": self.delay, "output_class": output_class}
 
     @property
     def sentences(self) -> list[str]:
-        """The same for people."""
+        """The summary as sentences for people."""
         sentences: list[str] = []
         if self.slices:
             sentences.append(
@@ -90,7 +95,7 @@ class PlanSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPreview:
-    """A plan with what it was made of."""
+    """A plan with the scope that it reads, and its summary."""
 
     scope: ReadScope
     plan: Plan
@@ -99,8 +104,10 @@ class PlanPreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPlan:
-    """A preview of a compaction that would not run; ``because`` says why. ``leaves_nothing`` is true if there would be
-    nothing for the cleaner either."""
+    """A preview of a compaction that would not run; ``because`` says why.
+
+    ``leaves_nothing`` is true if the cleaner would have nothing to remove either.
+    """
 
     because: str
     summary: PlanSummary
@@ -110,8 +117,8 @@ class NoPlan:
 def scope_of(look: Look, target: Target, txn: TxnId, kind: CompactionType) -> ReadScope:
     """Returns the scope that transaction ``txn`` may read for a compaction of type ``kind``.
 
-    A rebalance allocates its write ID, reads at an instant of its own and ignores ``compactor.naming.delay``: it waits
-    for every writer.
+    A rebalance allocates its write ID, reads a later snapshot than ``look`` and ignores ``compactor.naming.delay``, because
+    it waits for every writer.
 
     Raises:
         LockNotGranted: the view has to wait for other transactions; the next pass tries again.
@@ -126,7 +133,7 @@ def preview_scope(site: Site, target: Target, kind: CompactionType) -> ReadScope
     """Returns the scope that a compaction would read if it began now. Nothing is written.
 
     Raises:
-        LockNotGranted: ``compactor.naming.delay`` admits nothing yet.
+        LockNotGranted: ``compactor.naming.delay`` does not admit any input yet.
     """
     if kind is CompactionType.REBALANCE:
         write_id = site.metastore.write_ids.next(target.table.database, target.table.name)
@@ -155,7 +162,7 @@ def plan_scope(site: Site, request: PlanRequest, scope: ReadScope) -> Plan:
     """Plans the compaction of ``scope``.
 
     Raises:
-        Refused: there is nothing to read, or nothing that the bounds of the request admit.
+        Refused: there is no input, or the bounds of the request admit none of it.
         CompactorError: the directory cannot be compacted; see ``rewrite.plan.plan.plan``.
     """
     target, directory = request.target, scope.view.directory
@@ -179,13 +186,13 @@ def plan_scope(site: Site, request: PlanRequest, scope: ReadScope) -> Plan:
         planned = plan_within_bound(directory, shape, bound, context)
         planned = plan_slices(planned, directory, bound.chunk_deltas, context)
         return with_split_bytes(planned, target.settings.integer("compactor.split.bytes"))
-    whole = must_fit(plan(directory, shape, context), "a rebalance", bound)
+    unbounded = must_fit(plan(directory, shape, context), "a rebalance", bound)
     order = must_be_possible(target.table, buckets=request.buckets, order_by=request.order_by)
-    return plan_rebalance(whole, scope.write_id, request.buckets, order)
+    return plan_rebalance(unbounded, scope.write_id, request.buckets, order)
 
 
 def preview_plan(site: Site, target: Target, kind: CompactionType) -> PlanPreview | NoPlan:
-    """Returns the plan that a worker would make if it began now, or why it would make none. Nothing is written.
+    """Returns the plan that a worker would make now, or why it would make none. Nothing is written.
 
     Raises:
         CompactorError: the compaction would be refused or fail.
@@ -194,18 +201,17 @@ def preview_plan(site: Site, target: Target, kind: CompactionType) -> PlanPrevie
         scope = preview_scope(site, target, kind)
     except LockNotGranted as error:
         return NoPlan(because=str(error), summary=PlanSummary(delay=str(error)))
-    found = scope.view.directory
-    is_bare = not (found.base or found.originals or found.compactable())
-    sufficient = enough(found, CompactionType.MAJOR if is_bare and kind is CompactionType.REBALANCE else kind)
+    directory = scope.view.directory
+    is_bare = not (directory.base or directory.originals or directory.compactable())
+    sufficient = enough(directory, CompactionType.MAJOR if is_bare and kind is CompactionType.REBALANCE else kind)
     if isinstance(sufficient, NothingToDo):
-        leaves_nothing = not (found.obsolete or found.aborted)
+        leaves_nothing = not (directory.obsolete or directory.aborted)
         return NoPlan(because=sufficient.because, summary=PlanSummary(delay=scope.delay), leaves_nothing=leaves_nothing)
     return preview_plan_of(site, target, scope, kind)
 
 
 def preview_plan_of(site: Site, target: Target, scope: ReadScope, kind: CompactionType) -> PlanPreview:
-    """Returns the plan that a worker would make of ``scope``; its transaction has the next number, as far as is known
-    now."""
+    """Returns the plan that a worker would make of ``scope``, under the next transaction."""
     request = PlanRequest(
         target=target,
         kind=kind,

@@ -1,4 +1,4 @@
-"""The way each staged entry is published: at once, under an exclusive lock, or as a major instead (PROTOCOL 5)."""
+"""Publishes each staged entry at once, under an exclusive lock, or as a major instead (PROTOCOL 5)."""
 
 from __future__ import annotations
 
@@ -20,49 +20,49 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0  #: between two tries for the exclusiv
 
 
 def publish(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat, threads: SideBySide) -> list[MustBeMajor]:
-    """Names and commits entries, each by itself as far as readers can tell: first those that need no lock for it.
+    """Names and commits entries: first the entries that need no exclusive lock, then the others.
 
     Returns:
-        the minors that have to become majors; a major is either published or dropped.
+        the minors that have to become majors. A major is either published or dropped.
     """
-    majors = [one.as_major(reason) for one in staged if (reason := _not_as_minor(one))]
-    unfit = {one.entry.id for one in majors}
-    contenders = [one for one in staged if one.entry.id not in unfit and _needs_the_table(one)]
-    waiting = {one.entry.id for one in contenders}
-    commit_all(group, [one for one in staged if one.entry.id not in unfit | waiting], heart, threads)
+    majors = [member.as_major(reason) for member in staged if (reason := _reason_for_major(member))]
+    unfit = {member.entry.id for member in majors}
+    contenders = [member for member in staged if member.entry.id not in unfit and _needs_exclusive_lock(member)]
+    waiting = {member.entry.id for member in contenders}
+    commit_all(group, [member for member in staged if member.entry.id not in unfit | waiting], heart, threads)
 
     return majors + group.advance(_give_way, _contend(group, contenders, heart))
 
 
-def _give_way(one: StagedEntry) -> MustBeMajor:
-    if not _is_half(one):
-        raise _not_alone(one)
-    return one.as_major(
+def _give_way(member: StagedEntry) -> MustBeMajor:
+    if not _is_half(member):
+        raise _lock_not_granted(member)
+    return member.as_major(
         "readers without visibility would meet one half of its pair, and no exclusive lock was granted within "
         "compactor.lock.wait"
     )
 
 
-def _not_as_minor(one: StagedEntry) -> str:
-    """Returns why the output of a minor can't be named as it is, no matter who reads now; empty if it can."""
-    planned = one.plan
+def _reason_for_major(member: StagedEntry) -> str:
+    """Returns why the output of a minor cannot be named as it is, whoever reads now; empty if it can."""
+    planned = member.plan
     if planned.shape is Shape.MAJOR:
         return ""
-    if one.staged.is_pair and _readers(one) == "strict":
+    if member.staged.is_pair and _readers(member) == "strict":
         return "compactor.readers is strict, and a worker that died between the names of its pair would show one half of it"
     if planned.layout.has_visibility:
         return ""
     if planned.file_format is not None:
         return "Hive 3.1 would show its rows to snapshots from before some of them: insert-only rows carry no write ID"
-    return _not_in_one_step(one.staged)
+    return _reason_not_in_one_step(member.staged)
 
 
-def _not_in_one_step(staged: Staged) -> str:
-    """Returns why Hive 3.1 could not be shown the output of a minor in one step; empty if it can.
+def _reason_not_in_one_step(staged: Staged) -> str:
+    """Returns why Hive 3.1 cannot get to see the output of a minor in one step; empty if it can.
 
-    Hive 3.1 shows a directory from the moment of its name, to snapshots of any age, and also where its worker died. A base
-    takes one rename, and snapshots below its number ignore it. A minor is as good only as one directory from which no row
-    is missing that an older snapshot still sees.
+    Hive 3.1 shows a directory as soon as it has its name, to snapshots of any age, even if its worker died. A base appears
+    with one rename, and snapshots below its number ignore it. A minor is safe only if it is a single directory and no older
+    snapshot still needs a row that it dropped.
     """
     if staged.is_pair:
         return "Hive 3.1 would show one half of its pair wherever the other half is late, or never comes"
@@ -71,65 +71,71 @@ def _not_in_one_step(staged: Staged) -> str:
     return ""
 
 
-def _needs_the_table(one: StagedEntry) -> bool:
+def _needs_exclusive_lock(member: StagedEntry) -> bool:
     """Returns true if readers without visibility would see some of the names before the rest (PROTOCOL 5)."""
-    return _is_half(one) or _files_come_one_by_one(one)
+    return _is_half(member) or _is_named_file_by_file(member)
 
 
-def _is_half(one: StagedEntry) -> bool:
-    return one.plan.shape is Shape.MINOR and one.staged.is_pair and _readers(one) != "visibility"
+def _is_half(member: StagedEntry) -> bool:
+    return member.plan.shape is Shape.MINOR and member.staged.is_pair and _readers(member) != "visibility"
 
 
-def _readers(one: StagedEntry) -> str:
-    return one.target.settings.text("compactor.readers")
+def _readers(member: StagedEntry) -> str:
+    return member.target.settings.text("compactor.readers")
 
 
-def _files_come_one_by_one(one: StagedEntry) -> bool:
-    guarantees = one.site.storage.capabilities(one.target.location)
-    if guarantees.renames or _readers(one) == "visibility":
+def _is_named_file_by_file(member: StagedEntry) -> bool:
+    guarantees = member.site.storage.capabilities(member.target.location)
+    if guarantees.renames or _readers(member) == "visibility":
         return False
-    directories = one.staged.directories
+    directories = member.staged.directories
     return guarantees.needs_exclusive(sum(len(directory.files) for directory in directories), len(directories))
 
 
-def _not_alone(one: StagedEntry) -> LockNotGranted:
-    store = one.site.storage.capabilities(one.target.location).store
-    files = sum(len(directory.files) for directory in one.staged.directories)
+def _lock_not_granted(member: StagedEntry) -> LockNotGranted:
+    store = member.site.storage.capabilities(member.target.location).store
+    files = sum(len(directory.files) for directory in member.staged.directories)
     return LockNotGranted(
-        f"{one.entry.entity}: {store} has no rename, so {files} files are named one by one under an exclusive lock, and "
+        f"{member.entry.entity}: {store} has no rename, so {files} files are named one by one under an exclusive lock, and "
         "none was granted within compactor.lock.wait; the next pass tries again"
     )
 
 
 def _contend(group: Group, contenders: Sequence[StagedEntry], heart: Heartbeat) -> list[StagedEntry]:
-    """Publishes each entry as soon as it has its table alone; returns those that did not get it in time.
+    """Publishes each entry as soon as it holds its table exclusively.
 
-    The lock is tried, never queued for: a reader behind it would wait too (PROTOCOL 5). An entry that gets it is named at
-    once.
+    Returns the entries that got no lock in time.
+
+    The lock is tried, never queued for: a reader behind it in the queue would wait too (PROTOCOL 5). An entry that gets the
+    lock is named at once.
     """
-    begun, wait = time.monotonic(), _FIRST_WAIT_S
+    started_at, delay = time.monotonic(), _FIRST_WAIT_S
     waiting = list(contenders)
     while waiting:
-        for one in waiting:
-            alone = [tried for tried in group.advance(partial(_tried, heart=heart), [one]) if tried.is_alone]
-            group.each(lambda one: commit_one(group, one, heart), alone)
+        for member in waiting:
+            alone = [
+                contender
+                for contender in group.advance(partial(_try_lock, heart=heart), [member])
+                if contender.is_alone
+            ]
+            group.each(lambda member: commit_one(group, member, heart), alone)
         now = time.monotonic()
-        waiting = group.still(waiting)
-        in_time = [one for one in waiting if now + wait <= begun + _patience_s(one)]
+        waiting = group.remaining(waiting)
+        in_time = [member for member in waiting if now + delay <= started_at + _patience_s(member)]
         if not in_time:
             break
-        time.sleep(wait)
-        wait = min(wait * 2, _LONGEST_WAIT_S)
+        time.sleep(delay)
+        delay = min(delay * 2, _LONGEST_WAIT_S)
     return waiting
 
 
-def _tried(one: StagedEntry, heart: Heartbeat) -> StagedEntry:
-    """Returns the entry with its table alone if the exclusive lock is granted at once, else as it is."""
-    heart.check(one.txn)
-    site, request = one.site, one.target.lock(LockType.EXCLUSIVE)
-    granted = site.metastore.locks.try_acquire(one.txn, [request], site.user, site.host)
-    return one if granted is None else one.alone()
+def _try_lock(member: StagedEntry, heart: Heartbeat) -> StagedEntry:
+    """Tries the exclusive lock once. Returns the entry, marked as alone if the lock was granted."""
+    heart.check(member.txn)
+    site, request = member.site, member.target.lock(LockType.EXCLUSIVE)
+    granted = site.metastore.locks.try_acquire(member.txn, [request], site.user, site.host)
+    return member if granted is None else member.alone()
 
 
-def _patience_s(one: StagedEntry) -> float:
-    return one.target.settings.milliseconds("compactor.lock.wait") / 1000
+def _patience_s(member: StagedEntry) -> float:
+    return member.target.settings.milliseconds("compactor.lock.wait") / 1000

@@ -1,4 +1,7 @@
-"""A rebalance needs more than a major compaction: a table that allows it, and its own write ID (PROTOCOL 1.6)."""
+"""Prepares the view of a rebalance: checks that the table allows it, and allocates its write ID.
+
+See PROTOCOL 1.6.
+"""
 
 from __future__ import annotations
 
@@ -33,30 +36,34 @@ def must_be_possible(table: Table, *, buckets: int | None, order_by: str | None)
 
 
 def allocate_write_id(site: Site, target: Target, txn: TxnId) -> tuple[View, WriteId]:
-    """Allocates the rebalance's own write ID, and returns it with the view of all that was committed under smaller ones.
+    """Allocates the rebalance's own write ID, and returns it with the view up to it.
 
-    ``txn`` holds EXCL_WRITE, which does not stop inserts where ``hive.txn.xlock.write`` is on, nor writers of other
-    partitions: rows under a smaller write ID that is still open would be lost under a base with a larger number.
+    ``txn`` holds EXCL_WRITE. That lock does not stop inserts where ``hive.txn.xlock.write`` is on, nor writers of other
+    partitions. Rows under a smaller write ID that is still open would be lost under a base with a larger number.
 
     Raises:
-        LockNotGranted: a smaller write ID is open; nothing is known to be wrong, the next pass tries again.
+        LockNotGranted: a smaller write ID is open; the next pass tries again.
     """
     table = target.table
-    _none_open(target, site.write_ids(table, site.metastore.transactions.snapshot(txn)).open)  # before one is spent
+    _check_none_open(
+        target, site.write_ids(table, site.metastore.transactions.snapshot(txn)).open
+    )  # before allocating one
     own = site.metastore.write_ids.allocate(txn, table.database, table.name)
     site.metastore.write_ids.add_component(txn, target.entity, "u", own)
-    # A transaction with a smaller write ID opened before this snapshot; one that comes now gets a larger write ID.
-    _none_open(target, {w for w in site.write_ids(table, site.metastore.transactions.snapshot(txn)).open if w < own})
-    # An insert may have taken a larger write ID and committed since; its rows stay where they are, above the base.
+    # Every smaller write ID belongs to a transaction from before this snapshot; later ones get a larger write ID.
+    _check_none_open(
+        target, {w for w in site.write_ids(table, site.metastore.transactions.snapshot(txn)).open if w < own}
+    )
+    # An insert may have committed under a larger write ID meanwhile; its rows stay where they are, above the base.
     view = compactor_view(site, target, txn, up_to=own)
     if view.write_ids.high_watermark < own - 1:
         raise AssertionError(f"{target.entity}: no write ID below {own} is open, yet the list ends before it")
     return view, own
 
 
-def _none_open(target: Target, found: frozenset[WriteId] | set[WriteId]) -> None:
-    if found:
+def _check_none_open(target: Target, open_ids: frozenset[WriteId] | set[WriteId]) -> None:
+    if open_ids:
         raise LockNotGranted(
-            f"{target.entity}: write ID {min(found)} of the table is open, and a rebalance needs all write IDs "
+            f"{target.entity}: write ID {min(open_ids)} of the table is open, and a rebalance needs all write IDs "
             "below its own to have ended; the next pass tries again"
         )

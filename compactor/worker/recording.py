@@ -1,4 +1,4 @@
-"""The row of the queue that says what a worker is going to compact (PROTOCOL 3.2)."""
+"""Records in the row of the queue what a worker is going to compact (PROTOCOL 3.2)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from compactor.site.site import Site
 from compactor.worker.phases import Opened
 
 
-def work_of(one: Opened, highest: WriteId, *, component: bool, job: str | None = None) -> Work:
+def work_of(member: Opened, highest: WriteId, *, component: bool, job: str | None = None) -> Work:
     """Returns the record of a compaction up to write ID ``highest``.
 
     Args:
-        component: adds its row to TXN_COMPONENTS.
-        job: the application that runs it.
+        component: adds a row to TXN_COMPONENTS.
+        job: the application that runs the compaction.
     """
     return Work(
-        entry=one.entry,
-        worker_id=one.worker_id,
-        txn=one.txn,
-        run_as=one.run_as,
+        entry=member.entry,
+        worker_id=member.worker_id,
+        txn=member.txn,
+        run_as=member.run_as,
         highest_write_id=highest,
         component=component,
         job=job,

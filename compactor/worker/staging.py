@@ -1,4 +1,4 @@
-"""From a plan to output that is complete, proven and durable in the staging directory."""
+"""Runs plans until their output is complete, proven and durable in the staging directory."""
 
 from __future__ import annotations
 
@@ -34,68 +34,78 @@ class Stager:
     heart: Heartbeat
 
     def stage(self, planned: Sequence[Planned]) -> list[StagedEntry]:
-        """Runs the units and proves their output; on return all of it is durable and nothing is named."""
+        """Runs the units and proves their output.
+
+        On return all output is durable, and nothing has its final name.
+        """
         threads = self.options.threads
-        prepared = self.group.advance_together(self._prepared, planned, threads)
+        prepared = self.group.advance_together(self._prepare, planned, threads)
         watch = Watch(self.site, self.heart, prepared)
         ready = self._merge_slices(prepared, watch)
-        jobs = [watch.job(one, self._budget(one), self.options.under_way) for one in ready]
+        jobs = [watch.job(member, self._budget(member), self.options.under_way) for member in ready]
         answers = self.runner.run(jobs)
         results: dict[int, list[UnitResult]] = {}
-        for one, answer in zip(ready, answers, strict=True):
+        for member, answer in zip(ready, answers, strict=True):
             if isinstance(answer, CompactorError):
-                self.group.drop(one, answer)
+                self.group.drop(member, answer)
             else:
-                results[one.entry.id] = answer
-        done = [one for one in ready if one.entry.id in results]
-        staged = self.group.advance_together(lambda one: self._proven(one, results[one.entry.id]), done, threads)
-        return self._durable(staged)
+                results[member.entry.id] = answer
+        done = [member for member in ready if member.entry.id in results]
+        staged = self.group.advance_together(
+            lambda member: self._prove(member, results[member.entry.id]), done, threads
+        )
+        return self._make_durable(staged)
 
-    def _prepared(self, one: Planned) -> Planned:
-        claims_of(self.site).take(one.target.table, one.target.location, one.scope.view.listing)
-        stage.prepare(self.site.storage, one.plan)
-        return one
+    def _prepare(self, member: Planned) -> Planned:
+        claims_of(self.site).take(member.target.table, member.target.location, member.scope.view.listing)
+        stage.prepare(self.site.storage, member.plan)
+        return member
 
     def _merge_slices(self, prepared: Sequence[Planned], watch: Watch) -> list[Planned]:
-        """Merges the slices of plans that have some, and returns all plans that are to go on; those with slices read fewer
-        files from here on. See ``rewrite.plan.slices``."""
-        sliced = [one for one in prepared if one.plan.slices]
-        units = [[unit for of_slice in one.plan.slices for unit in of_slice.units] for one in sliced]
-        told = self.options.under_way
-        jobs = [watch.job(one, self._budget(one), told, of_one) for one, of_one in zip(sliced, units, strict=True)]
+        """Merges the slices of plans that have some, and returns all plans that did not fail.
+
+        A plan whose slices were merged reads fewer files from here on; see ``rewrite.plan.slices``.
+        """
+        sliced = [member for member in prepared if member.plan.slices]
+        units = [[unit for plan_slice in member.plan.slices for unit in plan_slice.units] for member in sliced]
+        under_way = self.options.under_way
+        jobs = [
+            watch.job(member, self._budget(member), under_way, member_units)
+            for member, member_units in zip(sliced, units, strict=True)
+        ]
         merged: dict[int, Planned] = {}
-        for one, answer in zip(sliced, self.runner.run(jobs) if jobs else [], strict=True):
+        for member, answer in zip(sliced, self.runner.run(jobs) if jobs else [], strict=True):
             if isinstance(answer, CompactorError):
-                self.group.drop(one, answer)
+                self.group.drop(member, answer)
                 continue
-            for after in self.group.advance(partial(_condensed, results=answer), [one]):
+            for after in self.group.advance(partial(_condense, results=answer), [member]):
                 merged[after.entry.id] = after
-        return [merged.get(one.entry.id, one) for one in self.group.still(prepared)]
+        return [merged.get(member.entry.id, member) for member in self.group.remaining(prepared)]
 
-    def _budget(self, one: Planned) -> Budget:
-        bound = bound_of(one.target.settings)
-        return Budget(bound=bound, elapsed_s=lambda: time.monotonic() - one.started, stops=self.options.stops)
+    def _budget(self, member: Planned) -> Budget:
+        bound = bound_of(member.target.settings)
+        return Budget(bound=bound, elapsed_s=lambda: time.monotonic() - member.started, stops=self.options.stops)
 
-    def _proven(self, one: Planned, results: list[UnitResult]) -> StagedEntry:
-        """Takes the output of the units into complete directories, proves it and writes its manifest."""
-        storage, recorded = self.site.storage, one.plan.highest_write_id
-        plan, results = completed_chunks(one.plan, results)
+    def _prove(self, member: Planned, results: list[UnitResult]) -> StagedEntry:
+        """Collects the output of the units in complete directories, proves it and writes its manifest."""
+        storage, recorded = self.site.storage, member.plan.highest_write_id
+        plan, results = completed_chunks(member.plan, results)
         if plan.highest_write_id != recorded:
-            record_alone(self.site, work_of(one, plan.highest_write_id, component=False))
+            record_alone(self.site, work_of(member, plan.highest_write_id, component=False))
         staged = stage.accept(storage, plan, results)
         stage.check_staged(storage, plan, staged)
-        inputs = unchanged_inputs(plan, one.scope.view.listing, storage.listing(plan.location))
-        stage.write_manifest(storage, plan, staged, inputs, entry_id=one.entry.id)
-        return one.replanned(plan).staged_as(staged)
+        inputs = unchanged_inputs(plan, member.scope.view.listing, storage.listing(plan.location))
+        stage.write_manifest(storage, plan, staged, inputs, entry_id=member.entry.id)
+        return member.replanned(plan).staged_as(staged)
 
-    def _durable(self, staged: Sequence[StagedEntry]) -> list[StagedEntry]:
-        """Makes all that is staged durable, and drops the entries for which that failed."""
-        failed = stage.make_durable(self.site.storage, [one.plan for one in staged])
-        for one in staged:
-            if one.plan.staging in failed:
-                self.group.drop(one, failed[one.plan.staging])
-        return self.group.still(staged)
+    def _make_durable(self, staged: Sequence[StagedEntry]) -> list[StagedEntry]:
+        """Makes all staged output durable, and drops the entries for which that fails."""
+        failed = stage.make_durable(self.site.storage, [member.plan for member in staged])
+        for member in staged:
+            if member.plan.staging in failed:
+                self.group.drop(member, failed[member.plan.staging])
+        return self.group.remaining(staged)
 
 
-def _condensed(one: Planned, results: list[UnitResult]) -> Planned:
-    return one.replanned(replace_by_slices(one.plan, results))
+def _condense(member: Planned, results: list[UnitResult]) -> Planned:
+    return member.replanned(replace_by_slices(member.plan, results))

@@ -1,4 +1,7 @@
-"""The work of a pass that is under way: units and bytes of each entry, and how much of them is done. In memory only."""
+"""The progress of a worker's pass: units and bytes of each entry, and how much of them is done.
+
+In memory only.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,10 @@ from compactor.state.entry_progress import Progress
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """The units of one entry that have begun or wait, by their bytes, and the share of each that is done. ``later`` are
-    those of the plan, while its slices are merged."""
+    """The units of one entry by their bytes, with the finished share of each.
+
+    While slices are merged, ``later`` are the units of the plan that follow.
+    """
 
     began: float
     sizes: list[int] = field(default_factory=list)
@@ -34,7 +39,7 @@ class _Work:
 
 
 class UnderWay:
-    """The progress that threads tell of the entries that they work on. ``clock`` is in seconds."""
+    """The progress that threads report for their entries. ``clock`` returns seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -43,10 +48,10 @@ class UnderWay:
         self._changed: set[int] = set()
 
     def begin(self, entry_id: int, sizes: Sequence[int], later: Sequence[int] = ()) -> Callable[[int, float], None]:
-        """Adds units of an entry, by their bytes; ``later`` are those that come after them, as far as is known.
+        """Adds units of an entry by their bytes; ``later`` are the sizes of known units that follow.
 
         Returns:
-            what is to be called with the place of one of ``sizes`` and the share of it that is done.
+            a function that reports progress: it takes the index of a unit in ``sizes``, and the finished share.
         """
         with self._lock:
             work = self._works.setdefault(entry_id, _Work(began=self._clock()))
@@ -55,7 +60,7 @@ class UnderWay:
             work.shares += [0.0] * len(sizes)
             work.later = later
             self._changed.add(entry_id)
-        return partial(self._tell, entry_id, first)
+        return partial(self._record_share, entry_id, first)
 
     def end(self, entry_id: int) -> None:
         """Forgets an entry that has ended."""
@@ -64,13 +69,13 @@ class UnderWay:
             self._changed.discard(entry_id)
 
     def changed(self) -> list[Progress]:
-        """Returns the entries that have got on since the last call."""
+        """Returns the progress of the entries that advanced since the last call."""
         with self._lock:
             now, changed = self._clock(), sorted(self._changed)
             self._changed.clear()
             return [self._works[number].progress(number, now) for number in changed]
 
-    def _tell(self, entry_id: int, first: int, place: int, share: float) -> None:
+    def _record_share(self, entry_id: int, first: int, place: int, share: float) -> None:
         with self._lock:
             work = self._works.get(entry_id)
             if work is not None:

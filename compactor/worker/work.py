@@ -1,4 +1,4 @@
-"""The worker: entries of the queue are claimed, and go through the steps of a compaction in groups."""
+"""The worker: claims entries of the queue and compacts them in groups."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 
 def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome | None:
-    """Claims one entry and brings it as far as it goes. Returns None if the entry is no longer there to be claimed, or if
-    the mode leaves it to Hive's workers.
+    """Claims one entry and compacts it as far as possible.
 
-    Every error of the tree ends in the state of the row and in the outcome; nothing is left behind in storage.
+    Returns None if the entry cannot be claimed any longer, or if the mode leaves it to Hive's workers. A ``CompactorError``
+    goes into the state of the row and into the outcome; storage is left clean.
     """
     outcomes: list[Outcome] = []
     work_together(site, [entry_id], runner, options, outcomes.append)
@@ -38,35 +38,37 @@ def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome
 def work_together(
     site: Site, ids: Sequence[int], runner: Runner, options: Options, report: Callable[[Outcome], object]
 ) -> tuple[int, ...]:
-    """Claims entries and brings each as far as it goes; ``report`` is called with each outcome at once.
+    """Claims entries and compacts each as far as possible; ``report`` is called with each outcome at once.
 
     Returns:
-        the ids of those that were put back, since they are too large to go with others: work on each alone.
+        the ids of entries that were put back because they are too large for a group: work on each alone.
     """
     waiting = site.metastore.entries.queue(states=(State.INITIATED,), ids=ids)
     modes = {table: is_ours(site, table) for table in {_table(entry.entity) for entry in waiting}}
     ours = [entry for entry in waiting if modes[_table(entry.entity)]]
     alone = [entry for entry in ours if entry.type is CompactionType.REBALANCE]
     together = [entry for entry in ours if entry.type is not CompactionType.REBALANCE]
-    left: list[int] = []
+    put_back_ids: list[int] = []
     for entries in (together, *([entry] for entry in alone)):
         if entries:
             claimed = _claim(site, [entry.id for entry in entries])
             group = Group(claimed, report)
-            left += GroupRun(site=site, group=group, runner=runner, options=options).run(claimed)
-    return tuple(left)
+            put_back_ids += GroupRun(site=site, group=group, runner=runner, options=options).run(claimed)
+    return tuple(put_back_ids)
 
 
 def end_waiting(site: Site, entry_id: int, error: CompactorError) -> None:
-    """Ends an entry that waits, by an error that was met before any worker had it; nothing is done if it waits no longer."""
+    """Ends a waiting entry with an error from before any worker had it.
+
+    Does nothing if it no longer waits.
+    """
     must_be_newest(site)
-    for one in _claim(site, [entry_id]):
-        end(one, error)
+    for member in _claim(site, [entry_id]):
+        end(member, error)
 
 
 def is_ours(site: Site, entity: Entity) -> bool:
-    """Returns true if the mode of the metastore, the database and the table lets our workers compact ``entity``; false also
-    where the table's settings cannot be read."""
+    """Returns true if the mode lets our workers compact ``entity``; false if its settings cannot be read."""
     try:
         with failing_alone(entity):
             return may(site.settings_of(entity), Mode.COMPACT)
@@ -82,7 +84,7 @@ def _table(entity: Entity) -> Entity:
 
 
 def _claim(site: Site, ids: Iterable[int]) -> list[Claimed]:
-    """Claims each entry under a worker id of its own, which identifies it as long as it has recorded no transaction."""
+    """Claims each entry under its own worker id, which identifies it until it has recorded a transaction."""
     workers = {number: site.identity("worker") for number in ids}
     entries = site.metastore.claims.claim_all(workers, VERSION)
     reach(Step.CLAIMED)

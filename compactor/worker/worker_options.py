@@ -15,9 +15,11 @@ def _goes_on() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of a pass. ``small_stripe_bytes`` None leaves the unit's own bound; ``stops`` returns true once the pass
-    is asked to end soon; ``threads`` do what only the store is asked for; ``under_way`` is told of the units
-    of each entry."""
+    """The options of a pass.
+
+    With ``small_stripe_bytes`` None, the default of a unit applies. ``stops`` returns true once the pass has been asked to
+    end soon. ``threads`` run steps that only need storage. ``under_way`` collects the progress of each entry.
+    """
 
     full_verify: bool = False
     small_stripe_bytes: int | None = None
