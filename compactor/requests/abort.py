@@ -22,13 +22,13 @@ _Done = TypeVar("_Done")
 
 
 def abort_compaction(site: Site, entry_id: int) -> Entry:
-    """Aborts a compaction and returns its entry: aborted, or still working if its worker or the next pass has to clean up.
+    """Aborts a compaction and returns its entry, which may still be working while leftovers remain.
 
     The compaction can no longer commit once this returns. A commit that is in progress wins, and is reported as refused.
 
     Raises:
         NotFound: there is no such entry in the queue.
-        Refused: its result is committed, a worker of Hive's own has it, or the mode is observe.
+        Refused: its result is committed, one of Hive's workers has it, or the mode is observe.
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
     """
     must_be_newest(site)
@@ -54,7 +54,7 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
 
 
 def _from_lost_worker_of_hive(site: Site, entry: Entry) -> Entry:
-    """Returns the entry as it is now: taken back if its worker, one of Hive's own, is lost."""
+    """Returns the current entry, which is taken back if its worker is a lost worker of Hive."""
     because = lost_workers.evidence_of_loss(site, entry)
     if because is None:
         return entry
@@ -63,7 +63,7 @@ def _from_lost_worker_of_hive(site: Site, entry: Entry) -> Entry:
 
 
 def abort_transactions(site: Site, txns: Iterable[TxnId], because: str) -> tuple[list[TxnId], list[NotFound | Refused]]:
-    """Aborts open transactions; returns those that are aborted, and the errors of those that could not be."""
+    """Aborts open transactions. Returns the aborted ones, and the errors of the others."""
 
     def abort(txn: TxnId) -> TxnId:
         abort_transaction(site, txn, because)
@@ -73,19 +73,22 @@ def abort_transactions(site: Site, txns: Iterable[TxnId], because: str) -> tuple
 
 
 def abort_compactions(site: Site, entry_ids: Iterable[int]) -> tuple[list[Entry], list[NotFound | Refused]]:
-    """Aborts compactions, see ``abort_compaction``; returns as ``abort_transactions`` does."""
+    """Aborts compactions, see ``abort_compaction``.
+
+    Returns the aborted entries, and the errors of the others.
+    """
     return _each(lambda entry_id: abort_compaction(site, entry_id), entry_ids)
 
 
 def must_all_be_aborted(failed: Sequence[NotFound | Refused], aborted: Sequence[object] = ()) -> None:
-    """Raises one error for those that could not be aborted, which also names the others if they are given.
+    """Raises one error for all failed aborts. The message also lists the successful ones, if given.
 
     Raises:
-        NotFound: none of those that failed is there.
-        Refused: one of them is.
+        NotFound: none of the failed ones exists.
+        Refused: at least one of them exists.
     """
     if failed:
-        kind = NotFound if all(isinstance(one, NotFound) for one in failed) else Refused
+        kind = NotFound if all(isinstance(error, NotFound) for error in failed) else Refused
         others = f"; aborted are {', '.join(map(str, aborted))}" if aborted else ""
         raise kind("; ".join(dict.fromkeys(map(str, failed))) + others)
 
@@ -93,9 +96,9 @@ def must_all_be_aborted(failed: Sequence[NotFound | Refused], aborted: Sequence[
 def _each(act: Callable[[_Id], _Done], ids: Iterable[_Id]) -> tuple[list[_Done], list[NotFound | Refused]]:
     done: list[_Done] = []
     failed: list[NotFound | Refused] = []
-    for one in dict.fromkeys(ids):
+    for number in dict.fromkeys(ids):
         try:
-            done.append(act(one))
+            done.append(act(number))
         except (NotFound, Refused) as error:
             failed.append(error)
     return done, failed

@@ -1,4 +1,4 @@
-"""Raises the counters of a restored metastore above the numbers that its tables' files already have (PROTOCOL 11.4)."""
+"""Raises the counters of a restored metastore above the numbers in its tables' files (PROTOCOL 11.4)."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ class TableInDoubt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """The directories of every transactional table that are in doubt, and how far the transaction counter is behind.
+    """The directories in doubt of all transactional tables, and the lag of the transaction counter.
 
-    ``newest`` is the newest transaction now, ``wanted`` what it must be at least. ``unlisted`` are tables that cannot be
-    listed, each with the error.
+    ``newest`` is the newest transaction now, and ``wanted`` the smallest value that it must have. ``unlisted`` are the
+    tables that cannot be listed, each with the error.
     """
 
-    found: tuple[TableInDoubt, ...]
+    tables_in_doubt: tuple[TableInDoubt, ...]
     newest: TxnId
     wanted: TxnId
     unlisted: tuple[str, ...] = ()
 
     @property
     def directories(self) -> list[InDoubt]:
-        return [one for table in self.found for one in table.directories]
+        return [entry for table in self.tables_in_doubt for entry in table.directories]
 
     def to_json(self) -> dict[str, object]:
         return {
             "newest_transaction": self.newest,
             "wanted_transaction": self.wanted,
-            "directories": [{**one.to_json(), "ruling": None} for one in self.directories],
+            "directories": [{**entry.to_json(), "ruling": None} for entry in self.directories],
             "unlisted": list(self.unlisted),
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advanced:
-    """The result: the newest transaction, and what became of each table's directories."""
+    """The result: the newest transaction, and the resolution of each table's directories."""
 
     newest: TxnId
     tables: Mapping[str, Resolution]
@@ -67,46 +67,50 @@ class Advanced:
     def to_json(self) -> dict[str, object]:
         return {
             "newest_transaction": self.newest,
-            "quarantined": [one.to_json() for one in self.quarantined],
-            "tables": {name: one.to_json() for name, one in self.tables.items()},
+            "quarantined": [entry.to_json() for entry in self.quarantined],
+            "tables": {name: entry.to_json() for name, entry in self.tables.items()},
         }
 
 
 def measure_gap(site: Site) -> Gap:
-    """Returns what is in doubt in every transactional table; nothing is written."""
-    found: list[TableInDoubt] = []
+    """Returns the directories in doubt of every transactional table; nothing is written."""
+    tables_in_doubt: list[TableInDoubt] = []
     unlisted: list[str] = []
     for table in site.metastore.catalog.tables():
         if not table.is_transactional:
             continue
         try:
             with failing_alone(table):
-                here = in_doubt(site, table)
+                directories = in_doubt(site, table)
         except CompactorError as error:
             unlisted.append(f"{table}: {error}")
             continue
-        if here:
-            found.append(TableInDoubt(table, here))
+        if directories:
+            tables_in_doubt.append(TableInDoubt(table, directories))
     numbers = [
         doubt.number
-        for _, here in found
-        for one in here
-        for doubt in one.doubts
+        for _, directories in tables_in_doubt
+        for entry in directories
+        for doubt in entry.doubts
         if doubt.kind is DoubtKind.NEVER_OPENED
     ]
     newest = site.metastore.transactions.newest()
-    return Gap(found=tuple(found), newest=newest, wanted=TxnId(max(numbers, default=newest)), unlisted=tuple(unlisted))
+    return Gap(
+        tables_in_doubt=tuple(tables_in_doubt),
+        newest=newest,
+        wanted=TxnId(max(numbers, default=newest)),
+        unlisted=tuple(unlisted),
+    )
 
 
 def advance(site: Site, rulings: Mapping[tuple[str, str], Ruling]) -> Advanced:
-    """Carries out ``rulings``, by table and ``InDoubt.path``, on everything in doubt, and raises every counter above it.
+    """Carries out ``rulings``, by table and ``InDoubt.path``, and raises every counter.
 
-    What is to be quarantined is set aside before any counter is raised, since it may count as committed afterwards. If it
-    fails half-way, a second call goes on from there.
+    Directories to quarantine are set aside before any counter is raised, since they could count as committed afterwards.
+    After a failure half-way, a second call continues.
 
     Raises:
-        Refused: a directory has no ruling, or one that cannot be carried out; or a table cannot be listed. Nothing was
-            changed.
+        Refused: a ruling is missing or cannot be carried out, or a table cannot be listed. Nothing was changed.
         LockNotGranted: a partition is being read or written.
     """
     must_write(site.settings, f"metastore {site.name}")
@@ -116,20 +120,26 @@ def advance(site: Site, rulings: Mapping[tuple[str, str], Ruling]) -> Advanced:
             f"metastore {site.name}: {len(gap.unlisted)} tables cannot be listed, so what is in doubt there is unknown; "
             f"nothing was changed; {'; '.join(gap.unlisted[:3])}"
         )
-    ruled = {str(table): _of_table(table, here, rulings) for table, here in gap.found}
-    for table, here in gap.found:
-        must_be_ruled(here, ruled[str(table)])
+    ruled = {str(table): _of_table(table, directories, rulings) for table, directories in gap.tables_in_doubt}
+    for table, directories in gap.tables_in_doubt:
+        must_be_ruled(directories, ruled[str(table)])
     restore_claim_token(site)
     aside: list[Resolved] = []
-    for table, here in gap.found:
-        aside += quarantine(site, [one for one in here if ruled[str(table)][one.path] is Ruling.QUARANTINE])
+    for table, directories in gap.tables_in_doubt:
+        aside += quarantine(
+            site, [entry for entry in directories if ruled[str(table)][entry.path] is Ruling.QUARANTINE]
+        )
     opening = NewTransaction(user=site.user, host=site.host, type=TxnType.COMPACTION, agent=site.identity("advance"))
     if site.metastore.counters.raise_transactions(gap.wanted, opening):
         log.warning("metastore %s: newest transaction raised from %d to %d", site.name, gap.newest, gap.wanted)
         reach(CommandStep.TRANSACTIONS_RAISED)
-    tables = {str(table): resolve(site, table, ruled[str(table)]) for table, _ in gap.found}
+    tables = {str(table): resolve(site, table, ruled[str(table)]) for table, _ in gap.tables_in_doubt}
     return Advanced(newest=site.metastore.transactions.newest(), tables=tables, quarantined=tuple(aside))
 
 
-def _of_table(table: Table, found: Sequence[InDoubt], rulings: Mapping[tuple[str, str], Ruling]) -> dict[str, Ruling]:
-    return {one.path: rulings[str(table), one.path] for one in found if (str(table), one.path) in rulings}
+def _of_table(
+    table: Table, tables_in_doubt: Sequence[InDoubt], rulings: Mapping[tuple[str, str], Ruling]
+) -> dict[str, Ruling]:
+    return {
+        entry.path: rulings[str(table), entry.path] for entry in tables_in_doubt if (str(table), entry.path) in rulings
+    }

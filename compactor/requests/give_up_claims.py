@@ -1,4 +1,4 @@
-"""A person gives up claims of other tables on directories (PROTOCOL 11.13)."""
+"""Gives up claims of other tables on directories, at a person's request (PROTOCOL 11.13)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from compactor.site.site import Site, claims_of, path_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimFound:
-    """A claim of somebody else on a directory of ``table``."""
+class ClaimOnTable:
+    """A claim of another table on a directory of ``table``."""
 
     table: str
     foreign: ForeignClaim
@@ -39,8 +39,8 @@ class ClaimFound:
         return {"table": self.table, "claim": self.name, "directory": self.directory, "owner": self.owner}
 
 
-def foreign_claims(site: Site, table: str | None) -> list[ClaimFound]:
-    """Returns the claims of others on the directories of a table, or of every transactional table, and around them.
+def foreign_claims(site: Site, name: str | None) -> list[ClaimOnTable]:
+    """Returns foreign claims on and around the directories of a table, or of all transactional tables.
 
     Raises:
         NotFound: there is no such table.
@@ -48,25 +48,25 @@ def foreign_claims(site: Site, table: str | None) -> list[ClaimFound]:
     """
     site = site.for_a_pass()
     catalog, claims = site.metastore.catalog, claims_of(site)
-    tables = [find_table(catalog, table)] if table is not None else [t for t in catalog.tables() if t.is_transactional]
-    found: dict[str, ClaimFound] = {}
-    for one in tables:
-        for partition in catalog.partitions(one) if one.partition_keys else [None]:
-            for foreign in claims.foreign(one, path_of(site.storage, one, partition)):
-                found.setdefault(foreign.path, ClaimFound(table=str(one), foreign=foreign))
-    return list(found.values())
+    tables = [find_table(catalog, name)] if name is not None else [t for t in catalog.tables() if t.is_transactional]
+    by_path: dict[str, ClaimOnTable] = {}
+    for table in tables:
+        for partition in catalog.partitions(table) if table.partition_keys else [None]:
+            for foreign in claims.foreign(table, path_of(site.storage, table, partition)):
+                by_path.setdefault(foreign.path, ClaimOnTable(table=str(table), foreign=foreign))
+    return list(by_path.values())
 
 
-def give_up(site: Site, chosen: Sequence[ClaimFound]) -> None:
-    """Removes claims, as a person has ruled.
+def give_up(site: Site, chosen: Sequence[ClaimOnTable]) -> None:
+    """Removes claims by a person's ruling.
 
     Raises:
         Refused: the mode is observe.
-        StorageError: one cannot be removed.
+        StorageError: a claim cannot be removed.
     """
     must_write(site.settings, f"metastore {site.name}")
     claims = claims_of(site)
-    for one in chosen:
-        claims.give_up(one.foreign)
+    for claim in chosen:
+        claims.give_up(claim.foreign)
     if chosen:
         look_again(site)

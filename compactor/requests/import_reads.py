@@ -1,4 +1,4 @@
-"""Takes in what other programs tell of the queries that read tables."""
+"""Imports events of other programs about queries that read tables."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from compactor.site.site import Site, own_state
 from compactor.state.read_counts import Read
 
 _AT_ONCE = 1000  #: events that are stored in one transaction
-_AHEAD_MS = 86_400_000  #: by which an engine's clock may be ahead, or its times without a zone be those of another zone
+_AHEAD_MS = 86_400_000  #: tolerance for an engine's clock, and for times without a zone
 
 
 class TooManyEvents(BadFile):
-    """More events are told at once than one request may hold; none is stored."""
+    """A request has more events than allowed; none is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """Numbers of events: in all, of queries that ended and read tables, and of those their reads of tables of this metastore
-    that were not stored before."""
+    """Counts of an import.
+
+    ``events`` were read, ``queries`` of them are queries that ended and read tables, and ``stored`` are the new reads of
+    tables of this metastore.
+    """
 
     events: int = 0
     queries: int = 0
@@ -40,15 +43,17 @@ class Imported:
 
 
 def import_reads(site: Site, lines: Iterable[str], what: str, *, most: int | None = None) -> Imported:
-    """Stores the reads that the events in ``lines`` tell of, each once, however often it is told; see ``queries_of``.
-    Tables that this metastore does not have are left out, and what is older than is kept.
+    """Stores the reads in the events of ``lines``, each once even if reported repeatedly.
+
+    See ``queries_of``.
+
+    Skips tables that this metastore does not have, and reads older than ``compactor.reads.retention``.
 
     Args:
         most: the largest number of events; with it, all are read before any is stored.
 
     Raises:
-        BadFile: ``what`` is not as its engine writes it, or a query ended in the future. Without ``most``, what came before
-            is stored.
+        BadFile: ``what`` is malformed, or a query ended in the future. Without ``most``, earlier events are stored.
         TooManyEvents: there are more than ``most`` events.
         DatabaseUnavailable: there is no state.
     """
@@ -56,20 +61,20 @@ def import_reads(site: Site, lines: Iterable[str], what: str, *, most: int | Non
     since = now - site.settings.milliseconds("compactor.reads.retention")
     done, events = Imported(), queries_of(lines, what, latest=now + _AHEAD_MS)
     if most is not None:
-        told = list(islice(events, most + 1))
-        if len(told) > most:
+        first_events = list(islice(events, most + 1))
+        if len(first_events) > most:
             raise TooManyEvents(f"{what}: more than {most} events; send fewer at once, or use `compactor reads import`")
-        events = iter(told)
+        events = iter(first_events)
     known = set(site.metastore.catalog.names())
-    while some := list(islice(events, _AT_ONCE)):
-        queries = [one for one in some if one is not None and one.at >= since]
-        reads = [read for one in queries for read in _reads(one) if (read.database, read.table) in known]
+    while batch := list(islice(events, _AT_ONCE)):
+        queries = [query for query in batch if query is not None and query.at >= since]
+        reads = [read for query in queries for read in _reads_of(query) if (read.database, read.table) in known]
         stored = state.reads.add(site.name, reads) if reads else 0
-        done = done.plus(Imported(events=len(some), queries=len(queries), stored=stored))
+        done = done.plus(Imported(events=len(batch), queries=len(queries), stored=stored))
     return done
 
 
-def _reads(query: Query) -> Iterator[Read]:
+def _reads_of(query: Query) -> Iterator[Read]:
     for database, table in query.tables:
         yield Read(
             database=database,

@@ -1,4 +1,4 @@
-"""Directories in doubt: files and metastore contradict each other about them (PROTOCOL 11)."""
+"""Finds directories in doubt: files and metastore contradict each other about them (PROTOCOL 11)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import inputs_of_directory
 from compactor.rows.remote_source import open_source
-from compactor.site.files_and_metastore import Given, must_lose_nothing, visibility_transactions
+from compactor.site.files_and_metastore import AllocatedIds, must_lose_nothing, visibility_transactions
 from compactor.site.site import Site, Target
 from compactor.worker.file_formats import file_format_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InDoubt:
-    """One directory in doubt, all doubts about it, and its size. ``unreadable`` says why it cannot be kept."""
+    """One directory in doubt, all doubts about it, and its size.
+
+    ``unreadable`` says why it cannot be kept.
+    """
 
     entity: Entity
     location: str
@@ -38,7 +41,7 @@ class InDoubt:
 
     @property
     def path(self) -> str:
-        """The name that a person decides by: relative to the table."""
+        """The name in a person's ruling, relative to the table, such as ``ds=1/base_0000002_v0000007``."""
         return self.name if self.entity.partition is None else f"{self.entity.partition}/{self.name}"
 
     @property
@@ -68,7 +71,7 @@ def in_doubt(site: Site, table: Table) -> list[InDoubt]:
     Raises:
         CompactorError: a partition cannot be listed.
     """
-    return [one for entity in entities_of(site, table) for one in in_doubt_at(site, site.target(entity))]
+    return [directory for entity in entities_of(site, table) for directory in in_doubt_at(site, site.target(entity))]
 
 
 def entities_of(site: Site, table: Table) -> list[Entity]:
@@ -80,18 +83,20 @@ def entities_of(site: Site, table: Table) -> list[Entity]:
 def in_doubt_at(site: Site, target: Target) -> list[InDoubt]:
     """Returns the directories in doubt of one partition."""
     listing = site.storage.listing(target.location)
-    given = Given(site, [target.table], listing.directories)
+    allocated = AllocatedIds(site, [target.table], listing.directories)
     by_name: dict[str, list[DirectoryDoubt]] = defaultdict(list)
-    for doubt in (*given.doubts(target, listing.directories), *_only_copies(site, target, listing, given)):
+    for doubt in (*allocated.doubts(target, listing.directories), *_only_copies(site, target, listing, allocated)):
         by_name[doubt.name].append(doubt)
-    return [_described(site, target, listing, name, found) for name, found in sorted(by_name.items())]
+    return [
+        _describe(site, target, listing, name, directory_doubts) for name, directory_doubts in sorted(by_name.items())
+    ]
 
 
-def _only_copies(site: Site, target: Target, listing: Listing, given: Given) -> Iterable[DirectoryDoubt]:
-    """Yields the outputs of compactions that did not commit, and of which nothing proves that they hold no row alone."""
+def _only_copies(site: Site, target: Target, listing: Listing, allocated: AllocatedIds) -> Iterable[DirectoryDoubt]:
+    """Yields the outputs of uncommitted compactions that may be the only copy of some rows."""
     silent = _silent_transactions(site)
     for name, txn in visibility_transactions(listing.directories).items():
-        row = given.rows.get(txn)
+        row = allocated.rows.get(txn)
         if row is None or not row.type.compacts or not (row.state == txn_states.ABORTED or txn in silent):
             continue
         try:
@@ -108,7 +113,7 @@ def _silent_transactions(site: Site) -> frozenset[TxnId]:
     return frozenset(txn.id for txn in opened if txn.last_heartbeat < deadline)
 
 
-def _described(site: Site, target: Target, listing: Listing, name: str, doubts: Iterable[DirectoryDoubt]) -> InDoubt:
+def _describe(site: Site, target: Target, listing: Listing, name: str, doubts: Iterable[DirectoryDoubt]) -> InDoubt:
     inside = [file for file in listing.files if file.path.startswith(f"{name}/")]
     return InDoubt(
         entity=target.entity,
@@ -122,7 +127,10 @@ def _described(site: Site, target: Target, listing: Listing, name: str, doubts: 
 
 
 def _unreadable(site: Site, target: Target, listing: Listing, name: str) -> str | None:
-    """Returns the error of the first file in ``name`` that a reader could not open; None if it could open all of them."""
+    """Returns the error of the first file in ``name`` that a reader cannot open.
+
+    Returns None if all can be opened.
+    """
     try:
         acid = parse_directory(name)
         assert acid is not None  # doubts are about bases and deltas
@@ -140,9 +148,9 @@ def _unreadable(site: Site, target: Target, listing: Listing, name: str) -> str 
     return None
 
 
-def by_entity(found: Iterable[InDoubt]) -> Mapping[Entity, list[InDoubt]]:
+def by_entity(directories: Iterable[InDoubt]) -> Mapping[Entity, list[InDoubt]]:
     """Returns the directories of each partition."""
     grouped: dict[Entity, list[InDoubt]] = defaultdict(list)
-    for one in found:
-        grouped[one.entity].append(one)
+    for directory in directories:
+        grouped[directory.entity].append(directory)
     return grouped

@@ -1,4 +1,4 @@
-"""Requests that would do nothing at all are refused at once: no worker and no application is started for them."""
+"""Refuses requests that would do nothing, before a worker or an application is started for them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from compactor.worker.planning import NoPlan, preview_plan
 
 
 def must_do_something(site: Site, words: RequestWords) -> None:
-    """Checks that there is something to merge or to clean, as far as the request names one table or partition: of many,
-    each is looked at by its worker.
+    """Checks that a request for one table or partition has something to merge or to clean.
+
+    A request for several partitions passes: each worker checks its own.
 
     Raises:
-        Refused: there is nothing.
+        Refused: there is nothing to merge or to clean.
         BadSetting: a property is not a setting, or not one that a request may set.
-        CompactorError: it cannot be compacted.
+        CompactorError: the table or partition cannot be compacted.
     """
     table = find_table(site.metastore.catalog, words.table)
     with_request(site.settings_for(table), words.properties)
@@ -26,6 +27,6 @@ def must_do_something(site: Site, words: RequestWords) -> None:
     entities = entities_of(site, table, words.partition)
     if len(entities) != 1:
         return
-    found = preview_plan(site, site.target(entities[0], words.properties), parse_type(words.type))
-    if isinstance(found, NoPlan) and found.leaves_nothing:
-        raise Refused(f"{entities[0]}: {found.because}, and nothing to clean; nothing was queued")
+    preview = preview_plan(site, site.target(entities[0], words.properties), parse_type(words.type))
+    if isinstance(preview, NoPlan) and preview.leaves_nothing:
+        raise Refused(f"{entities[0]}: {preview.because}, and nothing to clean; nothing was queued")

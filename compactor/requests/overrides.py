@@ -1,7 +1,6 @@
-"""Overrides: settings of one table that people give to us, not to Hive. They are kept in our own state, and no property of
-the table changes.
+"""Overrides: settings of one table that are kept in our own state, without a property of the table.
 
-They belong to the table's name, so they also apply to a table that is dropped and created again.
+An override belongs to the table's name, so it also applies to a table that is dropped and created again.
 """
 
 from __future__ import annotations
@@ -17,51 +16,53 @@ from compactor.state.overrides import Override
 from compactor.state.store import OwnState
 
 
-def override(site: Site, table: str, key: str, value: str, by: str) -> Override:
-    """Sets ``key`` of ``db.table`` to ``value``, in place of the table's own properties.
+def override(site: Site, name: str, key: str, value: str, by: str) -> Override:
+    """Sets ``key`` of the table ``db.table`` to ``value``. The override wins over the table's properties.
 
     Raises:
         NotFound: there is no such table.
         BadSetting: the key is not a setting of a table, or the value is not valid for it.
         Refused: the mode allows no changes, or the site keeps no state.
     """
-    found, state = _may_change(site, table)
+    table, state = _find_table_and_state(site, name)
     with_override(site.settings, {key: value}, strict=True)
-    made = Override(database=found.database, table=found.name, key=canonical(key), value=value.strip(), by=by)
-    state.overrides.keep(site.name, made)
-    return made
+    new_override = Override(database=table.database, table=table.name, key=canonical(key), value=value.strip(), by=by)
+    state.overrides.keep(site.name, new_override)
+    return new_override
 
 
-def remove_override(site: Site, table: str, key: str) -> Override:
+def remove_override(site: Site, name: str, key: str) -> Override:
     """Removes and returns the override of a setting, so that the table's own properties apply again.
 
     Raises:
         NotFound: there is no such table, or no override of this setting.
         Refused: the mode allows no changes, or the site keeps no state.
     """
-    found, state = _may_change(site, table)
-    kept = {one.key: one for one in state.overrides.of_table(site.name, found.database, found.name)}
-    name = canonical(key)
-    if name not in kept or not state.overrides.forget(site.name, found.database, found.name, name):
-        raise NotFound(f"{found}: there is no override of {name}; there are: {', '.join(kept) or 'none'}")
-    return kept[name]
+    table, state = _find_table_and_state(site, name)
+    kept = {entry.key: entry for entry in state.overrides.of_table(site.name, table.database, table.name)}
+    setting = canonical(key)
+    if setting not in kept or not state.overrides.forget(site.name, table.database, table.name, setting):
+        raise NotFound(f"{table}: there is no override of {setting}; there are: {', '.join(kept) or 'none'}")
+    return kept[setting]
 
 
-def changeable(site: Site, name: str) -> Table:
-    """Returns the table if its mode allows changes. Overrides of the mode do not count, or they could never be removed.
+def find_changeable_table(site: Site, name: str) -> Table:
+    """Returns the table if its mode allows changes.
+
+    Overrides of the mode do not count, or they could never be removed.
 
     Raises:
         NotFound: there is no such table.
         Refused: the mode allows no changes.
     """
-    found = find_table(site.metastore.catalog, name)
-    settings = with_table(site.settings.of_database(found.database), found.parameters, found.database_parameters)
-    must_write(settings, str(found))
-    return found
+    table = find_table(site.metastore.catalog, name)
+    settings = with_table(site.settings.of_database(table.database), table.parameters, table.database_parameters)
+    must_write(settings, str(table))
+    return table
 
 
-def _may_change(site: Site, name: str) -> tuple[Table, OwnState]:
-    found = changeable(site, name)
+def _find_table_and_state(site: Site, name: str) -> tuple[Table, OwnState]:
+    table = find_changeable_table(site, name)
     if site.state is None:
-        raise Refused(f"{found}: overrides need our own state, and this metastore has none; set state_url")
-    return found, site.state
+        raise Refused(f"{table}: overrides need our own state, and this metastore has none; set state_url")
+    return table, site.state

@@ -1,8 +1,8 @@
-"""Pauses a table for the initiator, and resumes it: the pause ends, and counted failures are removed from the history.
+"""Pauses a table for the initiator, and resumes it.
 
-The initiator skips a table or partition after as many failures in a row as
-``hive.compactor.initiator.failed.compacts.threshold``. Only those rows hold it back, so only they, and the 'did not
-initiate' rows that they caused, are removed; failures before the last success stay.
+The initiator skips a table or partition after ``hive.compactor.initiator.failed.compacts.threshold`` failures in a row.
+Resuming also removes these rows from the history, and the 'did not initiate' rows that they caused. Failures before the last
+success stay.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
-from compactor.requests.overrides import changeable, override, remove_override
+from compactor.requests.overrides import find_changeable_table, override, remove_override
 from compactor.site.site import PAUSED, Site, paused_tables
 from compactor.state.overrides import Override
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """The failures of one table or partition that the initiator no longer counts, now removed from the history.
+    """The failures of one table or partition that were removed from the history.
 
-    ``paused_by`` is the user who had paused the table until now.
+    ``paused_by`` is the user who had paused the table.
     """
 
     entity: Entity
@@ -40,26 +40,28 @@ class Resumed:
 
 
 def pause(site: Site, table: str, by: str) -> Override:
-    """Stops the initiator from requesting compactions of the table until it is resumed; see ``compactor.paused``.
+    """Stops the initiator from requesting compactions of the table until it is resumed.
+
+    See ``compactor.paused``.
 
     Raises:
         NotFound: there is no such table.
-        Refused: the mode allows no changes, or the site keeps no state.
+        Refused: the mode allows no changes, or the site has no state.
     """
     return override(site, table, PAUSED, "true", by)
 
 
-def resume(site: Site, table: str) -> list[Resumed]:
+def resume(site: Site, name: str) -> list[Resumed]:
     """Ends a pause, and removes the failures since the last success of every partition of the table.
 
     Raises:
         NotFound: there is no such table.
         Refused: the mode allows no changes.
     """
-    found = changeable(site, table)
+    table = find_changeable_table(site, name)
     history: dict[Entity, list[Entry]] = defaultdict(list)
     for entry in site.metastore.entries.history():
-        if (entry.entity.database, entry.entity.table) == (found.database, found.name):
+        if (entry.entity.database, entry.entity.table) == (table.database, table.name):
             history[entry.entity].append(entry)
     resumed = [
         Resumed(entity=entity, forgotten=streak)
@@ -67,9 +69,9 @@ def resume(site: Site, table: str) -> list[Resumed]:
         if (streak := failures_since_success(entries))
     ]
     site.metastore.housekeeping.purge_history([e.id for r in resumed for e in r.forgotten])
-    if (found.database, found.name) in paused_tables(site):
-        was = remove_override(site, str(found), PAUSED)
-        resumed.insert(0, Resumed(entity=Entity(database=found.database, table=found.name), paused_by=was.by))
+    if (table.database, table.name) in paused_tables(site):
+        removed = remove_override(site, str(table), PAUSED)
+        resumed.insert(0, Resumed(entity=Entity(database=table.database, table=table.name), paused_by=removed.by))
     return resumed
 
 

@@ -1,4 +1,4 @@
-"""ALTER TABLE ... COMPACT: puts people's requests into the queue, and waits for them."""
+"""ALTER TABLE ... COMPACT: puts requests into the queue, and waits for them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from compactor.worker.file_formats import file_format_of
 from compactor.worker.rebalance_view import must_be_possible
 from compactor.worker.suitable_output import must_suit
 
-_AT_ONCE = 1000  #: requests that are made in one transaction
+_AT_ONCE = 1000  #: requests that one transaction enqueues
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.2, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueued:
-    """One partition's request: the id of its row, or the reason why there is none."""
+    """The request of one partition: the id of its row, or the reason why it was refused."""
 
     entity: Entity
     entry_id: int | None = None
@@ -46,13 +46,15 @@ class RebalanceOptions:
 
 
 class WaitTimedOut(CompactorError):
-    """The time to wait is over while requests are still in progress; they continue."""
+    """The wait timed out while requests are still in progress; they continue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestWords:
-    """A request as a person or a program makes it. ``partition`` is the name that Hive stores, or ``k=v,k=v``; without one,
-    every partition of ``table`` is meant."""
+    """A request as a person or a program words it.
+
+    ``partition`` is the name that Hive stores, or ``k=v,k=v``; None means every partition of ``table``.
+    """
 
     table: str
     partition: str | None = None
@@ -72,7 +74,7 @@ def request_compaction(
     properties: Mapping[str, str] | None = None,
     rebalance: RebalanceOptions = RebalanceOptions(),
 ) -> list[Enqueued]:
-    """Enqueues what a person asks for; see ``request_as``."""
+    """Enqueues a person's request; see ``request_as``."""
     words = RequestWords(
         table=table, partition=partition, type=type, pool=pool, properties=properties or {}, rebalance=rebalance
     )
@@ -97,16 +99,16 @@ def request_as(site: Site, words: RequestWords, who: str = "manual") -> list[Enq
     buckets, order_by = words.rebalance.buckets, words.rebalance.order_by
     if kind is not CompactionType.REBALANCE and (order_by or buckets is not None):
         raise Refused(f"{words.table}: only a rebalance takes buckets and ORDER BY; ask for a rebalance")
-    found = find_table(site.metastore.catalog, words.table)
-    settings = site.settings_for(found)
-    asked = with_request(settings, words.properties)
-    must_suit(found, asked.output_class, site.metastore.dialect.layout)
-    entities = entities_of(site, found, words.partition)
-    _must_be_compactable(site, found, entities)
-    overlapping = _overlapping(site, found, entities)
+    table = find_table(site.metastore.catalog, words.table)
+    settings = site.settings_for(table)
+    requested = with_request(settings, words.properties)
+    must_suit(table, requested.output_class, site.metastore.dialect.layout)
+    entities = entities_of(site, table, words.partition)
+    _must_be_compactable(site, table, entities)
+    overlapping = _overlapping(site, table, entities)
     order: tuple[OrderBy, ...] = ()
     if kind is CompactionType.REBALANCE:
-        order = must_be_possible(found, buckets=buckets, order_by=order_by)
+        order = must_be_possible(table, buckets=buckets, order_by=order_by)
     must_write(settings, words.table)
     must_not_be_older(site, polling=True)
     requests = [
@@ -156,7 +158,7 @@ def request_again(site: Site, entry_id: int) -> Enqueued:
 
 
 def entities_of(site: Site, table: Table, partition: str | None) -> list[Entity]:
-    """Returns what a request means: the partition, in any form of its name, or every one, or the table itself."""
+    """Returns the entities that a request means: one partition, all partitions, or the table itself."""
     if partition is not None:
         names: list[str | None] = [site.metastore.catalog.resolve_partition(table, partition)]
     elif table.partition_keys:
@@ -167,10 +169,12 @@ def entities_of(site: Site, table: Table, partition: str | None) -> list[Entity]
 
 
 def _must_be_compactable(site: Site, table: Table, entities: Sequence[Entity]) -> None:
-    """Refuses what a worker would refuse by its kind; of several partitions each is looked at by its worker.
+    """Refuses tables and partitions of a kind that a worker refuses.
+
+    Of several partitions, each worker checks its own.
 
     Raises:
-        Refused: the table, or the only partition asked for, is of a kind that is never compacted.
+        Refused: the table, or the only requested partition, is of a kind that is never compacted.
     """
     must_be_compactable(table)
     if len(entities) == 1:

@@ -1,7 +1,7 @@
-"""The requests of one run of somebody's program, made once however often the run is tried.
+"""Makes the requests of one run of a program once, however often the run is retried.
 
-A row of the queue or the history says by its initiator's id which run asked for it, so a try after a lost process finds what
-the one before asked for. What a person asks again after a failure is asked again.
+The initiator's id in a row of the queue or the history names the run that requested it. So a retry after a lost process
+recognizes the earlier requests. A request that failed, was refused or was aborted is repeated.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ AUTO = "auto"  #: the type that the initiator would choose, major where nothing 
 _DIGITS = 24  #: of a run's digest in CQ_INITIATOR_ID, which has 128 characters
 _Reasons: TypeAlias = dict[
     Entity, tuple[str, CompactionType | None]
-]  #: why, and the type that the initiator would choose
+]  #: the reason, and the type that the initiator would choose
 _UNDER_WAY = (State.INITIATED, State.WORKING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A table or partition with its request: ``entry_id`` of the row, and why it was asked for."""
+class RequestedOnce:
+    """A table or partition with the id of its request, and the reason for the request."""
 
     entity: Entity
     entry_id: int
@@ -47,14 +47,16 @@ class Asked:
         }
 
 
-def request_once(site: Site, words: RequestWords, run: str, *, only_if_due: bool = True) -> list[Asked]:
-    """Returns the requests of the run ``run``, of which those are made that it has not made yet; none if nothing is due.
+def request_once(site: Site, words: RequestWords, run: str, *, only_if_due: bool = True) -> list[RequestedOnce]:
+    """Makes the requests of ``run`` that it has not made yet, and returns all of them.
 
-    A partition that somebody else has queued is not queued twice: their row is returned.
+    None if nothing is due.
+
+    A partition that somebody else has queued is not queued twice: the existing row is returned.
 
     Args:
-        words: their type may be ``auto``.
-        only_if_due: asks only for what is over a threshold.
+        words: the type may be ``auto``.
+        only_if_due: requests only entities over a threshold.
 
     Raises:
         NotFound: no such table or partition.
@@ -62,21 +64,27 @@ def request_once(site: Site, words: RequestWords, run: str, *, only_if_due: bool
         CompactorError: a directory cannot be looked at.
     """
     table = find_table(site.metastore.catalog, words.table)
-    wanted, who = _wanted(site, table, words, only_if_due=only_if_due), _initiator(run)
-    made = _made(site, table, who)
-    kept = [_kept(entry) for entry in made.values() if entry.state not in ENDED_BADLY]
-    again: _Reasons = {
-        entity: ("it was asked for again", entry.type) for entity, entry in made.items() if entry.state in ENDED_BADLY
+    reasons, initiator = _find_reasons(site, table, words, only_if_due=only_if_due), _initiator(run)
+    earlier = _requests_of_run(site, table, initiator)
+    kept = [_kept_request(entry) for entry in earlier.values() if entry.state not in ENDED_BADLY]
+    repeated: _Reasons = {
+        entity: ("it was asked for again", entry.type)
+        for entity, entry in earlier.items()
+        if entry.state in ENDED_BADLY
     }
-    new = {entity: why for entity, why in (again | wanted).items() if entity not in {one.entity for one in kept}}
-    return [*kept, *(_request(site, words, who, entity, *why) for entity, why in new.items())]
+    new = {
+        entity: why
+        for entity, why in (repeated | reasons).items()
+        if entity not in {request.entity for request in kept}
+    }
+    return [*kept, *(_request(site, words, initiator, entity, *why) for entity, why in new.items())]
 
 
 def _initiator(run: str) -> str:
     return f"run.{hashlib.sha256(run.encode()).hexdigest()[:_DIGITS]}"
 
 
-def _made(site: Site, table: Table, who: str) -> Mapping[Entity, Entry]:
+def _requests_of_run(site: Site, table: Table, who: str) -> Mapping[Entity, Entry]:
     """Returns the newest request of the run for each entity."""
     entries = site.metastore.entries
     name = (table.database, table.name)
@@ -85,41 +93,43 @@ def _made(site: Site, table: Table, who: str) -> Mapping[Entity, Entry]:
     return {entry.entity: entry for entry in mine}
 
 
-def _kept(entry: Entry) -> Asked:
+def _kept_request(entry: Entry) -> RequestedOnce:
     because = "it was asked for already"
-    return Asked(entity=entry.entity, entry_id=entry.id, type=entry.type.label.lower(), because=because)
+    return RequestedOnce(entity=entry.entity, entry_id=entry.id, type=entry.type.label.lower(), because=because)
 
 
-def _wanted(site: Site, table: Table, words: RequestWords, *, only_if_due: bool) -> _Reasons:
-    """Returns what is to be compacted, with the reason and the type that the initiator would choose; None for none."""
+def _find_reasons(site: Site, table: Table, words: RequestWords, *, only_if_due: bool) -> _Reasons:
+    """Returns the entities to compact, with the reason and the initiator's type, if any."""
     partition = None
     if words.partition is not None:
         [partition] = [entity.partition for entity in entities_of(site, table, words.partition)]
     due = due_in_table(site, table, partition) if only_if_due or words.type == AUTO else []
-    of_due: _Reasons = {
-        one.entity: (one.because, one.type) for one in due if one.type is not CompactionType.ABORT_CLEANUP
+    reasons: _Reasons = {
+        due_entity.entity: (due_entity.because, due_entity.type)
+        for due_entity in due
+        if due_entity.type is not CompactionType.ABORT_CLEANUP
     }
     if only_if_due:
-        return of_due
-    return {entity: of_due.get(entity, ("it was asked for", None)) for entity in entities_of(site, table, partition)}
+        return reasons
+    return {entity: reasons.get(entity, ("it was asked for", None)) for entity in entities_of(site, table, partition)}
 
 
 def _request(
     site: Site, words: RequestWords, who: str, entity: Entity, because: str, chosen: CompactionType | None
-) -> Asked:
+) -> RequestedOnce:
     kind = words.type if words.type != AUTO else (chosen or CompactionType.MAJOR).label.lower()
     try:
-        (done,) = request_as(site, replace(words, partition=entity.partition, type=kind), who)
+        (enqueued,) = request_as(site, replace(words, partition=entity.partition, type=kind), who)
     except Refused:
-        entry = _queued(site, entity)
+        entry = _find_queued(site, entity)
         if entry is None:
             raise
         by = f"it is queued already: {entry.initiator_id or 'by somebody'} asked for it"
-        return Asked(entity=entity, entry_id=entry.id, type=entry.type.label.lower(), because=by)
-    assert done.entry_id is not None  # a refusal of the only one is raised
-    return Asked(entity=entity, entry_id=done.entry_id, type=kind, because=because)
+        return RequestedOnce(entity=entity, entry_id=entry.id, type=entry.type.label.lower(), because=by)
+    assert enqueued.entry_id is not None  # a refusal of the only one is raised
+    return RequestedOnce(entity=entity, entry_id=enqueued.entry_id, type=kind, because=because)
 
 
-def _queued(site: Site, entity: Entity) -> Entry | None:
-    found = site.metastore.entries.queue(database=entity.database, table=entity.table, states=_UNDER_WAY)
-    return next((entry for entry in found if entry.entity == entity), None)
+def _find_queued(site: Site, entity: Entity) -> Entry | None:
+    entries = site.metastore.entries.queue(database=entity.database, table=entity.table, states=_UNDER_WAY)
+    return next((entry for entry in entries if entry.entity == entity), None)

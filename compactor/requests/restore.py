@@ -1,7 +1,7 @@
-"""Undoes a compaction at a person's request: its inputs come back from quarantine, its output goes there (PROTOCOL 11.15).
+"""Undoes a compaction at a person's request (PROTOCOL 11.15).
 
-The output covers the inputs until it is taken away, the last step. So whatever dies before, readers see the output, and a
-second call goes on.
+The inputs come back from quarantine, then the output goes there. The output covers the inputs until that last step. So after
+a crash, readers see the output, and a second call continues.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _POLL_S = 0.1
 class Restoration:
     """The names that undoing one compaction moves or, once ``done``, has moved.
 
-    What was taken away may be erased from ``until`` (epoch ms) on.
+    The output may be erased from ``until`` (epoch ms) on.
     """
 
     entity: Entity
@@ -73,52 +73,53 @@ def preview_restore(site: Site, table: str, partition: str | None, entry_id: int
         Refused: it cannot be undone; the message says why.
     """
     target = _target(site, table, partition)
-    return _planned(site, target, _record(site, target, entry_id))
+    return _plan(site, target, _record(site, target, entry_id))
 
 
 def restore(site: Site, table: str, partition: str | None, entry_id: int, by: str) -> Restoration:
-    """Puts a table or partition back as it was before the compaction ``entry_id``, and returns what was moved. Our initiator
-    leaves the table alone from then on, until it is resumed.
+    """Undoes the compaction ``entry_id``, and returns the names that were moved.
+
+    The table is paused for our initiator until a person resumes it.
 
     Raises:
         NotFound: no such table or partition, or nothing of that compaction is in quarantine there.
         Refused: it cannot be undone; the message says why, and nothing was changed for any reader.
         LockNotGranted: the table is in use, or a transaction without a lock may be reading it.
-        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2), or the table is another one by now.
-        StorageError: a rename failed; readers see what they saw before, and a second call goes on.
+        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2), or the table was replaced.
+        StorageError: a rename failed; readers see what they saw before, and a second call continues.
     """
     must_be_newest(site)
     target = _target(site, table, partition)
     record = _record(site, target, entry_id)
-    _planned(site, target, record)  # refused before anybody has to wait
-    with _alone(site, target, entry_id) as txn:
-        planned = _planned(site, target, record)
-        moved = planned.undo
-        expected = identities(site.storage, target.location, moved.outputs)
+    _plan(site, target, record)  # refused before anybody has to wait
+    with _hold_exclusively(site, target, entry_id) as txn:
+        plan = _plan(site, target, record)
+        names = plan.undo
+        expected = identities(site.storage, target.location, names.outputs)
         must_be_the_same_table(site, target)
-        _list(site, planned, record.names, sum(record.kept.values()))  # so that it is not due meanwhile
-        with _paused(site, target, by), _covered(site, target, planned):
-            still = partial(_must_be_held, site, target, entry_id, txn)
-            quarantine_moves.put_back(site.storage, target.location, entry_id, moved.back, still)
+        _list(site, plan, record.names, sum(record.kept.values()))  # so that it is not due meanwhile
+        with _pause_meanwhile(site, target, by), _keep_covered(site, target, plan):
+            check_held = partial(_check_held, site, target, entry_id, txn)
+            quarantine_moves.put_back(site.storage, target.location, entry_id, names.back, check_held)
             _let_the_others_end(site, target, entry_id, txn)
             must_be_the_same_table(site, target)
-            last = _planned(site, target, record).undo  # from fresh listings: every input is in its place
-            if last.back or last.outputs != moved.outputs:
-                raise _refused(target, entry_id, "its files changed meanwhile")
+            final_names = _plan(site, target, record).undo  # from fresh listings: every input is in its place
+            if final_names.back or final_names.outputs != names.outputs:
+                raise _refusal(target, entry_id, "its files changed meanwhile")
             with site.metastore.transactions.holding(txn):
-                quarantine_moves.take(site.storage, target.location, entry_id, moved.outputs, expected)
+                quarantine_moves.take(site.storage, target.location, entry_id, names.outputs, expected)
         reach(CommandStep.OUTPUT_TAKEN)
     look_again(site, target.table)
     log.warning("%s: compaction %d was undone by %s", target.entity, entry_id, by)
     size = sum(length for path, length in record.stays.items() if path.partition("/")[0] in record.outputs)
-    _list(site, planned, record.outputs, size)
-    return replace(planned, done=True)
+    _list(site, plan, record.outputs, size)
+    return replace(plan, done=True)
 
 
 def _target(site: Site, table: str, partition: str | None) -> Target:
-    found = find_table(site.metastore.catalog, table)
-    name = None if partition is None else site.metastore.catalog.resolve_partition(found, partition)
-    target = site.target(Entity(database=found.database, table=found.name, partition=name))
+    stored = find_table(site.metastore.catalog, table)
+    name = None if partition is None else site.metastore.catalog.resolve_partition(stored, partition)
+    target = site.target(Entity(database=stored.database, table=stored.name, partition=name))
     must_have_its_own_ground(site, target.table, target.partition)
     claims_of(site).must_be_free_above(target.table, target.location)
     claims_of(site).must_be_free_by_names(target.table, target.location, site.storage.children(target.location))
@@ -146,8 +147,8 @@ def _record(site: Site, target: Target, entry_id: int) -> Record:
     )
 
 
-def _planned(site: Site, target: Target, record: Record) -> Restoration:
-    """Returns what is to be moved now.
+def _plan(site: Site, target: Target, record: Record) -> Restoration:
+    """Returns the names to move now.
 
     Raises:
         Refused: the compaction cannot be undone.
@@ -155,12 +156,12 @@ def _planned(site: Site, target: Target, record: Record) -> Restoration:
     entity = target.entity
     for entry in site.metastore.entries.queue(database=entity.database, table=entity.table):
         if entry.entity.partition in (None, entity.partition):
-            raise _refused(
+            raise _refusal(
                 target, record.entry_id, f"compaction {entry.id} of it is {entry.state.label}; let it end first"
             )
     txns = site.metastore.transactions.snapshot()
     table_id, partition_id, location = target.place
-    now = Situation(
+    situation = Situation(
         table_id=table_id,
         partition_id=partition_id,
         columns=target.row_type,
@@ -170,25 +171,27 @@ def _planned(site: Site, target: Target, record: Record) -> Restoration:
         txns=txns,
     )
     try:
-        found = undo(record, now)
+        names = undo(record, situation)
     except Refused as error:
-        raise _refused(target, record.entry_id, str(error)) from None
+        raise _refusal(target, record.entry_id, str(error)) from None
     until = max(record.until, site.metastore.now_ms() + target.settings.milliseconds(SETTING))
-    return Restoration(entity=entity, entry_id=record.entry_id, location=location, undo=found, until=until)
+    return Restoration(entity=entity, entry_id=record.entry_id, location=location, undo=names, until=until)
 
 
-def _refused(target: Target, entry_id: int, because: str) -> Refused:
+def _refusal(target: Target, entry_id: int, because: str) -> Refused:
     return Refused(f"{target.entity}: compaction {entry_id} cannot be undone, and nothing was changed: {because}")
 
 
 @contextmanager
-def _alone(site: Site, target: Target, entry_id: int) -> Iterator[TxnId]:
-    """Holds the table or partition exclusively, tried for compactor.lock.wait and never queued for; yields the transaction
-    of the lock."""
-    with ExitStack() as held:
+def _hold_exclusively(site: Site, target: Target, entry_id: int) -> Iterator[TxnId]:
+    """Holds the table or partition exclusively, and yields the transaction of the lock.
+
+    The lock is tried for ``compactor.lock.wait``, and never queued for.
+    """
+    with ExitStack() as stack:
         for last in _tries(target):
             try:
-                txn = held.enter_context(exclusively(site, target))
+                txn = stack.enter_context(exclusively(site, target))
             except LockNotGranted:
                 if last:
                     raise _in_use(target, entry_id, "it is being read or written (`compactor show locks`)") from None
@@ -197,14 +200,17 @@ def _alone(site: Site, target: Target, entry_id: int) -> Iterator[TxnId]:
         yield txn
 
 
-def _must_be_held(site: Site, target: Target, entry_id: int, txn: TxnId) -> None:
-    """Checks that the transaction of the lock is open: without it, somebody may have removed what the inputs lie beside."""
+def _check_held(site: Site, target: Target, entry_id: int, txn: TxnId) -> None:
+    """Checks that the transaction of the lock is open.
+
+    Otherwise somebody may have changed the directory meanwhile.
+    """
     if site.metastore.transactions.state(txn) != txn_states.OPEN:
         raise _in_use(target, entry_id, f"transaction {txn}, which holds its lock, has timed out")
 
 
 def _tries(target: Target) -> Iterator[bool]:
-    """Yields at once and then again and again for compactor.lock.wait; true for the last time."""
+    """Yields false repeatedly during ``compactor.lock.wait``, then true for the last try."""
     deadline = time.monotonic() + target.settings.milliseconds("compactor.lock.wait") / 1000
     while (now := time.monotonic()) < deadline:
         yield False
@@ -220,40 +226,40 @@ def _in_use(target: Target, entry_id: int, because: str) -> LockNotGranted:
 
 
 @contextmanager
-def _paused(site: Site, target: Target, by: str) -> Iterator[None]:
-    """Pauses the table, which our initiator would have compacted again by its next pass; not if the block fails."""
+def _pause_meanwhile(site: Site, target: Target, by: str) -> Iterator[None]:
+    """Pauses the table, since our next pass would compact it again; ends the pause if the block fails."""
     database, name = target.entity.database, target.entity.table
-    was = (database, name) in paused_tables(site)
-    if not was:
+    was_paused = (database, name) in paused_tables(site)
+    if not was_paused:
         pause(site, f"{database}.{name}", by)
     try:
         yield
     except BaseException:
-        if not was:
+        if not was_paused:
             with suppress(CompactorError):
                 remove_override(site, f"{database}.{name}", PAUSED)
         raise
 
 
 @contextmanager
-def _covered(site: Site, target: Target, planned: Restoration) -> Iterator[None]:
-    """Takes the inputs into quarantine again if the block fails. As long as the outputs are there, nobody reads them."""
-    storage, location, moved = site.storage, target.location, planned.undo
+def _keep_covered(site: Site, target: Target, plan: Restoration) -> Iterator[None]:
+    """Moves the inputs back into quarantine if the block fails and the outputs still cover them."""
+    storage, location, names = site.storage, target.location, plan.undo
     try:
         yield
     except BaseException:
         with suppress(CompactorError):
-            if all(storage.exists(f"{location}/{output}") for output in moved.outputs):
-                expected = identities(storage, location, moved.back)
-                quarantine_moves.take(storage, location, planned.entry_id, moved.back, expected)
+            if all(storage.exists(f"{location}/{output}") for output in names.outputs):
+                expected = identities(storage, location, names.back)
+                quarantine_moves.take(storage, location, plan.entry_id, names.back, expected)
         raise
 
 
 def _let_the_others_end(site: Site, target: Target, entry_id: int, own: TxnId) -> None:
-    """Waits until every transaction without a lock has ended that was open when the inputs came back.
+    """Waits for the end of every transaction without a lock that was open when the inputs came back.
 
-    It may have listed the directory before, and would miss both the inputs and the output. Whoever takes locks waits for
-    ours, or came later.
+    Such a transaction may have listed the directory before that, and would miss both the inputs and the output. A
+    transaction with locks waits for our lock, or came later.
 
     Raises:
         LockNotGranted: one is still open after compactor.lock.wait.
@@ -268,15 +274,15 @@ def _let_the_others_end(site: Site, target: Target, entry_id: int, own: TxnId) -
             raise _in_use(target, entry_id, f"transaction {min(before)} is open without a lock and may be reading it")
 
 
-def _list(site: Site, planned: Restoration, names: tuple[str, ...], size: int) -> None:
-    """Lists the quarantine with what is in it, and until when."""
-    one = Quarantined(
-        entry_id=planned.entry_id,
-        entity=planned.entity,
-        location=planned.location,
+def _list(site: Site, plan: Restoration, names: tuple[str, ...], size: int) -> None:
+    """Records the quarantine in our state, with its names and the end of its time."""
+    quarantined = Quarantined(
+        entry_id=plan.entry_id,
+        entity=plan.entity,
+        location=plan.location,
         since=site.metastore.now_ms(),
-        until=planned.until,
+        until=plan.until,
         bytes=size,
         names=names,
     )
-    own_state(site).quarantines.keep(site.name, one)
+    own_state(site).quarantines.keep(site.name, quarantined)

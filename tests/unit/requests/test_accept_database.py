@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import Disagreement, Refused
-from compactor.requests.accept_database import agree, both_sides
+from compactor.metastore.catalog.values import Table
+from compactor.requests.accept_database import agree, both_sides, open_writes
 from compactor.requests.advance import advance
 from compactor.requests.resolve import Ruling
 from compactor.site import restored_database as remembering
@@ -56,8 +57,8 @@ def test_a_dry_run_shows_both_sides_and_changes_nothing(restored: Site) -> None:
     sides = both_sides(restored)
     assert sides.is_doubtful
     assert (sides.database.newest, sides.remembered[0].marks.newest) == (1, 3)
-    assert sides.found is not None
-    assert sides.found.transactions == 2
+    assert sides.doubt is not None
+    assert sides.doubt.transactions == 2
     assert {path.name: path.read_bytes() for path in folder(restored).iterdir()} == before
     assert restored.metastore.marks.tokens(restored.name) == tokens
 
@@ -187,3 +188,35 @@ def test_it_needs_a_memory_and_a_mode_that_writes(restored: Site) -> None:
         both_sides(replace(restored, memory=None))
     with pytest.raises(Refused, match=r"compactor\.mode is observe"):
         agree(with_settings(restored, compactor_mode="observe"), "ann")
+
+
+def write_rows(site: Site, table: Table, *, on_disk: bool = True) -> tuple[int, int]:
+    (txn,) = site.metastore.transactions.open("ann", "h")
+    write_id = site.metastore.write_ids.allocate(txn, table.database, table.name)
+    if on_disk:
+        delta = Path(table.location) / f"delta_{write_id:07d}_{write_id:07d}_0000"
+        delta.mkdir()
+        (delta / "bucket_00000").write_bytes(b"rows")
+    return txn, write_id
+
+
+def test_only_what_is_on_disk_is_listed(site: Site, table: Table) -> None:
+    first, second = write_rows(site, table), write_rows(site, table)
+    write_rows(site, table, on_disk=False)
+    committed, _ = write_rows(site, table)
+    site.metastore.transactions.commit(committed)  # type: ignore[arg-type]
+    assert [(write.txn, write.write_id) for write in open_writes(site)] == [first, second]
+
+
+def test_a_place_that_is_away_is_told(site: Site, table: Table) -> None:
+    txn, _ = write_rows(site, table, on_disk=False)
+    Path(table.location).rename(f"{table.location}.away")
+    (write,) = open_writes(site)
+    assert write.txn == txn
+    assert "is not there" in write.found
+
+
+def test_a_table_that_was_dropped_holds_nothing(site: Site, table: Table) -> None:
+    write_rows(site, table)
+    site.metastore.embedded_catalog.drop_table(table)
+    assert open_writes(site) == ()

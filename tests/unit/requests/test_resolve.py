@@ -88,7 +88,7 @@ def test_what_cannot_be_read_is_not_kept(site: Site, table: Table, backup: Backu
         file.write_bytes(file.read_bytes()[:-7])
     found = in_doubt(site, table)
     assert [one.unreadable is None for one in found] == [True, False]
-    with pytest.raises(Refused, match=r"delta_0000003_0000003_0000: cannot be kept, for readers could not read it"):
+    with pytest.raises(Refused, match=r"delta_0000003_0000003_0000: cannot be kept, since readers cannot read it"):
         resolve(site, table, all_of(found, KEEP))
     assert len(in_doubt(site, table)) == 2
 
@@ -161,7 +161,7 @@ def test_one_of_two_deltas_of_one_range_is_kept(site: Site, table: Table) -> Non
         copied = next((Path(table.location) / "delta_0000001_0000001_0000").glob("bucket_*"))
         (made / copied.name).write_bytes(copied.read_bytes())
     one, other = in_doubt(site, table)
-    with pytest.raises(Refused, match="holds the same write IDs as delta_0000001_0000003_v0000091 beside it"):
+    with pytest.raises(Refused, match="holds the same write IDs as delta_0000001_0000003_v0000091 next to it"):
         resolve(site, table, {one.path: KEEP, other.path: KEEP})
     assert {one.name, other.name} <= names_in(Path(table.location))
     done = resolve(site, table, {one.path: KEEP, other.path: QUARANTINE})
