@@ -1,5 +1,8 @@
-"""The requests that a pass of the initiator keeps back until it has seen all candidates: then those that are worth most are
-made, and what the budget does not allow waits for a later pass."""
+"""The budget of a pass of the initiator.
+
+The pass keeps back requests until it has seen all candidates. Then it makes the most valuable ones; requests beyond the
+budget wait for a later pass.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,14 @@ from compactor.state.decisions import Decided
 if TYPE_CHECKING:
     from compactor.insight.costs import Costs
 
-CORE_SECONDS = "core_seconds"  #: the number of a decision that says what its request was expected to cost
+CORE_SECONDS = "core_seconds"  #: the name of the expected cost among a decision's numbers
 _LATELY = 7  #: days whose reads are counted
-#: Reasons that are no thresholds of size: readers see wrong rows, or aborts pile up. These never wait.
+#: Reasons other than size, such as a pile of aborts. These requests never wait.
 _NEVER_WAIT = ("compactor.readers", "hive.compactor.abortedtxn.threshold", "hive.compactor.aborted.txn.time.threshold")
 
 
 class Saving:
-    """The due compactions of one pass that may have to wait, and what each is expected to cost."""
+    """The due compactions of one pass that may have to wait, with the expected cost of each."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
@@ -34,28 +37,28 @@ class Saving:
         self._wishes: list[Wish[Considered]] = []
 
     def keep_back(self, judged: Sequence[Considered]) -> list[Considered]:
-        """Takes from ``judged`` what may have to wait, and returns the others."""
+        """Keeps back the candidates in ``judged`` that may have to wait, and returns the others."""
         if not self._policy.chooses:
             return list(judged)
         others = []
-        for one in judged:
-            wish = self._wish(one)
+        for candidate in judged:
+            wish = self._wish(candidate)
             if wish is None:
-                others.append(one)
+                others.append(candidate)
             else:
                 self._wishes.append(wish)
         return others
 
-    def chosen(self) -> tuple[list[Considered], list[Considered]]:
-        """Returns what is to be requested now, in its order, and what waits, with the reason."""
+    def choose_requests(self) -> tuple[list[Considered], list[Considered]]:
+        """Returns the candidates to request now, most valuable first, and those that wait, with the reason."""
         if not self._wishes:
             return [], []
         now = self._scan.now_ms
         chosen, later = choose(self._wishes, self._policy.order, self._purse(now), now)
         because = f"waits, since the requests of an hour may take {self._policy.budget} core-seconds ({BUDGET})"
-        # the next pass looks again, whatever has changed: time has
-        waiting = [replace(one.key, because=f"{one.key.because}; {because}", basis=None) for one in later]
-        return [_with_cost(one.key, one.cost) for one in chosen], waiting
+        # Without a basis, the next pass decides again even if nothing has changed: the hour's budget has.
+        waiting = [replace(wish.key, because=f"{wish.key.because}; {because}", basis=None) for wish in later]
+        return [_with_cost(wish.key, wish.cost) for wish in chosen], waiting
 
     def _wish(self, considered: Considered) -> Wish[Considered] | None:
         decision, kind = considered.decision, None
@@ -72,7 +75,7 @@ class Saving:
         size = int(decision.numbers["delta_bytes"])
         if kind is not CompactionType.MINOR:
             size += int(decision.numbers["base_bytes"])
-        found = self._scan.tables.found(considered.entity)
+        surveyed = self._scan.tables.load_table(considered.entity)
         return Wish(
             key=considered,
             benefit=benefit(
@@ -81,7 +84,7 @@ class Saving:
                 delete_bytes=figures["delete_bytes"],
                 reads=self._reads_a_day(considered),
             ),
-            cost=self._cost("" if found is None else found.table.location or "", kind, figures["files"], size),
+            cost=self._cost("" if surveyed is None else surveyed.table.location or "", kind, figures["files"], size),
         )
 
     def _reads_a_day(self, considered: Considered) -> float:
@@ -102,7 +105,7 @@ class Saving:
         if self._policy.budget is None or state is None:
             return Purse(self._policy.budget)
         spent = state.decisions.since(self._scan.site.name, now - HOUR_MS)
-        return Purse(self._policy.budget, [paid for one in spent if (paid := _paid(one)) is not None])
+        return Purse(self._policy.budget, [payment for decided in spent if (payment := _payment(decided)) is not None])
 
 
 def _with_cost(considered: Considered, cost: float) -> Considered:
@@ -112,7 +115,7 @@ def _with_cost(considered: Considered, cost: float) -> Considered:
 
 
 def without_cost(considered: Considered) -> Considered:
-    """Returns a decision whose request was not made, without the cost of it."""
+    """Removes the cost from a decision whose request was not made."""
     decision = considered.decision
     if decision is None or considered.entry_id is not None or CORE_SECONDS not in decision.numbers:
         return considered
@@ -120,6 +123,6 @@ def without_cost(considered: Considered) -> Considered:
     return replace(considered, decision=replace(decision, numbers=numbers))
 
 
-def _paid(one: Decided) -> tuple[int, float] | None:
-    cost = one.numbers.get(CORE_SECONDS)
-    return (one.at, float(cost)) if one.at is not None and isinstance(cost, int | float) else None
+def _payment(decided: Decided) -> tuple[int, float] | None:
+    cost = decided.numbers.get(CORE_SECONDS)
+    return (decided.at, float(cost)) if decided.at is not None and isinstance(cost, int | float) else None

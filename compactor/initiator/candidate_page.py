@@ -1,4 +1,4 @@
-"""The candidates of some tables: those that have to be judged, and those whose decision of an earlier pass stands."""
+"""Sorts the candidates of some tables: those to decide about, and those with a standing decision."""
 
 from __future__ import annotations
 
@@ -19,31 +19,33 @@ from compactor.site.surveyed_tables import TableName
 
 log = logging.getLogger(__name__)
 _NOTHING = Writes()
-_AHEAD = 4  #: candidates for each thread that are judged before the first of them is acted on
+_AHEAD = 4  #: candidates per thread that are decided before the pass acts on the first of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A candidate to be judged. ``basis`` is that of a decision which depends on open transactions; None if too little is
-    known for a decision to be stored."""
+    """A candidate to decide about.
+
+    ``basis`` belongs to a decision that depends on open transactions; None if the decision cannot be reused.
+    """
 
     entity: Entity
     basis: Basis | None = None
-    stands: bool = False  #: what an earlier pass decided stands, and asks for something
+    stands: bool = False  #: true if an earlier decision stands and requests something
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedOut:
-    """The candidates to be judged, and the number of those whose decision stands and asks for nothing."""
+    """The candidates to decide about, and the number of those whose decision stands and requests nothing."""
 
     pending: list[Pending]
     kept: int = 0
 
 
 class CandidatePage:
-    """The rows that a pass reads of some tables, and the decisions about them.
+    """The rows that a pass reads for some tables, and the earlier decisions about them.
 
-    All of it is read before anything is listed: what changes in between changes the digests of the next pass.
+    All rows are read before any directory is listed. A change in between changes the digests of the next pass.
     """
 
     def __init__(self, scan: Scan, tables: Collection[TableName]) -> None:
@@ -53,32 +55,32 @@ class CandidatePage:
         recorded = site.metastore.candidates.written(tables)
         for name, of_table in recorded.items():
             of_table.update(dict.fromkeys(scan.aborted_in(name) - of_table.keys(), _NOTHING))
-        stored = self._tables.stored(recorded)
+        stored = self._tables.read_recorded(recorded)
         self._writes = {name: _as_stored(recorded[name], stored[name]) for name in tables}
         self._past.expect(tables)
-        self._decided = _decided(scan, tables)
+        self._decisions = _read_decisions(scan, tables)
 
     def sort_out(self, portion: Portion) -> SortedOut:
-        """Returns the candidates of ``portion`` that are to be judged, in the order of their names."""
+        """Returns the candidates of ``portion`` to decide about, in the order of their names."""
         self._scan.turn_to(self._tables, self._past)
         pending: list[Pending] = []
         kept = 0
         for name in portion.tables:
-            of_table = self._sorted_out(name, portion)
+            of_table = self._sort_out_table(name, portion)
             pending += of_table.pending
             kept += of_table.kept
         return SortedOut(pending=pending, kept=kept)
 
-    def _sorted_out(self, name: TableName, portion: Portion) -> SortedOut:
-        """Returns the candidates of one table; all of them are to be judged if it is gone or cannot be understood."""
+    def _sort_out_table(self, name: TableName, portion: Portion) -> SortedOut:
+        """Returns the candidates of one table; all of them if it was dropped or cannot be understood."""
         try:
             with failing_alone(".".join(name)):
-                if (found := self._tables.found(Entity(database=name[0], table=name[1]))) is not None:
-                    digests = TableDigests(self._scan, name, found, self._writes[name])
+                if (surveyed := self._tables.load_table(Entity(database=name[0], table=name[1]))) is not None:
+                    digests = TableDigests(self._scan, name, surveyed, self._writes[name])
                     return self._by_digests(digests, portion.of(self._writes[name]))
         except DatabaseUnavailable:
             raise
-        except CompactorError as error:  # ``Scan.consider`` says so
+        except CompactorError as error:  # ``Scan.consider`` reports it
             log.debug("%s: %s", name, error)
         partitions = portion.of(self._writes[name])
         entities = (Entity(database=name[0], table=name[1], partition=partition) for partition in partitions)
@@ -87,11 +89,11 @@ class CandidatePage:
     def _by_digests(self, digests: TableDigests, partitions: Sequence[str | None]) -> SortedOut:
         pending: list[Pending] = []
         kept = 0
-        decided, newest = self._decided.get(digests.name, {}), self._scan.txns.high_watermark
-        for partition, digest in digests.of(partitions):
-            known = decided.get(partition)
-            if known is not None and digests.stands(known, digest):
-                if not known.is_due:
+        decisions, newest = self._decisions.get(digests.name, {}), self._scan.txns.high_watermark
+        for partition, digest in digests.digests_of(partitions):
+            decision = decisions.get(partition)
+            if decision is not None and digests.stands(decision, digest):
+                if not decision.is_due:
                     kept += 1
                     continue
                 pending.append(Pending(entity=digests.entity(partition), stands=True))
@@ -100,24 +102,26 @@ class CandidatePage:
                 pending.append(Pending(entity=digests.entity(partition), basis=basis))
         return SortedOut(pending=pending, kept=kept)
 
-    def judged(self, pending: Sequence[Pending], threads: SideBySide) -> Iterator[Considered]:
-        """Yields the judgement of each, in their order. A few more than were yielded may be listed already: side by side,
-        since a store is waited for."""
-        standing = _standing(self._scan, [one.entity for one in pending if one.stands])
+    def judge(self, pending: Sequence[Pending], threads: SideBySide) -> Iterator[Considered]:
+        """Yields the decision about each candidate, in order.
 
-        def judge(one: Pending) -> Considered:
-            again = standing.get(one.entity)
-            return _with_basis(self._scan.consider(one.entity), one.basis) if again is None else again
+        Lists a few candidates ahead on threads, since listing waits for a store.
+        """
+        standing = _read_standing(self._scan, [candidate.entity for candidate in pending if candidate.stands])
+
+        def judge_candidate(candidate: Pending) -> Considered:
+            stood = standing.get(candidate.entity)
+            return _with_basis(self._scan.consider(candidate.entity), candidate.basis) if stood is None else stood
 
         ahead = _AHEAD * threads.count if threads.count > 1 else 1
         for start in range(0, len(pending), ahead):
-            yield from threads.map(judge, pending[start : start + ahead])
+            yield from threads.map(judge_candidate, pending[start : start + ahead])
 
 
 def _as_stored(
     recorded: Mapping[str | None, Writes], stored: Mapping[str | None, Sequence[str | None]]
 ) -> Mapping[str | None, Writes]:
-    """Returns what was written by the names by which partitions are stored."""
+    """Returns the recorded writes by the stored names of partitions."""
     if not stored:
         return recorded
     writes: dict[str | None, Writes] = {}
@@ -127,15 +131,17 @@ def _as_stored(
     return writes
 
 
-def _decided(scan: Scan, tables: Collection[TableName]) -> Mapping[TableName, Mapping[str | None, StoredDecision]]:
+def _read_decisions(
+    scan: Scan, tables: Collection[TableName]
+) -> Mapping[TableName, Mapping[str | None, StoredDecision]]:
     site, state = scan.site, scan.site.state
     if state is None:
         return {}
     return beside("reading what was decided", lambda: state.conditions.stored_decisions(site.name, tables)) or {}
 
 
-def _standing(scan: Scan, entities: Sequence[Entity]) -> dict[Entity, Considered]:
-    """Returns decisions of earlier passes that ask for something."""
+def _read_standing(scan: Scan, entities: Sequence[Entity]) -> dict[Entity, Considered]:
+    """Returns decisions of earlier passes that request something."""
     site, state = scan.site, scan.site.state
     if state is None or not entities:
         return {}
@@ -143,12 +149,12 @@ def _standing(scan: Scan, entities: Sequence[Entity]) -> dict[Entity, Considered
     return {
         entity: Considered(
             entity=entity,
-            outcome=one.outcome,
-            because=one.because,
-            decision=decision_of(one.outcome, one.because, one.flips),
+            outcome=row.outcome,
+            because=row.because,
+            decision=decision_of(row.outcome, row.because, row.flips),
             stands=True,
         )
-        for entity, one in seen.items()
+        for entity, row in seen.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""The data that one pass of the initiator reads once, and its judgement of each candidate by it."""
+"""The data that one pass of the initiator reads once, and its decision about each candidate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from compactor.metastore.queue.candidates import Aborted
 from compactor.settings.precedence import Settings
 from compactor.site.abort_grace import AbortGrace
 from compactor.site.directory_claims import DirectoryClaims
-from compactor.site.files_and_metastore import Given
+from compactor.site.files_and_metastore import AllocatedIds
 from compactor.site.mode import Mode, may
 from compactor.site.overlapping_locations import Ground
 from compactor.site.site import Moment, Site, claims_of, ground_of, path_of
@@ -51,7 +51,7 @@ class Considered:
     lasts: Lasts = Lasts.NOT
     basis: Basis | None = None  #: of a decision that may stand in later passes
     stands: bool = False  #: true for a decision of an earlier pass
-    measured: Decision | None = None  #: what would be decided of an entity that is skipped
+    measured: Decision | None = None  #: the decision about a skipped entity, if it were not skipped
 
     @property
     def condition(self) -> Condition | None:
@@ -59,7 +59,7 @@ class Considered:
         listed = self.decision or self.measured
         return None if listed is None else Condition.of(listed.numbers)
 
-    def decided(self, role: str) -> Decided:
+    def as_decided(self, role: str) -> Decided:
         """Returns the decision as our state keeps it, made in a pass of ``role``."""
         numbers = dict(self.decision.numbers) if self.decision is not None else {}
         return Decided(entity=self.entity, outcome=self.outcome, because=self.because, numbers=numbers, role=role)
@@ -67,13 +67,13 @@ class Considered:
 
 @dataclass(slots=True)
 class Scan:
-    """The data that one pass reads: once, or once for each page of tables, a constant number of statements for each."""
+    """The data that one pass reads once, or once per page of tables, with few statements."""
 
     site: Site
     write: bool = True
     txns: ValidTxnList = field(init=False)
     now_ms: int = field(init=False)
-    looked_after: int = field(init=False)  #: epoch ms; what was not looked at since is looked at again, changed or not
+    looked_after: int = field(init=False)  #: epoch ms; entities not listed since then are listed again
     queue: Mapping[TableName, Mapping[str | None, Sequence[Entry]]] = field(init=False)
     past: Past = field(init=False)
     aborts: Mapping[Entity, Aborted] = field(init=False)
@@ -95,23 +95,23 @@ class Scan:
         self.queue = _by_table(metastore.entries.queue())
         self.aborts = metastore.candidates.aborts()
         self._aborted = defaultdict(set)
-        for one in self.aborts:
-            self._aborted[one.database, one.table].add(one.partition)
+        for aborted_entity in self.aborts:
+            self._aborted[aborted_entity.database, aborted_entity.table].add(aborted_entity.partition)
         self.grace = AbortGrace(self.site)
         self.ground = ground_of(self.site)
         self.claims = claims_of(self.site)
         self._compactions = dict.fromkeys(metastore.transactions.not_compactions(), False)
 
     def fresh_tables(self) -> SurveyedTables:
-        """Returns the tables of this pass's snapshot, none of them read yet."""
+        """Returns an empty cache of tables in this pass's snapshot."""
         return SurveyedTables(self.site, self.txns, self._moment)
 
     def turn_to(self, tables: SurveyedTables, past: Past) -> None:
-        """Judges by what was read of other tables from now on."""
+        """Switches to the data of another page of tables."""
         self.tables, self.past = tables, past
 
     def candidate_tables(self) -> Mapping[TableName, int]:
-        """Returns the tables that were written to or have aborts, each with the number of its recorded writes."""
+        """Returns the tables with recorded writes or aborts, each with the number of its recorded writes."""
         return dict.fromkeys(self._aborted, 0) | self.site.metastore.candidates.tables()
 
     def aborted_in(self, table: TableName) -> Set[str | None]:
@@ -127,17 +127,17 @@ class Scan:
         if (entity.database, entity.table) not in self._aborted:  # nearly always
             return None
         names = self.site.metastore.dialect.recorded_names(entity.partition)
-        found = [aborts for name in names if (aborts := self.aborts.get(replace(entity, partition=name))) is not None]
-        if len(found) < 2:
-            return found[0] if found else None
+        matches = [aborts for name in names if (aborts := self.aborts.get(replace(entity, partition=name))) is not None]
+        if len(matches) < 2:
+            return matches[0] if matches else None
         return Aborted(
-            count=sum(one.count for one in found),
-            oldest_start=min(one.oldest_start for one in found),
-            total=sum(one.total for one in found),
+            count=sum(aborts.count for aborts in matches),
+            oldest_start=min(aborts.oldest_start for aborts in matches),
+            total=sum(aborts.total for aborts in matches),
         )
 
-    def seen(self, considered: Considered) -> Seen:
-        """Returns the condition that people are shown until the next pass."""
+    def as_seen(self, considered: Considered) -> Seen:
+        """Returns the condition that people see until the next pass."""
         decision = considered.decision
         return Seen(
             entity=considered.entity,
@@ -145,7 +145,7 @@ class Scan:
             because=considered.because,
             flips=decision.flips if decision is not None else (),
             condition=considered.condition,
-            last_compacted=self.past.of(considered.entity).succeeded_at,
+            last_compacted=self.past.ended(considered.entity).succeeded_at,
             at=self.now_ms,
             basis=considered.basis,
         )
@@ -162,41 +162,45 @@ class Scan:
             return Considered(entity=entity, outcome="error", because=str(error))
 
     def measure(self, considered: Considered) -> Considered:
-        """Returns ``considered`` with the figures of its directory, though it is skipped, unless nobody may look into it."""
+        """Returns a skipped candidate with the figures of its directory, unless it is never compacted."""
         entity = considered.entity
         try:
             with failing_alone(entity):
-                found = self.tables.found(entity)
-                if found is None or not self.tables.exists(entity) or self._never(entity, found) is not None:
+                surveyed = self.tables.load_table(entity)
+                if (
+                    surveyed is None
+                    or not self.tables.exists(entity)
+                    or self._reason_never(entity, surveyed) is not None
+                ):
                     return considered
-                return replace(considered, measured=self._decide(entity, found)[0])
+                return replace(considered, measured=self._decide(entity, surveyed)[0])
         except CompactorError as error:
             log.info("%s: its directory is not measured: %s", entity, error)
             return considered
 
     def _consider(self, entity: Entity) -> Considered:
-        found = self.tables.found(entity)
-        settings = found.settings if found else self.site.settings.of_database(entity.database)
-        verdict = self.verdict(entity, found, settings)
+        surveyed = self.tables.load_table(entity)
+        settings = surveyed.settings if surveyed else self.site.settings.of_database(entity.database)
+        verdict = self.verdict(entity, surveyed, settings)
         if isinstance(verdict, Skipped):
             if verdict.record and self.write and may(settings, Mode.REQUEST):
                 self.site.metastore.requests.did_not_initiate(entity, verdict.because)
             return Considered(entity=entity, outcome="skipped", because=verdict.because, lasts=Lasts.WHILE_UNCHANGED)
-        assert found is not None  # a missing table is never eligible
-        decision, lasts = self._decide(entity, found)
+        assert surveyed is not None  # a missing table is never eligible
+        decision, lasts = self._decide(entity, surveyed)
         outcome = type(decision).__name__.lower()
         return Considered(entity=entity, outcome=outcome, because=decision.because, decision=decision, lasts=lasts)
 
-    def verdict(self, entity: Entity, found: SurveyedTable | None, settings: Settings) -> Eligible | Skipped:
-        """Tells whether an entity is looked at; see ``eligible``."""
-        return eligible(self._candidate(entity, found, settings), settings, self.now_ms)
+    def verdict(self, entity: Entity, surveyed: SurveyedTable | None, settings: Settings) -> Eligible | Skipped:
+        """Returns whether an entity is considered; see ``eligible``."""
+        return eligible(self._candidate(entity, surveyed, settings), settings, self.now_ms)
 
-    def _candidate(self, entity: Entity, found: SurveyedTable | None, settings: Settings) -> Candidate:
-        table = found.table if found else None
+    def _candidate(self, entity: Entity, surveyed: SurveyedTable | None, settings: Settings) -> Candidate:
+        table = surveyed.table if surveyed else None
         return Candidate(
             entity=entity,
             exists=self.tables.exists(entity),
-            never=self._never(entity, found) if found else None,
+            never=self._reason_never(entity, surveyed) if surveyed else None,
             is_insert_only=table.is_insert_only if table else False,
             is_partitioned=bool(table.partition_keys) if table else False,
             table_parameters=table.parameters if table else {},
@@ -206,9 +210,9 @@ class Scan:
             has_old_abort=self.has_old_abort(entity, settings),
         )
 
-    def _never(self, entity: Entity, found: SurveyedTable) -> str | None:
-        """Returns the reason why the entity is never compacted: its kind, or that its directory overlaps another's."""
-        table = found.table
+    def _reason_never(self, entity: Entity, surveyed: SurveyedTable) -> str | None:
+        """Returns why the entity is never compacted: its kind, or an overlap of its directory."""
+        table = surveyed.table
         return table.refusal(self.tables.partition(entity)) or self.ground.refusal(table.id, entity.partition)
 
     def has_old_abort(self, entity: Entity, settings: Settings) -> bool:
@@ -217,32 +221,32 @@ class Scan:
         limit = settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
         return aborts is not None and limit >= 0 and self.now_ms - aborts.oldest_start > limit
 
-    def _decide(self, entity: Entity, found: SurveyedTable) -> tuple[Decision, Lasts]:
+    def _decide(self, entity: Entity, surveyed: SurveyedTable) -> tuple[Decision, Lasts]:
         aborts = self.aborts_of(entity)
         age = None if aborts is None else self.now_ms - aborts.oldest_start
         count = 0 if aborts is None else aborts.count
-        if entity.partition is None and found.table.partition_keys:
-            # An aborted dynamic-partition write: the partitions it touched are not recorded.
-            return decide(Facts(aborts=count, oldest_abort_age_ms=age), found.settings), Lasts.WHILE_UNCHANGED
+        if entity.partition is None and surveyed.table.partition_keys:
+            # The record of an aborted dynamic-partition write does not name its partitions.
+            return decide(Facts(aborts=count, oldest_abort_age_ms=age), surveyed.settings), Lasts.WHILE_UNCHANGED
         partition = self.tables.partition(entity)
-        location = path_of(self.site.storage, found.table, partition)
+        location = path_of(self.site.storage, surveyed.table, partition)
         listing = self.site.storage.listing(location)
-        self.claims.must_be_free(found.table, location, listing)
-        self._must_agree(entity, found, listing.directories)
-        directory = acid_directory(listing, found.write_ids, self.txns)
-        inserts = found.table.is_insert_only
+        self.claims.must_be_free(surveyed.table, location, listing)
+        self._must_agree(entity, surveyed, listing.directories)
+        directory = acid_directory(listing, surveyed.write_ids, self.txns)
+        inserts = surveyed.table.is_insert_only
         facts = Facts.of(
             directory,
-            held=self._held(found, directory),
+            held=self._count_held(surveyed, directory),
             aborts=count,
             oldest_abort_age_ms=age,
             is_insert_only=inserts,
             minor_supported=not inserts or self.site.metastore.dialect.layout.has_visibility,  # rows have no write ID
         )
-        return self._but_for_the_cleaner(entity, decide(facts, found.settings)), _lasts(directory)
+        return self._unless_cleaner_removes(entity, decide(facts, surveyed.settings)), _how_long_it_lasts(directory)
 
-    def _but_for_the_cleaner(self, entity: Entity, decision: Decision) -> Decision:
-        """Returns ``decision``, unless it asks only for what a cleaner is about to do."""
+    def _unless_cleaner_removes(self, entity: Entity, decision: Decision) -> Decision:
+        """Returns ``decision``, unless it only requests a cleaning that is already queued."""
         ready = [e.id for e in self.queued(entity) if e.state is State.READY_FOR_CLEANING]
         if not (isinstance(decision, CleanOnly) and ready):
             return decision
@@ -252,29 +256,29 @@ class Scan:
             flips=("the end of the transactions that hold back the cleaner",),
         )
 
-    def _must_agree(self, entity: Entity, found: SurveyedTable, names: Collection[str]) -> None:
+    def _must_agree(self, entity: Entity, surveyed: SurveyedTable, names: Collection[str]) -> None:
         """Raises Disagreement if the metastore cannot have allocated a number in ``names`` (PROTOCOL 11.3).
 
-        What the pass has read already is older than the listing; only if it leaves a doubt are the counters read again.
+        The counters that the pass has read are older than the listing. They are read again only if they leave a doubt.
         """
         known = Numbers(
             newest=self.txns.high_watermark,
-            next_write_id=found.next_write_id,
+            next_write_id=surveyed.next_write_id,
             compactions=self._compactions,
             has_visibility=self.site.metastore.dialect.layout.has_visibility,
         )
         if next(doubts(names, known), None) is not None:
-            Given(self.site, [found.table], names).must_explain(self.site.target(entity), names)
+            AllocatedIds(self.site, [surveyed.table], names).must_explain(self.site.target(entity), names)
 
-    def _held(self, found: SurveyedTable, directory: AcidDirectory) -> int:
-        """Returns the number of aborted directories that our cleaner would leave as they are now (PROTOCOL 11.7)."""
-        if not directory.aborted or not may(found.settings, Mode.CLEAN):
+    def _count_held(self, surveyed: SurveyedTable, directory: AcidDirectory) -> int:
+        """Returns the number of aborted directories that our cleaner would not remove yet (PROTOCOL 11.7)."""
+        if not directory.aborted or not may(surveyed.settings, Mode.CLEAN):
             return 0
-        table = found.table
-        return len(self.grace.held(table.database, table.name, directory.aborted, found.write_ids.aborted))
+        table = surveyed.table
+        return len(self.grace.held(table.database, table.name, directory.aborted, surveyed.write_ids.aborted))
 
     def request(self, judged: Sequence[Considered]) -> list[Considered]:
-        """Puts what is due into the queue in one transaction, and returns ``judged`` in their order with their rows."""
+        """Puts due candidates into the queue in one transaction, and returns all with their rows."""
         due = [(c, request) for c in judged if (request := self._request(c)) is not None]
         if not due:
             return list(judged)
@@ -290,24 +294,27 @@ class Scan:
         return [rows.get(c.entity, c) for c in judged]
 
     def would_request(self, considered: Considered) -> bool:
-        """Returns true if a row is put into the queue for the decision."""
+        """Returns true if the decision puts a row into the queue."""
         return self._request(considered) is not None
 
     def _request(self, considered: Considered) -> Request | None:
-        """Returns the request for a decision, if it needs one. The cleaner finds aborted transactions by itself."""
+        """Returns the request for a decision, if it needs one.
+
+        Aborted transactions need none: the cleaner finds them.
+        """
         decision = considered.decision
         if decision is None or decision.type is None or isinstance(decision, AbortCleanup):
             return None
-        found = self.tables.found(considered.entity)
-        if found is None:
+        surveyed = self.tables.load_table(considered.entity)
+        if surveyed is None:
             return None
-        if not self.write or not may(found.settings, Mode.REQUEST):
+        if not self.write or not may(surveyed.settings, Mode.REQUEST):
             return None
         return Request(
             entity=considered.entity,
             type=decision.type,
             initiator=initiator_id(self.site.host, "initiator"),
-            pool=found.settings.text("hive.compactor.worker.pool") or None,
+            pool=surveyed.settings.text("hive.compactor.worker.pool") or None,
         )
 
 
@@ -321,15 +328,15 @@ def _with_answer(considered: Considered, request: Request, answer: int | Compact
 
 
 def sweep_ms(settings: Settings) -> int:
-    """Returns the time within which everything is looked at once, in ms."""
+    """Returns the time in ms within which every entity is listed once."""
     return settings.milliseconds("hive.compactor.check.interval") * settings.integer("compactor.full.sweep")
 
 
-def _lasts(directory: AcidDirectory) -> Lasts:
+def _how_long_it_lasts(directory: AcidDirectory) -> Lasts:
     """Returns for how long a decision about ``directory`` stands.
 
-    Aborted directories may be removed, and are left alone for a time, without another row; a compaction that nobody sees yet
-    may commit after the state of its row has changed.
+    Aborted directories may be removed, or their grace time may end, without a change of any row. A compaction that nobody
+    sees yet may commit after the state of its row has changed.
     """
     if directory.aborted or directory.unseen or directory.unparsable:
         return Lasts.NOT

@@ -1,4 +1,4 @@
-"""Tables and partitions over one of the initiator's thresholds now, for programs that ask for compactions themselves."""
+"""Finds tables and partitions over one of the initiator's thresholds, for other programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compactor.site.surveyed_tables import TableName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """A table or partition over a threshold: the type that the initiator would choose, and the sentence that says why."""
+    """A table or partition over a threshold, with the type that the initiator would choose and the reason."""
 
     entity: Entity
     type: CompactionType
@@ -32,14 +32,14 @@ class Due:
 
 
 def due_in_table(site: Site, table: Table, partition: str | None = None) -> list[Due]:
-    """Returns the partitions of ``table`` that are due, or the one of that stored name, by name.
+    """Returns the due partitions of ``table`` by name, or only the partition with the given stored name.
 
-    Thresholds alone count: a table that is paused, that has compaction switched off or that is queued already is due, too.
-    Of a partitioned table, partitions with recorded writes or aborted transactions are looked at, as the initiator does.
+    Only thresholds count: a table is also due if it is paused, excluded from compaction or queued already. Like the
+    initiator, this considers only partitions with recorded writes or aborted transactions.
 
     Raises:
         Refused: the table is never compacted.
-        CompactorError: a directory cannot be looked at; the message says why.
+        CompactorError: a directory cannot be listed; the message says why.
     """
     must_be_compactable(table)
     scan = Scan(site, write=False)
@@ -51,7 +51,10 @@ def due_in_table(site: Site, table: Table, partition: str | None = None) -> list
 
 
 def due_in_database(site: Site, database: str) -> list[Due]:
-    """Returns what is due in every table of ``database``, by name; what cannot be looked at is logged and left out."""
+    """Returns the due entities in all tables of ``database``, by name.
+
+    Logs and skips those that cannot be listed.
+    """
     scan = Scan(site, write=False)
     tables = [name for name in scan.candidate_tables() if name[0] == database]
     return _due(scan, _candidates(scan, tables), strictly=False)
@@ -60,37 +63,37 @@ def due_in_database(site: Site, database: str) -> list[Due]:
 def _candidates(scan: Scan, tables: Collection[TableName]) -> list[Entity]:
     recorded = scan.site.metastore.candidates.written(tables)
     names = ((table, {*of_table, *scan.aborted_in(table)}) for table, of_table in recorded.items())
-    found = [Entity(database=d, table=t, partition=name) for (d, t), every in names for name in every]
-    return scan.tables.meant(found)
+    entities = [Entity(database=d, table=t, partition=name) for (d, t), partitions in names for name in partitions]
+    return scan.tables.resolve_recorded(entities)
 
 
 def _due(scan: Scan, entities: Collection[Entity], *, strictly: bool) -> list[Due]:
     scan.tables.expect(entities)
     scan.past.expect({(entity.database, entity.table) for entity in entities})
-    looked = [_measured(scan, entity) for entity in entities]
+    considered = [_measure(scan, entity) for entity in entities]
     if strictly:
-        _must_be_decided(looked)
-    due = [one for one in map(_one, looked) if one is not None]
-    return sorted(due, key=lambda one: (one.entity.database, one.entity.table, one.entity.partition or ""))
+        _check_all_decided(considered)
+    due = [entry for entry in map(_due_or_none, considered) if entry is not None]
+    return sorted(due, key=lambda entry: (entry.entity.database, entry.entity.table, entry.entity.partition or ""))
 
 
-def _measured(scan: Scan, entity: Entity) -> Considered:
+def _measure(scan: Scan, entity: Entity) -> Considered:
     considered = scan.consider(entity)
     return scan.measure(considered) if considered.outcome == "skipped" else considered
 
 
-def _must_be_decided(looked: Sequence[Considered]) -> None:
-    """Raises what kept one of them from being decided.
+def _check_all_decided(considered: Sequence[Considered]) -> None:
+    """Checks that there is a decision about every candidate.
 
     Raises:
-        CompactorError: something did.
+        CompactorError: there is none about one of them.
     """
-    for one in looked:
-        if one.outcome in ("error", DISAGREEMENT):
-            raise CompactorError(one.because)
+    for candidate in considered:
+        if candidate.outcome in ("error", DISAGREEMENT):
+            raise CompactorError(candidate.because)
 
 
-def _one(considered: Considered) -> Due | None:
+def _due_or_none(considered: Considered) -> Due | None:
     decision = considered.decision or considered.measured
     if decision is None or decision.type is None:
         return None

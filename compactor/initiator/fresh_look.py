@@ -1,6 +1,6 @@
-"""Looks at some tables and partitions between two passes of the initiator.
+"""Considers some tables and partitions between two passes of the initiator.
 
-Each is recorded in place of the look before, so that people see what a commit or a cleaning left, not what was there.
+The result replaces the earlier condition, so that people see the state after a commit or a cleaning.
 """
 
 from __future__ import annotations
@@ -19,29 +19,35 @@ from compactor.site.site import Site
 from compactor.state.decisions import LOOK
 from compactor.state.seen_conditions import Seen
 
-#: Looked at after one pass, since each costs a listing: all that a person asked for, and little of a fleet's work. What
-#: else a pass has changed, the initiator's next one looks at.
+#: The most entities considered after one pass, since each costs a listing: enough for a person's request. The initiator's
+#: next pass considers the others.
 MOST = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshLook:
-    """The decision that the initiator would make about one entity now, and the row that people are shown from now on."""
+    """The initiator's present decision about one entity, and the row that people see from now on."""
 
     considered: Considered
     seen: Seen
 
 
 def look_at(site: Site, entity: Entity) -> FreshLook:
-    """Returns what the initiator would do to one entity now, and records it if there is a state; nothing is requested."""
+    """Returns the initiator's present decision about one entity, and records it in the state.
+
+    Requests nothing.
+    """
     scan = _scan(site, [entity])
-    considered = _considered(scan, entity)
+    considered = _consider(scan, entity)
     beside("recording a look", lambda: _record(scan, [considered]))
-    return FreshLook(considered=considered, seen=scan.seen(considered))
+    return FreshLook(considered=considered, seen=scan.as_seen(considered))
 
 
 def look_at_changed(site: Site, changed: Iterable[Entity]) -> None:
-    """Looks at what a pass has changed, at most ``MOST`` of it, and records that. A failure has no effect on the pass."""
+    """Considers and records up to ``MOST`` entities that a pass has changed.
+
+    A failure has no effect on the pass.
+    """
     entities = list(dict.fromkeys(changed))[:MOST]
     if site.state is not None and entities:
         beside("looking at what has changed", lambda: _look_at(site, entities))
@@ -50,11 +56,11 @@ def look_at_changed(site: Site, changed: Iterable[Entity]) -> None:
 def _look_at(site: Site, entities: Collection[Entity]) -> None:
     scan = _scan(site, entities)
     with SideBySide(min(site.settings.integer("compactor.store.threads"), len(entities)), "look") as threads:
-        _record(scan, threads.map(partial(_considered, scan), entities))
+        _record(scan, threads.map(partial(_consider, scan), entities))
 
 
-def _considered(scan: Scan, entity: Entity) -> Considered:
-    """Returns the decision, with figures of now even if the entity is skipped, since its row is said to be of now."""
+def _consider(scan: Scan, entity: Entity) -> Considered:
+    """Returns the decision with present figures, even for a skipped entity."""
     considered = scan.consider(entity)
     return scan.measure(considered) if considered.decision is None else considered
 
@@ -70,6 +76,6 @@ def _scan(site: Site, entities: Collection[Entity]) -> Scan:
 def _record(scan: Scan, considered: Sequence[Considered]) -> None:
     state = scan.site.state
     if state is not None:
-        there = [one.decided(LOOK) for one in considered if scan.tables.exists(one.entity)]
+        there = [candidate.as_decided(LOOK) for candidate in considered if scan.tables.exists(candidate.entity)]
         state.decisions.record(scan.site.name, there, at=scan.now_ms)
         record_conditions(scan, state, considered)

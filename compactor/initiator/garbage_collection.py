@@ -1,4 +1,4 @@
-"""The garbage collector, told to wait while very many small values are made that all stay."""
+"""Pauses the garbage collector while very many small values are created that all stay alive."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _lock = threading.Lock()
-_asked = 0  #: blocks that are open, on whatever thread
-_was_on = False  #: before the first of them
+_open_blocks = 0  #: number of open blocks on all threads
+_was_on = False  #: whether the collector was on before the first block
 
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Lets it wait to the end of the block, and of those on other threads: it would go through all values again and again,
-    and find nothing.
+    """Pauses the collector until the end of this block and of those on other threads.
 
-    For a bounded number of values only; those that do not refer to each other are freed anyway.
+    It would visit all values repeatedly, and find nothing to free. For a bounded number of values only. Values without
+    reference cycles are freed anyway.
     """
-    _ask(1)
+    _change_open_blocks(1)
     try:
         yield
     finally:
-        _ask(-1)
+        _change_open_blocks(-1)
 
 
-def _ask(more: int) -> None:
-    global _asked, _was_on
+def _change_open_blocks(change: int) -> None:
+    global _open_blocks, _was_on
     with _lock:
-        if not _asked:
+        if not _open_blocks:
             _was_on = gc.isenabled()
-        _asked += more
-        if _asked:
+        _open_blocks += change
+        if _open_blocks:
             gc.disable()
         elif _was_on:
             gc.enable()

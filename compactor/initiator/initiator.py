@@ -26,14 +26,17 @@ from compactor.site.site import Site
 from compactor.state.decisions import PASS, Decided
 
 log = logging.getLogger(__name__)
-RECORD_SIZE = 1000  #: candidates whose requests are made, and decisions stored, in one transaction
-RECORD_EVERY_S = 5.0  #: seconds after which that happens even for fewer
+RECORD_SIZE = 1000  #: candidates that are requested and recorded in one transaction
+RECORD_EVERY_S = 5.0  #: seconds after which fewer candidates are requested and recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitiatorPass:
-    """The result of one pass. ``kept`` is the number of candidates that are as they were, and whose earlier decision
-    stands and asks for nothing; they are not among those ``considered``."""
+    """The result of one pass.
+
+    ``kept`` is the number of unchanged candidates whose earlier decision stands and requests nothing. They are not in
+    ``considered``.
+    """
 
     repaired: tuple[lost_workers.Repaired, ...]
     considered: tuple[Considered, ...]
@@ -46,7 +49,7 @@ class InitiatorPass:
 
     @property
     def wants_cleaning(self) -> bool:
-        """True if aborted transactions are past their threshold: work for the cleaner, without a request."""
+        """True if aborted transactions are past their threshold: the cleaner has work without a request."""
         return any(isinstance(c.decision, AbortCleanup) for c in self.considered)
 
     def to_json(self) -> dict[str, object]:
@@ -70,9 +73,9 @@ class InitiatorPass:
 def initiate(site: Site) -> InitiatorPass:
     """Runs one pass over every candidate. One bad table never stops the others.
 
-    A pass starts after the candidate at which the previous one ended and goes around once, so that passes that are cut
-    short still get to every candidate (PROTOCOL 10). A candidate of which nothing has changed is not listed again until
-    ``compactor.full.sweep`` check intervals are over.
+    A pass starts after the last candidate of the previous pass and goes around once, so that interrupted passes still reach
+    every candidate (PROTOCOL 10). An unchanged candidate is not listed again until ``compactor.full.sweep`` check intervals
+    are over.
 
     Raises:
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
@@ -80,17 +83,17 @@ def initiate(site: Site) -> InitiatorPass:
     repaired = lost_workers.repair(site) if must_not_be_older(site) else ()
     scan = Scan(site)
     saving = Saving(scan)
-    cursor = beside("reading where the last pass ended", lambda: _cursor(site))
-    looked_at = beside("reading when the last pass was", lambda: _looked_at(site))
+    cursor = beside("reading where the last pass ended", lambda: _read_cursor(site))
+    looked_at = beside("reading when the last pass was", lambda: _read_last_pass_time(site))
     considered: list[Considered] = []
     kept = 0
     stores = SideBySide(site.settings.integer("compactor.store.threads"), "store")
     with stores as threads, one_ahead(_pages(scan, cursor)) as pages:
         for portion, page in pages:
             with garbage_collection.waiting():
-                found = page.sort_out(portion)
-            kept += found.kept
-            considered += _judge(scan, saving, page.judged(found.pending, threads))
+                sorted_out = page.sort_out(portion)
+            kept += sorted_out.kept
+            considered += _judge(scan, saving, page.judge(sorted_out.pending, threads))
     considered += _spend(scan, saving)
     beside("considering outdated conditions again", lambda: outdated.reconsider(scan, looked_at))
     beside("considering what has no recorded write", lambda: _consider_unrecorded(scan))
@@ -99,36 +102,36 @@ def initiate(site: Site) -> InitiatorPass:
 
 
 def _pages(scan: Scan, cursor: Entity | None) -> Iterator[tuple[Portion, CandidatePage]]:
-    """Yields all candidates in the order of the pass, each portion with what is read of its tables."""
+    """Yields all candidates in the order of the pass, in portions with the data of their tables."""
     first: CandidatePage | None = None
     for portion in portions(scan.candidate_tables(), cursor):
         with garbage_collection.waiting():
             page = first if first is not None and portion.until is not None else CandidatePage(scan, portion.tables)
-        first = page if portion.after is not None else first  # its other half comes last
+        first = page if portion.after is not None else first  # the other half of the first table comes last
         yield portion, page
 
 
 def _spend(scan: Scan, saving: Saving) -> list[Considered]:
-    """Requests what was kept back as far as the budget allows, the worthiest first; records why the rest waits."""
-    chosen, waiting = saving.chosen()
+    """Requests kept back candidates within the budget, and records why the others wait."""
+    chosen, waiting = saving.choose_requests()
     done: list[Considered] = []
     for kept, act in ((waiting, False), (chosen, True)):
-        for at in range(0, len(kept), RECORD_SIZE):
-            some = kept[at : at + RECORD_SIZE]
-            _turn_to(scan, [one.entity for one in some])
-            done += _act_on(scan, some) if act else _recorded(scan, some)
+        for start in range(0, len(kept), RECORD_SIZE):
+            batch = kept[start : start + RECORD_SIZE]
+            _turn_to(scan, [candidate.entity for candidate in batch])
+            done += _act_on(scan, batch) if act else _record_waiting(scan, batch)
     return done
 
 
 def _turn_to(scan: Scan, entities: Sequence[Entity]) -> None:
-    """Reads again what is needed of tables whose page the pass has left."""
+    """Reads the data of tables whose page the pass has left."""
     tables, past = scan.fresh_tables(), Past(scan.site)
     tables.expect(entities)
-    past.expect({(one.database, one.table) for one in entities})
+    past.expect({(entity.database, entity.table) for entity in entities})
     scan.turn_to(tables, past)
 
 
-def _recorded(scan: Scan, waiting: Sequence[Considered]) -> list[Considered]:
+def _record_waiting(scan: Scan, waiting: Sequence[Considered]) -> list[Considered]:
     beside("recording decisions", lambda: _record(scan, waiting))
     return list(waiting)
 
@@ -137,8 +140,8 @@ def _judge(scan: Scan, saving: Saving, judgements: Iterable[Considered]) -> list
     considered: list[Considered] = []
     judged: list[Considered] = []
     since = time.monotonic()
-    for one in judgements:
-        judged.append(one)
+    for candidate in judgements:
+        judged.append(candidate)
         if len(judged) >= RECORD_SIZE or time.monotonic() - since > RECORD_EVERY_S:
             considered += _act_on(scan, saving.keep_back(judged))
             judged, since = [], time.monotonic()
@@ -150,16 +153,16 @@ def _act_on(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
     if not judged:
         return []
     must_not_be_older(scan.site, polling=True)
-    done = [without_cost(one) for one in scan.request(judged)]
+    done = [without_cost(candidate) for candidate in scan.request(judged)]
     beside("recording decisions", lambda: _record(scan, done))
     return done
 
 
-def _cursor(site: Site) -> Entity | None:
+def _read_cursor(site: Site) -> Entity | None:
     return None if site.state is None else site.state.decisions.cursor(site.name)
 
 
-def _looked_at(site: Site) -> int | None:
+def _read_last_pass_time(site: Site) -> int | None:
     return None if site.state is None else site.state.decisions.newest(site.name, PASS)
 
 
@@ -172,17 +175,17 @@ def _record_pass(scan: Scan, considered: int) -> None:
 
 
 def _record(scan: Scan, judged: Sequence[Considered]) -> None:
-    site, considered = scan.site, [one for one in judged if not one.stands]
+    site, considered = scan.site, [candidate for candidate in judged if not candidate.stands]
     if site.state is None or not considered:
         return
-    site.state.decisions.record(site.name, [c.decided("initiator") for c in considered], at=scan.now_ms)
+    site.state.decisions.record(site.name, [c.as_decided("initiator") for c in considered], at=scan.now_ms)
     record_conditions(scan, site.state, considered)
 
 
 def _consider_unrecorded(scan: Scan) -> None:
-    """Considers entities without a recorded write. As in Hive, nothing is requested there, whatever is found."""
+    """Considers entities without a recorded write. As in Hive, nothing is requested for them."""
     site, state = scan.site, scan.site.state
-    unseen = unrecorded.next_unrecorded(site, state, scan.now_ms) if state is not None else None
+    unseen = unrecorded.find_next_unrecorded(site, state, scan.now_ms) if state is not None else None
     if state is None or unseen is None:
         return
     fresh = Scan(site, write=False)
@@ -202,8 +205,10 @@ def _consider_unrecorded(scan: Scan) -> None:
 
 
 def look_again(site: Site, table: Table | None = None) -> None:
-    """Lets the next pass look at every entity of one table, or of all, though nothing that is recorded of it has changed:
-    a person has changed directories, or what the metastore's database is."""
+    """Makes the next pass list every entity of one table, or of all tables, even unchanged ones.
+
+    Needed after a person has changed directories or accepted another database.
+    """
     state = site.state
     if state is not None:
         name = None if table is None else (table.database, table.name)

@@ -1,4 +1,4 @@
-"""Things that take a while to make, each made while the one before is in use."""
+"""Produces the next item of an iterator on a thread while the present item is in use."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ _Thing = TypeVar("_Thing")
 
 @contextmanager
 def one_ahead(things: Iterator[_Thing]) -> Iterator[Iterator[_Thing]]:
-    """Gives ``things``, made one after the other in a thread that is one ahead: where making them waits for a database, it
-    works meanwhile. At the end of the block nothing is under way any longer.
+    """Yields an iterator over ``things`` that takes each item one step ahead, on a thread.
+
+    So the wait for a database overlaps with the work on the item before. The thread has ended when the block ends.
 
     Raises:
-        Exception: that of making a thing, in its turn; nothing is made after it.
+        Exception: the error of taking an item, raised in its place; no item follows.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as maker:
-        yield _each(things, maker)
+        yield _take_ahead(things, maker)
 
 
-def _each(things: Iterator[_Thing], maker: ThreadPoolExecutor) -> Iterator[_Thing]:
-    coming = maker.submit(_some, things)
+def _take_ahead(things: Iterator[_Thing], maker: ThreadPoolExecutor) -> Iterator[_Thing]:
+    coming = maker.submit(_take_next, things)
     while thing := coming.result():
-        coming = maker.submit(_some, things)
+        coming = maker.submit(_take_next, things)
         yield thing[0]
 
 
-def _some(things: Iterator[_Thing]) -> tuple[_Thing, ...]:
-    """Returns the next of ``things``, if there is one."""
+def _take_next(things: Iterator[_Thing]) -> tuple[_Thing, ...]:
+    """Returns a tuple with the next item, which is empty at the end."""
     for thing in things:
         return (thing,)
     return ()

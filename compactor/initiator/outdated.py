@@ -1,4 +1,4 @@
-"""Conditions that people are shown of entities that are no candidates any longer: compacted or dropped since."""
+"""Updates the shown conditions of entities that were compacted or dropped, and are no candidates."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from compactor.initiator.candidate_scan import Considered, Scan
 from compactor.state.seen_conditions import Seen
 from compactor.state.store import OwnState
 
-_OVERLAP_MS = 600_000  #: a row of the history may be committed so long after the time that it names
+_OVERLAP_MS = 600_000  #: a row of the history may be committed this long after its time
 
 
 def reconsider(scan: Scan, looked_at: int | None) -> None:
-    """Considers again the entities that were compacted or dropped since they were considered, and are no longer candidates.
-    Nothing is due there; recording it once keeps outdated conditions from being shown forever.
+    """Considers entities again that were compacted or dropped since, and are no longer candidates.
+
+    Nothing is due for them. Recording that once replaces the outdated condition.
 
     Args:
-        looked_at: the time of the newest earlier pass, epoch ms. What has ended long before it has been reconsidered, but
-            for what a full sweep finds.
+        looked_at: the time of the last pass, epoch ms. Entities that ended long before it were reconsidered then; a full
+            sweep finds the others.
     """
     state, site = scan.site.state, scan.site
     if state is None:
@@ -45,14 +46,16 @@ def _consider_again(scan: Scan, state: OwnState, known: Sequence[Seen]) -> None:
     fresh.tables.expect(seen.entity for seen in known)
     fresh.past.expect({(seen.entity.database, seen.entity.table) for seen in known})
     outdated = [
-        seen.entity for seen in known if not fresh.tables.exists(seen.entity) or fresh.past.of(seen.entity).at > seen.at
+        seen.entity
+        for seen in known
+        if not fresh.tables.exists(seen.entity) or fresh.past.ended(seen.entity).at > seen.at
     ]
     if outdated:
         record_conditions(fresh, state, [fresh.consider(entity) for entity in outdated])
 
 
 def record_conditions(scan: Scan, state: OwnState, considered: Sequence[Considered]) -> None:
-    """Stores what people are shown of entities; those that are gone are forgotten."""
+    """Stores the shown conditions of entities, and forgets dropped entities."""
     there = [c for c in considered if scan.tables.exists(c.entity)]
     gone = [c.entity for c in considered if not scan.tables.exists(c.entity)]
-    state.conditions.record(scan.site.name, [scan.seen(c) for c in there], gone)
+    state.conditions.record(scan.site.name, [scan.as_seen(c) for c in there], gone)

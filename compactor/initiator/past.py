@@ -1,4 +1,4 @@
-"""The history as far as a pass of the initiator needs it: figures of every entity, rows only of those in trouble."""
+"""The history that a pass of the initiator needs: figures, and the rows of entities with failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Past:
     """The ended compactions of some tables, each read once, many with one statement.
 
     Args:
-        partitions: no others are read; None reads all. None in it stands for tables without partitions.
+        partitions: reads only these partitions; None reads all. A None among them stands for tables without partitions.
     """
 
     def __init__(self, site: Site, partitions: Collection[str | None] | None = None) -> None:
@@ -25,26 +25,26 @@ class Past:
         self._entries: dict[Entity, Sequence[Entry]] = {}
 
     def expect(self, tables: Collection[TableName]) -> None:
-        """Reads what has ended of those of ``tables`` that are not known yet."""
+        """Reads the ended compactions of those ``tables`` that were not read yet."""
         new = [table for table in tables if table not in self._ended]
         if not new:
             return
-        found = self._site.metastore.ended.of(new, self._partitions)
-        self._ended.update(found)
-        troubled = [table for table in new if any(ended.others for ended in found[table].values())]
+        by_table = self._site.metastore.ended.of(new, self._partitions)
+        self._ended.update(by_table)
+        troubled = [table for table in new if any(ended.others for ended in by_table[table].values())]
         if troubled:
             self._entries.update(self._site.metastore.ended.entries(troubled, self._partitions))
 
     def of_table(self, table: TableName) -> Mapping[str | None, Ended]:
-        """Returns what has ended of a table, by partition."""
+        """Returns the ended compactions of a table, by partition."""
         self.expect([table])
         return self._ended[table]
 
-    def of(self, entity: Entity) -> Ended:
-        """Returns what has ended of one entity."""
+    def ended(self, entity: Entity) -> Ended:
+        """Returns the ended compactions of one entity."""
         return self.of_table((entity.database, entity.table)).get(entity.partition, _NOTHING)
 
     def entries(self, entity: Entity) -> Sequence[Entry]:
-        """Returns the history of an entity, newest first; nothing if all of it has succeeded."""
+        """Returns the history of an entity, newest first; empty if all its compactions have succeeded."""
         self.expect([(entity.database, entity.table)])
         return self._entries.get(entity, ())

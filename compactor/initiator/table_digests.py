@@ -1,4 +1,4 @@
-"""Digests of all that decisions about a table's entities are based on, as one pass has read it."""
+"""Digests of the inputs of decisions about a table's entities, as one pass has read them."""
 
 from __future__ import annotations
 
@@ -29,30 +29,31 @@ _NOTHING = Ended()
 class TableDigests:
     """The digests of the entities of one table that exists.
 
-    Most entities are ordinary: they are partitions of which nothing is queued, has failed or was aborted, so that what the
-    table says holds for all of them.
+    Most entities are ordinary: partitions without queued, failed or aborted work. For them the verdict on the table counts.
 
     Args:
-        writes: by the names of the partitions as they are stored.
+        writes: recorded writes by the stored names of partitions.
     """
 
-    def __init__(self, scan: Scan, name: TableName, found: SurveyedTable, writes: Mapping[str | None, Writes]) -> None:
-        self._scan, self._found, self._writes = scan, found, writes
+    def __init__(
+        self, scan: Scan, name: TableName, surveyed: SurveyedTable, writes: Mapping[str | None, Writes]
+    ) -> None:
+        self._scan, self._surveyed, self._writes = scan, surveyed, writes
         self.name = name
         self._ended = scan.past.of_table(name)
         troubled = (partition for partition, ended in self._ended.items() if ended.others)
         self._unusual = {*scan.queue.get(name, ()), *scan.aborted_in(name), *troubled}
         self._newest, self._looked_after = scan.txns.high_watermark, scan.looked_after
-        self._is_clear = scan.ground.is_clear(found.table.id)
+        self._is_clear = scan.ground.is_clear(surveyed.table.id)
 
     def entity(self, partition: str | None) -> Entity:
         """Returns the entity of a partition of this table, or the table itself."""
         return Entity(database=self.name[0], table=self.name[1], partition=partition)
 
-    def of(self, partitions: Iterable[str | None]) -> Iterator[tuple[str | None, str]]:
+    def digests_of(self, partitions: Iterable[str | None]) -> Iterator[tuple[str | None, str]]:
         """Yields each partition with the digest of its inputs."""
         digests = Digests(self._inputs())
-        ended, writes, places = self._ended, self._writes, self._found.partitions
+        ended, writes, places = self._ended, self._writes, self._surveyed.partitions
         for partition in partitions:
             place = places.get(partition) if partition is not None else None
             moving = None if self._is_ordinary(partition, place) else self._moving(partition)
@@ -68,10 +69,10 @@ class TableDigests:
     @cached_property
     def open(self) -> str:
         """The digest of the table's open and aborted write IDs."""
-        return open_digest(self._found.write_ids)
+        return open_digest(self._surveyed.write_ids)
 
     def _inputs(self) -> TableInputs:
-        table, metastore = self._found.table, self._scan.site.metastore
+        table, metastore = self._surveyed.table, self._scan.site.metastore
         unnamed = self._scan.aborts.get(self.entity(None)) if table.is_partitioned else None
         return TableInputs(
             release=f"{VERSION} {metastore.schema_version}",
@@ -79,14 +80,14 @@ class TableDigests:
             location=table.location,
             is_insert_only=table.is_insert_only,
             is_partitioned=table.is_partitioned,
-            settings=self._found.settings.digest,
+            settings=self._surveyed.settings.digest,
             verdict=self._ordinary_verdict(),
             unnamed_aborts=_figures(unnamed),
         )
 
     def _ordinary_verdict(self) -> str:
         for partition in self._writes:
-            if partition is not None and self._is_ordinary(partition, self._found.partitions.get(partition)):
+            if partition is not None and self._is_ordinary(partition, self._surveyed.partitions.get(partition)):
                 return self._verdict(partition)
         return ""
 
@@ -99,11 +100,11 @@ class TableDigests:
             verdict=self._verdict(partition),
             queued=queued_states(scan.queued(entity)),
             aborts=_figures(scan.aborts_of(entity)),
-            has_old_abort=scan.has_old_abort(entity, self._found.settings),
+            has_old_abort=scan.has_old_abort(entity, self._surveyed.settings),
         )
 
     def _verdict(self, partition: str | None) -> str:
-        return verdict_text(self._scan.verdict(self.entity(partition), self._found, self._found.settings))
+        return verdict_text(self._scan.verdict(self.entity(partition), self._surveyed, self._surveyed.settings))
 
 
 def _figures(aborts: Aborted | None) -> tuple[int, ...]:

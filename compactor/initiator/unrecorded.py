@@ -1,7 +1,7 @@
-"""Tables and partitions without any recorded write: the initiator has no reason to consider them, but people want to see
-them too.
+"""Finds tables and partitions without a recorded write, which people want to see too.
 
-Each is considered once, so that people see it until ``compactor.decisions.retention`` has passed.
+The initiator has no reason to consider them. Each is considered once, so that people see it until
+``compactor.decisions.retention`` has passed.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from compactor.site.site import Site
 from compactor.state.decisions import Decided
 from compactor.state.store import OwnState
 
-MAX_PER_PASS = 1000  #: the most considered in one pass of the initiator; the next pass continues
+MAX_PER_PASS = 1000  #: the most entities that one pass considers; the next pass continues
 ROLE = "sweep"
 _EVERYTHING = Entity(database="", table="")
 
 
 def is_due(site: Site, state: OwnState, now_ms: int) -> bool:
-    """Returns true if a sweep is due, or has begun and is not over yet."""
+    """Returns true if a sweep is due or unfinished."""
     last = state.decisions.newest(site.name, ROLE)
     return last is None or now_ms >= last + sweep_ms(site.settings)
 
 
-def next_unrecorded(site: Site, state: OwnState, now_ms: int) -> list[Entity] | None:
-    """Returns those that were never considered, by name, at most ``MAX_PER_PASS``; None until the next sweep is due.
+def find_next_unrecorded(site: Site, state: OwnState, now_ms: int) -> list[Entity] | None:
+    """Returns at most ``MAX_PER_PASS`` entities that were never considered, by name.
+
+    Returns None before the next sweep.
 
     A sweep reads the whole catalog, so it runs only every ``compactor.full.sweep`` check intervals.
     """
@@ -36,12 +38,15 @@ def next_unrecorded(site: Site, state: OwnState, now_ms: int) -> list[Entity] | 
     known = state.conditions.entities(site.name)
     tables = [table for table in site.metastore.catalog.tables() if table.is_transactional]
     names = site.metastore.catalog.partition_names([table for table in tables if table.partition_keys])
-    found = [entity for table in tables for entity in _entities(table, names) if entity not in known]
-    return found[:MAX_PER_PASS]
+    entities = [entity for table in tables for entity in _entities(table, names) if entity not in known]
+    return entities[:MAX_PER_PASS]
 
 
 def record_sweep(site: Site, state: OwnState, looks: int, now_ms: int) -> None:
-    """Records that a pass has considered ``looks`` of them. Unless there may be more, the sweep is over."""
+    """Records that a pass has considered ``looks`` entities.
+
+    The sweep ends if there were fewer than the maximum.
+    """
     if looks < MAX_PER_PASS:
         done = Decided(entity=_EVERYTHING, outcome="swept", because=f"{looks} were considered", role=ROLE)
         state.decisions.record(site.name, [done], at=now_ms)

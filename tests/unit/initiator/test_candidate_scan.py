@@ -69,7 +69,7 @@ def test_a_number_that_was_never_given_is_a_disagreement(site: Site, table: Tabl
 def test_what_is_seen_is_what_people_are_shown(site: Site, table: Table) -> None:
     scan = Scan(site)
     judged = scan.consider(entity_of(table))
-    seen = scan.seen(judged)
+    seen = scan.as_seen(judged)
     assert (seen.entity, seen.outcome, seen.because, seen.at) == (
         entity_of(table),
         judged.outcome,

@@ -31,9 +31,9 @@ def test_figures_are_of_all_and_rows_only_of_those_in_trouble(
     with metastore.database.write() as conn:
         conn.exec_driver_sql(f"UPDATE COMPLETED_COMPACTIONS SET CC_STATE = 's', CC_END = 77 WHERE CC_ID = {refused}")
     past = Past(deployment)
-    assert past.of(FINE) == Ended(newest=refused, at=77, succeeded_at=77, others=0)
-    assert (past.of(BROKEN).newest, past.of(BROKEN).succeeded_at, past.of(BROKEN).others) == (failed, None, 1)
-    assert past.of(NEVER) == Ended()
+    assert past.ended(FINE) == Ended(newest=refused, at=77, succeeded_at=77, others=0)
+    assert (past.ended(BROKEN).newest, past.ended(BROKEN).succeeded_at, past.ended(BROKEN).others) == (failed, None, 1)
+    assert past.ended(NEVER) == Ended()
     assert [entry.id for entry in past.entries(BROKEN)] == [failed]
     assert (past.entries(FINE), past.entries(NEVER)) == ((), ())
 
@@ -49,5 +49,5 @@ def test_a_table_is_read_once(deployment: Site, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(deployment.metastore.ended, "of", of)
     past.expect([("default", "t"), ("default", "u")])
     past.expect([("default", "t")])
-    assert (past.of(NEVER), past.entries(BROKEN)) == (Ended(), ())
+    assert (past.ended(NEVER), past.entries(BROKEN)) == (Ended(), ())
     assert read == [[("default", "t"), ("default", "u")]]

@@ -29,10 +29,10 @@ def table(deployment: Site, warehouse: Path) -> Table:
 def digests(site: Site) -> dict[str | None, str]:
     scan = Scan(site)
     writes = site.metastore.candidates.written([NAME])[NAME]
-    scan.tables.stored({NAME: writes})
-    found = scan.tables.found(Entity(database="default", table="t"))
+    scan.tables.read_recorded({NAME: writes})
+    found = scan.tables.load_table(Entity(database="default", table="t"))
     assert found is not None
-    return dict(TableDigests(scan, NAME, found, writes).of(sorted(writes, key=str)))
+    return dict(TableDigests(scan, NAME, found, writes).digests_of(sorted(writes, key=str)))
 
 
 UNCHANGED: dict[str, Callable[[Site, Table], object]] = {

@@ -58,7 +58,7 @@ def test_tables_without_a_recorded_write_are_shown_too(calm: Site) -> None:
 def test_a_sweep_is_due_after_some_check_intervals(calm: Site) -> None:
     now = calm.metastore.now_ms()
     wait = 300_000 * 12
-    found = unrecorded.next_unrecorded(calm, own(calm), now)
+    found = unrecorded.find_next_unrecorded(calm, own(calm), now)
     assert found is not None
     assert [str(entity) for entity in found] == [
         "default.empty",
@@ -67,10 +67,10 @@ def test_a_sweep_is_due_after_some_check_intervals(calm: Site) -> None:
         "default.written",
     ]
     unrecorded.record_sweep(calm, own(calm), unrecorded.MAX_PER_PASS, now)
-    assert unrecorded.next_unrecorded(calm, own(calm), now) == found
+    assert unrecorded.find_next_unrecorded(calm, own(calm), now) == found
     unrecorded.record_sweep(calm, own(calm), 4, now)
-    assert unrecorded.next_unrecorded(calm, own(calm), now + wait - 1) is None
-    assert unrecorded.next_unrecorded(calm, own(calm), now + wait) == found
+    assert unrecorded.find_next_unrecorded(calm, own(calm), now + wait - 1) is None
+    assert unrecorded.find_next_unrecorded(calm, own(calm), now + wait) == found
 
 
 def test_a_long_sweep_continues_in_the_next_pass(calm: Site, monkeypatch: pytest.MonkeyPatch) -> None:
