@@ -1,4 +1,4 @@
-"""The housekeeper: time-outs, history retention, and the purge of rows that nothing needs any longer (PROTOCOL 8)."""
+"""The housekeeper: time-outs, history retention, and the purge of superfluous rows (PROTOCOL 8)."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from compactor.site import lost_workers, quarantine
 from compactor.site.abort_grace import AbortGrace
 from compactor.site.heartbeat import heartbeat_period_ms
 from compactor.site.mode import Mode, may, may_somewhere
-from compactor.site.proof_of_removal import Absence
+from compactor.site.proof_of_removal import RemovalProof
 from compactor.site.restored_database import must_be_newest
 from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000
 _QUARANTINE_MS = 300_000
-_PLACES_MS = 366 * 24 * _HOUR_MS  #: a mount may be away for long, and forgetting its tables' aborts is never urgent
-_PROGRESS_MS = 30 * 24 * _HOUR_MS  #: of a worker that died; a unit may take long, and the row is small
+_PLACES_MS = 366 * 24 * _HOUR_MS  #: long, since a mount may be away for long, and forgetting aborts is never urgent
+_PROGRESS_MS = 30 * 24 * _HOUR_MS  #: long, since a unit may take long and the row is small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HousekeeperPass:
-    """The counts of one pass. ``kept`` lists the aborted transactions that stay, and where their data still is;
-    ``timed_out`` those that were aborted for want of a heartbeat.
+    """The counts of one pass.
 
-    ``tasks`` are those that were due.
+    ``tasks`` are the names of the tasks that ran. ``kept`` lists the aborted transactions that stay, each with the reason;
+    ``timed_out`` lists the transactions that were aborted because they had no heartbeat.
     """
 
     acted: bool
@@ -61,7 +61,7 @@ class HousekeeperPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chore:
-    """The work of one of Hive's housekeeping threads. It is due again ``interval_ms`` after its last run."""
+    """The work of one of Hive's housekeeping threads. It runs every ``interval_ms``."""
 
     name: str
     interval_ms: Callable[[Settings], int]
@@ -69,28 +69,30 @@ class Chore:
 
 
 def keep_house(site: Site, *, due_only: bool = False) -> HousekeeperPass:
-    """Runs one pass. In a mode below ``clean`` Hive does its own housekeeping, and only our own state is purged here; also
-    what is due in quarantine, where the site opens single databases.
+    """Runs one pass.
 
-    With ``due_only``, a task is skipped until its interval since the last such run is over, by whichever housekeeper:
-    several may run side by side.
+    In a mode below ``clean`` Hive does its own housekeeping, and only our own state is purged. If the mode of some database
+    is ``clean``, due quarantines are erased as well.
+
+    With ``due_only``, a task is skipped until its interval since its last run is over. Runs of other housekeepers count,
+    since several may run at the same time.
 
     Raises:
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
-        StorageError: whether it is cannot be known now.
+        StorageError: the files that would show an older copy cannot be read.
     """
     if not may(site.settings, Mode.CLEAN):
         kept = _quarantine(site) if may_somewhere(site.settings, Mode.CLEAN) else {}
         return HousekeeperPass(acted=False, **_own_state(site), **kept)
     must_be_newest(site)
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     ran: list[str] = []
     for task in CHORES:
         if due_only and not _is_due(site, task):
             continue
-        found |= task.run(site)
+        figures |= task.run(site)
         ran.append(task.name)
-    return HousekeeperPass(acted=True, tasks=tuple(ran), **found)
+    return HousekeeperPass(acted=True, tasks=tuple(ran), **figures)
 
 
 def shortest_interval_ms(settings: Settings) -> int:
@@ -99,7 +101,7 @@ def shortest_interval_ms(settings: Settings) -> int:
 
 
 def _is_due(site: Site, task: Chore) -> bool:
-    """Takes the task's mutex for its interval: no housekeeper, this one included, gets it again before that is over."""
+    """Takes the task's mutex, which no housekeeper gets again before the interval is over."""
     try:
         site.metastore.mutexes.take(
             f"housekeeper:{task.name}", site.identity("housekeeper"), task.interval_ms(site.settings)
@@ -110,12 +112,12 @@ def _is_due(site: Site, task: Chore) -> bool:
 
 
 def _acid(site: Site) -> dict[str, Any]:
-    """Does the work of Hive's AcidHouseKeeperService (time-outs, write sets, mappings), and forgets aborted transactions."""
+    """Does the work of Hive's AcidHouseKeeperService, such as time-outs, and forgets aborted transactions."""
     timed_out = lost_workers.time_out(site)
     repaired = lost_workers.repair(site)
     keeping, timeout = site.metastore.housekeeping, _settled_ms(site)
     aborted = [ended for ended in keeping.forgettable(timeout) if ended.state == txn_states.ABORTED]
-    kept = _not_forgettable(site, aborted)
+    kept = _find_unforgettable(site, aborted)
     must_be_newest(site, polling=True)  # looking through storage may take long
     return {
         "repaired": len(repaired),
@@ -131,8 +133,8 @@ def _acid(site: Site) -> dict[str, Any]:
 
 
 def _compactions(site: Site) -> dict[str, Any]:
-    """Does the work of Hive's CompactionHouseKeeperService: purges the history, and redundant components."""
-    keeping, outdated = site.metastore.housekeeping, _outdated(site, site.metastore.now_ms())
+    """Does the work of Hive's CompactionHouseKeeperService: purges the history and redundant components."""
+    keeping, outdated = site.metastore.housekeeping, _find_outdated(site, site.metastore.now_ms())
     purged = keeping.purge_history(outdated)
     if outdated:
         site.metastore.queue.forget_kept(outdated)
@@ -146,7 +148,7 @@ def _rebuild_locks(site: Site) -> dict[str, Any]:
 
 
 def _quarantine(site: Site) -> dict[str, Any]:
-    """Erases what has been in quarantine for long enough, or exceeds the site's bytes."""
+    """Erases quarantines that are due or exceed the site's limit of bytes."""
     return {"quarantines_erased": len(quarantine.erase_due(site))}
 
 
@@ -163,12 +165,12 @@ def _own_state(site: Site) -> dict[str, Any]:
 
 
 def _settled_ms(site: Site) -> int:
-    """Returns the age from which a transaction id is settled: for younger gaps, snapshots assume an open transaction."""
+    """Returns the age from which a gap in transaction ids no longer counts as an open transaction."""
     return max(site.settings.milliseconds("hive.txn.opentxn.timeout"), OPEN_TXN_TIMEOUT_MS)
 
 
-#: Hive's AcidTxnCleanerService is part of the first: before an aborted transaction is forgotten, storage is searched for
-#: its directories (PROTOCOL 8), which would cost more every ten seconds than keeping the rows.
+#: The first one includes Hive's AcidTxnCleanerService. Before an aborted transaction is forgotten, storage is searched for
+#: its directories (PROTOCOL 8). Every ten seconds, that would cost more than keeping the rows.
 CHORES = (
     Chore(
         name="acid",
@@ -193,26 +195,32 @@ CHORES = (
 )
 
 
-def _outdated(site: Site, now_ms: int) -> list[int]:
+def _find_outdated(site: Site, now_ms: int) -> list[int]:
     policies = _Policies(site)
     history: dict[Entity, list[Entry]] = defaultdict(list)
     for entry in site.metastore.entries.history():
         history[entry.entity].append(entry)
-    return [number for one, entries in history.items() for number in to_purge(entries, policies.of(one), now_ms)]
+    return [
+        number
+        for entity, entries in history.items()
+        for number in to_purge(entries, policies.policy_of(entity), now_ms)
+    ]
 
 
 class _Policies:
-    """The history policy of each table: the site's, unless its own parameters, its database's or an override differ."""
+    """The history policy of each table: the site's, unless parameters or an override differ."""
 
     def __init__(self, site: Site) -> None:
         self._site, self._usual = site, Policy.of(site.settings)
         self._own = site.metastore.catalog.tables_setting({name for key in SETTINGS for name in parameters_naming(key)})
         if site.state is not None:
             overrides = site.state.overrides
-            self._own |= {(one.database, one.table) for key in SETTINGS for one in overrides.of_key(site.name, key)}
+            self._own |= {
+                (override.database, override.table) for key in SETTINGS for override in overrides.of_key(site.name, key)
+            }
         self._known: dict[tuple[str, str], Policy] = {}
 
-    def of(self, entity: Entity) -> Policy:
+    def policy_of(self, entity: Entity) -> Policy:
         table = (entity.database, entity.table)
         if table not in self._own:
             return self._usual
@@ -221,38 +229,38 @@ class _Policies:
         return self._known[table]
 
 
-def _not_forgettable(site: Site, ended: Iterable[Forgettable]) -> dict[TxnId, str]:
-    """Returns the aborted transactions that may not be forgotten yet, each with the reason: too young, or data in storage.
+def _find_unforgettable(site: Site, ended: Iterable[Forgettable]) -> dict[TxnId, str]:
+    """Returns the aborted transactions that may not be forgotten yet, each with the reason.
 
-    Whatever cannot be looked through keeps its transactions too.
+    A transaction is too young, or its data is still in storage, or storage cannot be searched.
     """
     grace = AbortGrace.recorded(site)
-    txns = {one.id for one in ended}
+    txns = {transaction.id for transaction in ended}
     kept = {txn: "first seen aborted within compactor.forget.grace" for txn in txns if not grace.is_over(txn)}
     by_table: dict[tuple[str, str], dict[WriteId, TxnId]] = defaultdict(dict)
     for txn, database, name, write_id in site.metastore.write_ids.of_all(txns - kept.keys()):
         by_table[(database, name)][write_id] = txn
-    absence = Absence(site)
+    proof = RemovalProof(site)
     for (database, name), aborted in by_table.items():
-        kept.update(_in_storage(site, absence, database, name, aborted))
-    absence.remember()
+        kept.update(_in_storage(site, proof, database, name, aborted))
+    proof.remember()
     return kept
 
 
 def _in_storage(
-    site: Site, absence: Absence, database: str, name: str, aborted: Mapping[WriteId, TxnId]
+    site: Site, proof: RemovalProof, database: str, name: str, aborted: Mapping[WriteId, TxnId]
 ) -> dict[TxnId, str]:
     try:
         table = site.metastore.catalog.table(database, name)
     except NotFound:
         if not _is_gone(site, database, name, aborted):
             return dict.fromkeys(aborted.values(), f"{database}.{name} is being renamed, or is in another catalog")
-        return {}  # the table is gone, and its directories with it
-    return {aborted[w]: why for w, why in absence.of_table(table, aborted).items()}
+        return {}  # the table was dropped with its directories
+    return {aborted[w]: why for w, why in proof.of_table(table, aborted).items()}
 
 
 def _is_gone(site: Site, database: str, name: str, aborted: Mapping[WriteId, TxnId]) -> bool:
-    """Returns true if no catalog has the table and its write IDs are still those of this name: it was not renamed."""
+    """Returns true if the table was dropped: no catalog has it, and its write IDs were not renamed."""
     named = {
         (txn, of_database, of_table)
         for txn, of_database, of_table, _ in site.metastore.write_ids.of_all(aborted.values())
