@@ -1,8 +1,8 @@
 """Finds the partitions that need a major compaction before an upgrade from Hive 2 to Hive 3 or later.
 
 Hive 2 writes update and delete events between rows (ACID version 1), or delete deltas of the first bucket codec; Hive 3
-reads neither correctly. A major compaction by Hive 2 leaves only rows, which every Hive reads. So each partition that has
-been updated or deleted from since its last major compaction needs one, as Hive's own pre-upgrade tool demands;
+reads neither correctly. A major compaction by Hive 2 leaves only rows, which every Hive reads. So each partition with
+updates or deletes since its last major compaction needs another one, as Hive's own pre-upgrade tool demands.
 ``hive2.major`` can run it.
 """
 
@@ -41,7 +41,7 @@ _OPERATION, _BUCKET = 0, 2  #: positions of these key columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlace:
-    """A partition, or a table without any, and the location of its files."""
+    """A partition, or a table without partitions, and the location of its files."""
 
     table: Table
     partition: Partition | None
@@ -57,19 +57,22 @@ class PartitionPlace:
 
     @property
     def statement(self) -> str:
-        """The statement that asks Hive for its major compaction."""
+        """The statement for a major compaction: ``ALTER TABLE d.t PARTITION (p='1') COMPACT 'major'``."""
         spec = ""
         if self.partition is not None:
             pairs = zip(self.table.partition_keys, self.partition.values, strict=False)
-            named = ", ".join(f"{key.name}='{_quoted(value)}'" for key, value in pairs)
+            named = ", ".join(f"{key.name}='{_quote(value)}'" for key, value in pairs)
             spec = f" PARTITION ({named})"
         return f"ALTER TABLE {self.table.database}.{self.table.name}{spec} COMPACT 'major'"
 
 
 def before_hive_3(catalog: Catalog, storage: Storage, *, is_upgraded: bool) -> list[Finding]:
-    """Returns a finding for each partition (or table without any) that still needs a major compaction. Writes nothing.
+    """Returns a finding for each partition or unpartitioned table that needs a major compaction.
 
-    Where the metastore ``is_upgraded`` to a later Hive, the remedy is another one than beside Hive 2.
+    Writes nothing.
+
+    Args:
+        is_upgraded: true if the metastore belongs to a later Hive already, which needs another remedy.
     """
     findings: list[Finding] = []
     looked_at = 0
@@ -78,26 +81,29 @@ def before_hive_3(catalog: Catalog, storage: Storage, *, is_upgraded: bool) -> l
         finding = check_partition(storage, place, is_upgraded=is_upgraded)
         if finding is not None:
             findings.append(finding)
-    return findings or [none_of(looked_at)]
+    return findings or [nothing_needed(looked_at)]
 
 
-def none_of(looked_at: int) -> Finding:
+def nothing_needed(looked_at: int) -> Finding:
     return ok("before Hive 3", f"none of {looked_at} directories of full ACID tables needs a major compaction")
 
 
 def check_partition(storage: Storage, place: PartitionPlace, *, is_upgraded: bool = False) -> Finding | None:
-    """Returns the finding of a partition that needs a major compaction or cannot be checked; None if it is fine."""
+    """Returns the finding of a partition that needs a major compaction or cannot be checked.
+
+    Returns None if it is fine.
+    """
     try:
         with failing_alone(place.entity):
-            found = next(misread_files(storage, path_of(storage, place.table, place.partition)), None)
+            description = next(misread_files(storage, path_of(storage, place.table, place.partition)), None)
     except CompactorError as error:
         return Finding(level=Level.FAIL, subject=str(place.entity), found=str(error), wanted="files that can be read")
-    if found is None:
+    if description is None:
         return None
     return Finding(
         level=Level.FAIL,
         subject=str(place.entity),
-        found=found,
+        found=description,
         wanted="no update or delete event of Hive 2 since the last major compaction",
         fix=(_AFTERWARDS if is_upgraded else _BESIDE_HIVE_2) + place.statement,
     )
@@ -115,7 +121,7 @@ def partition_places(catalog: Catalog) -> Iterator[PartitionPlace]:
             yield PartitionPlace(table=table, partition=partition)
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return value.replace("\\", "\\\\").replace("'", "\\'")
 
 
@@ -134,17 +140,17 @@ def misread_files(storage: Storage, path: str) -> Iterator[str]:
         if delta is None or not file.length or not isinstance(parse_file(file.name), BucketFile):
             continue
         with closing(open_source(storage, f"{path}/{file.path}")) as source:
-            if (found := _in_file(source, delta.kind)) is not None:
-                yield f"{file.path} {found}"
+            if (description := _misread_in_file(source, delta.kind)) is not None:
+                yield f"{file.path} {description}"
 
 
-def _in_file(source: Source, kind: DeltaKind) -> str | None:
+def _misread_in_file(source: Source, kind: DeltaKind) -> str | None:
     tail = read_tail(source)
     if not tail.is_acid:
         return None
     for stripe in range(len(tail.stripes)):
         known = key_statistics(tail, stripe)
-        operation, bucket = _largest(known) if known is not None else _decoded(source, tail, stripe)
+        operation, bucket = _largest(known) if known is not None else _decode(source, tail, stripe)
         if kind is DeltaKind.INSERT and operation != INSERT:
             return "holds update or delete events between rows (ACID version 1)"
         if kind is DeltaKind.DELETE and not is_v1(bucket):
@@ -156,7 +162,7 @@ def _largest(known: KeyStatistics) -> tuple[int, int]:
     return known.operation.maximum, known.bucket.maximum
 
 
-def _decoded(source: Source, tail: Tail, stripe: int) -> tuple[int, int]:
+def _decode(source: Source, tail: Tail, stripe: int) -> tuple[int, int]:
     operation, bucket = INSERT, 0
     for batch in arrow_codec.read_batches(source, tail, columns=(_OPERATION, _BUCKET), stripes=[stripe]):
         if batch.num_rows:

@@ -1,11 +1,11 @@
-"""Runs major compactions beside a running Hive 2, as the last step before it is upgraded to a later Hive.
+"""Runs major compactions for a running Hive 2, as the last step before its upgrade to a later Hive.
 
-claim a row of its queue -> list under its transactions -> plan -> record -> stage -> verify -> name by one rename and mark
-the row ready for cleaning in one database transaction. Hive 2's cleaner removes the directories that the base replaces,
-once no statement that may read them holds a lock; nothing is removed here except staged files.
+Claim a row of its queue -> list under its transactions -> plan -> record -> stage -> verify -> name by one rename and mark
+the row ready for cleaning in one database transaction. Hive 2's cleaner removes the replaced directories once no statement
+that may read them holds a lock. Nothing is removed here except staged files.
 
-Hive 2's readers use the base from its rename on, and each of them sees the same rows as before: it holds the transactions
-that ended below the lowest open one, and a snapshot in which some of those were open does not use a base of its number.
+Hive 2's readers use the base as soon as it has its name, and see the same rows as before. The base holds only transactions
+that ended below the lowest open one. A snapshot in which some of them were open does not use a base with that number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from compactor.base.identities import HolderProcess, holder_id, process_user
 from compactor.base.ids import TxnId, WriteId
 from compactor.base.steps import Step, reach
 from compactor.compaction.entry import Entity
-from compactor.hive2.before_hive_3 import PartitionPlace, check_partition, none_of, partition_places
+from compactor.hive2.before_hive_3 import PartitionPlace, check_partition, nothing_needed, partition_places
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.hive2_queue import Claim, write_ids
 from compactor.orc.format.java_zones import default_zone
@@ -49,21 +49,21 @@ _ROLE = "hive2"
 
 
 def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = False) -> Iterator[Finding]:
-    """Compacts each directory that needs it, one after the other, and yields a finding on the result of each."""
-    again = _revoke_dead(site)
+    """Compacts each directory that needs it, one after the other, and yields a finding about each."""
+    revoked = _revoke_dead(site)
     ground = Ground(site.metastore.grounds, site.storage, site.others)
     claims = DirectoryClaims(site.name, site.metastore.claim_token, site.metastore.grounds, site.storage)
     looked_at = done = 0
     for place in partition_places(site.metastore.catalog):
         looked_at += 1
         needed = check_partition(site.storage, place)
-        if needed is None and place.entity not in again:
+        if needed is None and place.entity not in revoked:
             continue
         done += 1
         try:
             with failing_alone(place.entity):
-                _may_compact(site, place, ground)
-                finding = _compacted(site, place, claims, runner, full_verify)
+                _check_may_compact(site, place, ground)
+                finding = _compact(site, place, claims, runner, full_verify)
             yield finding
         except CompactorError as error:
             log.warning("%s: %s", place.entity, error)
@@ -75,10 +75,10 @@ def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = 
                 fix=f"run this again once the cause is gone, or in Hive 2: {place.statement}",
             )
     if not done:
-        yield none_of(looked_at)
+        yield nothing_needed(looked_at)
 
 
-def _compacted(
+def _compact(
     site: OldSite, place: PartitionPlace, claims: DirectoryClaims, runner: Runner, full_verify: bool
 ) -> Finding:
     entity = place.entity
@@ -116,7 +116,7 @@ class _Hold:
         seen, listing, directory = _view(site, entity, path)
         claims.must_be_free(table, path, listing)
         if not directory.compactable():
-            highest = _nothing_above(directory, entity)
+            highest = _base_to_keep(directory, entity)
             site.metastore.record(self.claim, highest, run_as)
             self._publish(None)
             return ok(
@@ -141,14 +141,14 @@ class _Hold:
         site.metastore.record(self.claim, planned.highest_write_id, run_as)
         reach(Step.RECORDED)
         claims.take(table, path, listing)
-        staged = self._staged(planned, listing, runner)
+        staged = self._stage(planned, listing, runner)
         self._publish(staged)
         reach(Step.COMMITTED)
         self._tidy()
         reach(Step.STAGING_REMOVED)
         return self._result(planned, staged.figures)
 
-    def _staged(self, planned: Plan, listing: Listing, runner: Runner) -> Staged:
+    def _stage(self, planned: Plan, listing: Listing, runner: Runner) -> Staged:
         storage = self.site.storage
         stage.prepare(storage, planned)
         (results,) = runner.run([Job(units=planned.units, check=lambda: None)])
@@ -176,21 +176,23 @@ class _Hold:
                 self.is_named = True
 
     def _result(self, planned: Plan, figures: Figures) -> Finding:
-        left = check_partition(self.site.storage, self.place)
-        if left is not None:
+        finding = check_partition(self.site.storage, self.place)
+        if finding is not None:
             return Finding(
                 level=Level.FAIL,
-                subject=left.subject,
-                found=f"compacted up to transaction {planned.highest_write_id}; above it {left.found}",
-                wanted=left.wanted,
+                subject=finding.subject,
+                found=f"compacted up to transaction {planned.highest_write_id}; above it {finding.found}",
+                wanted=finding.wanted,
                 fix="run this again once the transactions that are open now have ended",
             )
         base = f"base_{planned.highest_write_id:07d}"
         return ok(str(self.claim.entity), f"compacted to {base}: {figures.rows_in} events, {figures.rows_out} rows")
 
     def abandon(self) -> None:
-        """Removes the staged files and releases the row. Once the base has its name, it stays and so does the row: the
-        next call finds its worker gone, and ends the row."""
+        """Removes the staged files and releases the row.
+
+        Once the base has its name, base and row stay. The next call sees that the worker is gone, and ends the row.
+        """
         if self.is_named:
             return
         self._tidy()
@@ -205,20 +207,23 @@ class _Hold:
             log.warning("%s: the staging directory stays until the next compaction: %s", self.planned.location, error)
 
     def _clear_leftovers(self, path: str) -> None:
-        """Removes the leftovers of our dead workers: this directory's row is ours alone now."""
+        """Removes leftovers of our dead workers. Only this worker has the directory's row now."""
         removal.remove_leftovers(self.site.storage, path, is_alive=lambda txn: False, lowest_open=TxnId(0))
 
 
 def _view(site: OldSite, entity: Entity, path: str) -> tuple[ValidWriteIdList, Listing, AcidDirectory]:
-    """Returns what a compaction may read: first the transactions, then the listing, so that nothing listed ended later."""
+    """Returns what a compaction may read.
+
+    Reads the transactions before the listing, so that the view is consistent.
+    """
     txns = site.metastore.snapshot()
     seen = write_ids(txns, entity).for_compactor()
     listing = site.storage.listing(path)
     return seen, listing, acid_directory(listing, seen, txns)
 
 
-def _nothing_above(directory: AcidDirectory, entity: Entity) -> WriteId:
-    """Returns the write ID of the existing base, above which no delta may be read yet.
+def _base_to_keep(directory: AcidDirectory, entity: Entity) -> WriteId:
+    """Returns the write ID of the existing base, for a directory without readable deltas above it.
 
     Raises:
         Refused: there is no base, or the deltas above it wait for a transaction.
@@ -233,8 +238,8 @@ def _settings_of(site: OldSite, table: Table) -> Settings:
     return with_table(site.settings.of_database(table.database), table.parameters, table.database_parameters)
 
 
-def _may_compact(site: OldSite, place: PartitionPlace, ground: Ground) -> None:
-    """Raises the reason why a place cannot be compacted here, if there is one."""
+def _check_may_compact(site: OldSite, place: PartitionPlace, ground: Ground) -> None:
+    """Raises an error if a partition or table cannot be compacted here; the message says why."""
     table, entity = place.table, place.entity
     settings = _settings_of(site, table)
     if not may(settings, Mode.COMPACT):
@@ -255,14 +260,14 @@ def _may_compact(site: OldSite, place: PartitionPlace, ground: Ground) -> None:
 
 
 def _revoke_dead(site: OldSite) -> frozenset[Entity]:
-    """Puts the rows that dead processes of this machine had claimed back into the queue, and returns their entities."""
-    found = set()
+    """Puts rows claimed by dead processes of this machine back into the queue, and returns their entities."""
+    entities = set()
     for worked in site.metastore.working():
         worker = HolderProcess.from_id(worked.worker_id, _ROLE)
         if worker and worker.is_on(site.host) and not _is_alive(worker.process):
             site.metastore.revoke(worked)
-            found.add(worked.entity)
-    return frozenset(found)
+            entities.add(worked.entity)
+    return frozenset(entities)
 
 
 def _is_alive(process: int) -> bool:
