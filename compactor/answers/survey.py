@@ -180,7 +180,7 @@ class Survey:
         )
 
     def _last_compacted(self, rows: Iterable[Surveyed]) -> int | None:
-        cleaned = (self._scan.past.of(row.entity).succeeded_at for row in rows)
+        cleaned = (self._scan.past.ended(row.entity).succeeded_at for row in rows)
         committed = (entry.commit_time for row in rows for entry in self._scan.queued(row.entity))
         return max((end for end in (*cleaned, *committed) if end is not None), default=None)
 

@@ -11,7 +11,7 @@ from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from compactor.requests.give_up_claims import ClaimFound
+    from compactor.requests.give_up_claims import ClaimOnTable
 
 _COLUMNS = ("table", "claim", "directory", "owner")
 
@@ -41,7 +41,7 @@ def claims(context: CliContext, table: str | None, names: tuple[str, ...], give_
     _show(context, foreign, chosen if yes else ())
 
 
-def _show(context: CliContext, foreign: list[ClaimFound], given_up: list[ClaimFound] | tuple[()]) -> None:
+def _show(context: CliContext, foreign: list[ClaimOnTable], given_up: list[ClaimOnTable] | tuple[()]) -> None:
     if context.json:
         print_json({"claims": [claim.to_json() for claim in foreign], "given_up": [claim.path for claim in given_up]})
         return

@@ -122,7 +122,7 @@ def _lines(sides: BothSides) -> Iterator[str]:
         yield f"remembered: nothing in {sides.place}"
     if sides.unreadable is not None:
         yield f"unreadable: {sides.unreadable}"
-    for one in sides.found.contradictions if sides.found is not None else ():
+    for one in sides.doubt.contradictions if sides.doubt is not None else ():
         yield f"contradiction: {one}"
     for write in sides.written:
         yield (

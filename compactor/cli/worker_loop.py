@@ -15,7 +15,7 @@ from compactor.batches.assembly import claimable
 from compactor.batches.driver import MAX_GROUP_SIZE, WorkerPass, groups_at_once, run_batch, run_without_repair
 from compactor.cli.output import say
 from compactor.site.lost_workers import repair
-from compactor.site.run_as import left_to_others, must_be_ours, must_run_as
+from compactor.site.run_as import entries_of_other_users, must_be_ours, must_run_as
 from compactor.site.site import Site
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.worker.outcome import Outcome, Result
@@ -154,7 +154,7 @@ class CliWorker:
 
     def _of_our_user(self, ids: list[int]) -> list[int]:
         """Returns the entries that are to be compacted as this process's user, and says once which are not."""
-        others = left_to_others(self._site, ids)
+        others = entries_of_other_users(self._site, ids)
         for number in others.keys() - self._others:
             self._say(f"{others[number]}; it stays in the queue")
         self._others = frozenset(others)

@@ -1,3 +1,3 @@
-"""The opened site: configuration in, opened stores out, and the guards and threads that every role uses."""
+"""The opened site: configuration, stores, and the checks and threads that every role uses."""
 
 from __future__ import annotations

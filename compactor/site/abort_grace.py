@@ -1,7 +1,8 @@
-"""The time for which aborted writes are left as they are, counted from when *we* first saw them aborted (PROTOCOL 11.7).
+"""The grace time of aborted writes, counted from when *we* first saw them aborted (PROTOCOL 11.7).
 
-TXNS has no time of abort. It may call an INSERT aborted that had committed: a backup that was taken while it was open has
-been restored, and timed it out. Until the time is over, a person can put the newer database back.
+TXNS does not record when a transaction aborted. It may show a committed INSERT as aborted: after the restore of a
+backup from while the INSERT was open, its transaction times out. During the grace time, a person can put the newer database
+back.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from compactor.site.site import Site
 
 
 class AbortGrace:
-    """The aborted transactions of one pass, read once, when one of them first matters.
+    """The aborted transactions of one pass, read once when first needed.
 
-    Without a state of our own nothing is remembered, and the time is never over.
+    Without a state of our own nothing is remembered, and the grace time never ends.
     """
 
     def __init__(self, site: Site) -> None:
@@ -26,7 +27,7 @@ class AbortGrace:
 
     @classmethod
     def recorded(cls, site: Site) -> AbortGrace:
-        """Stores the transactions that are seen aborted for the first time, and returns what holds for all."""
+        """Stores transactions that are seen aborted for the first time, and returns the grace times of all."""
         grace = cls(site)
         if site.state is not None:
             aborted, now = site.metastore.transactions.aborted(), site.metastore.now_ms()
@@ -34,14 +35,14 @@ class AbortGrace:
         return grace
 
     def is_over(self, txn: TxnId) -> bool:
-        """Returns true if what ``txn`` wrote may be removed, and ``txn`` be forgotten."""
+        """Returns true if the writes of ``txn`` may be removed, and ``txn`` may be forgotten."""
         return txn in self._over
 
     def held(self, database: str, table: str, names: Iterable[str], aborted: Collection[WriteId]) -> frozenset[str]:
-        """Returns those directories of a table that must stay: they may hold a write whose time is not over yet.
+        """Returns the directories of a table that may hold a write within its grace time, and must stay.
 
         Args:
-            aborted: write IDs of the table that are aborted by now; this pass may not have seen all of them before.
+            aborted: the aborted write IDs of the table, of which this pass may not have seen all.
         """
         over = self._write_ids[database, table]
         return holding(names, set(aborted) - over)
@@ -56,9 +57,9 @@ class AbortGrace:
 
     @cached_property
     def _write_ids(self) -> defaultdict[tuple[str, str], set[WriteId]]:
-        """The write IDs of each table whose time is over."""
-        found: defaultdict[tuple[str, str], set[WriteId]] = defaultdict(set)
+        """The write IDs of each table whose grace time is over."""
+        write_ids: defaultdict[tuple[str, str], set[WriteId]] = defaultdict(set)
         for txn, database, table, write_id in self._site.metastore.write_ids.of_aborted():
             if self.is_over(txn):
-                found[database, table].add(write_id)
-        return found
+                write_ids[database, table].add(write_id)
+        return write_ids

@@ -1,4 +1,7 @@
-"""Work beside the work: figures and measurements, which may fail or hang without effect on a pass (PROTOCOL 11.14)."""
+"""Runs secondary work, such as figures, that may fail or hang without effect on a pass.
+
+See PROTOCOL 11.14.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,16 @@ from typing import TypeVar
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-PATIENCE_S = 30.0  #: a bystander that takes longer is left to itself
+PATIENCE_S = 30.0  #: a call that takes longer is abandoned
 
 
 def beside(what: str, act: Callable[[], T], patience_s: float = PATIENCE_S) -> T | None:
-    """Returns what ``act`` returns, or None, with a line in the log, where it fails or takes longer than ``patience_s``.
+    """Returns the result of ``act``, or logs a warning and returns None if it fails or takes too long.
 
-    It runs in a thread of its own that ends with the process: on a file system that hangs it may never come back.
+    ``act`` runs in its own daemon thread, because it may never return on a file system that hangs.
 
     Args:
-        what: names it in the log.
+        what: the name of the work in the log.
     """
     answers: list[T] = []
     errors: list[BaseException] = []

@@ -3,7 +3,7 @@
 The password's order: in the URL > COMPACTOR_METASTORE_PASSWORD > a mounted file > Hadoop's credential store >
 ``javax.jdo.option.ConnectionPassword`` in plain text. It is only looked up if the URL has a user and no password.
 
-What a file holds is this user's own: others may not read the file, and the password is sent to another machine only by TLS.
+A password in a file belongs to this user: others may not read the file, and it is sent to another machine only with TLS.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def metastore_url(
     try:
         parts = make_url(url)
     except (ArgumentError, ValueError):
-        return url  # whoever opens it says what is wrong with it
+        return url  # opening it raises a better error
     if parts.username is None or parts.password is not None:
         return url
     password = environment.get(PASSWORD)
@@ -73,14 +73,14 @@ def _from_file(file: str | None, site: Mapping[str, str], environment: Mapping[s
     if file is not None:
         return read_secret(Path(file), "password_file").decode("utf-8").rstrip("\r\n")
     for provider in site.get("hadoop.security.credential.provider.path", "").split(","):
-        found = _stored(provider.strip(), site, environment)
-        if found is not None:
-            return found
+        password = _read_stored(provider.strip(), site, environment)
+        if password is not None:
+            return password
     return None
 
 
 def _must_be_private(url: URL, environment: Mapping[str, str]) -> None:
-    """Refuses to send the password of a file where anybody on the way may read it.
+    """Refuses to send the password of a file over an unencrypted connection.
 
     Raises:
         BadSetting: the database is on another machine, and the URL does not ask for TLS.
@@ -88,17 +88,19 @@ def _must_be_private(url: URL, environment: Mapping[str, str]) -> None:
     far = [host for host in _hosts(url, environment) if not is_here(host)]
     if not far or _asks_for_tls(url):
         return
-    wanted = "sslmode=verify-full" if url.get_backend_name() == "postgresql" else "ssl_ca=/path/of/ca.pem"
+    option = "sslmode=verify-full" if url.get_backend_name() == "postgresql" else "ssl_ca=/path/of/ca.pem"
     raise BadSetting(
         f"the password of a file is not sent to {far[0]} without TLS, since anybody on the way may read it; expected: a URL "
-        f"with {wanted}, or a database on this machine"
+        f"with {option}, or a database on this machine"
     )
 
 
 def _hosts(url: URL, environment: Mapping[str, str]) -> list[str]:
-    """Returns the hosts and directories of sockets that the driver may connect to; empty for its default, which is here.
+    """Returns the hosts and socket directories that the driver may connect to.
 
-    A file in which the driver looks for a host counts as one: nobody knows what it names.
+    Empty for its default, this machine.
+
+    A file in which the driver looks for a host counts as a host, since its content is unknown.
     """
     further = [url.query.get(key, ()) for key in ("host", "hostaddr")]
     named = [name for values in further for name in ((values,) if isinstance(values, str) else values)]
@@ -120,7 +122,7 @@ def _asks_for_tls(url: URL) -> bool:
     return "ssl_disabled" not in url.query and not _MYSQL_TLS.isdisjoint(url.query)
 
 
-def _stored(provider: str, site: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
+def _read_stored(provider: str, site: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
     if not provider:
         return None
     path = _local(provider)

@@ -1,4 +1,4 @@
-"""Reads the configuration and opens the stores: the only place that wires stores, settings and runners together.
+"""Reads the configuration and opens the stores: the only place that wires them together.
 
 Order: flag > environment > compactor.toml (or an Airflow connection, given as flags) > hive-site.xml and
 metastore-site.xml as found > default. The environment only configures the connection.
@@ -46,7 +46,7 @@ from compactor.storage.store_options import StoreOptions, secret_files
 from compactor.storage.stores import Stores
 
 log = logging.getLogger(__name__)
-CONFIG = "compactor.toml"  #: the file that is looked for in the current directory, where none is named
+CONFIG = "compactor.toml"  #: the file that is read from the current directory if none is named
 SITE_FILES = ("hive-site.xml", "metastore-site.xml")
 #: Hive's own properties that name the stores of a site: credentials may go there.
 _NAMING_PLACES = (
@@ -68,7 +68,10 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """The configuration of one metastore; nothing is open yet. URLs may hold passwords: never print them whole."""
+    """The configuration of one metastore; nothing is open yet.
+
+    URLs may hold passwords: never print them whole.
+    """
 
     name: str
     url: str
@@ -86,7 +89,10 @@ class Configuration:
 
     @property
     def own_state_url(self) -> str | None:
-        """The URL of our own state; None if nothing may be stored: mode observe without a database for the state."""
+        """The URL of our own state.
+
+        Returns None if nothing may be stored: mode observe without a database for the state.
+        """
         if self.state_url is not None:
             return self.state_url
         return None if loosest_mode(self.settings) is Mode.OBSERVE else self.url
@@ -105,18 +111,18 @@ def configure(
     Args:
         flags: settings by key (``--set``), and ``url``, ``state_url``, ``warehouse``, ``hive_conf`` for the connection.
         config_path: of a compactor.toml; else COMPACTOR_CONFIG, else ``compactor.toml`` in the current directory if any.
-        others: what else is known of other metastores: ``flags`` of each, by its name, read when it is asked.
+        others: functions that return the ``flags`` of other metastores, by name; called when one is opened.
 
     Raises:
         BadSetting: no database is configured, a file cannot be read, or a key or value in it is unknown.
     """
     environment = os.environ if environment is None else environment
-    given = dict(flags or {})
+    flag_values = dict(flags or {})
     document = _profile(config_path or environment.get("COMPACTOR_CONFIG"))
     profile = document.metastore(name)
-    connection = _connection(given, environment)
+    connection = _connection(flag_values, environment)
     site_layers = tuple(_site_layers(connection["hive_conf"] or profile.hive_conf))
-    in_site_files = _united(site_layers)
+    in_site_files = _merge(site_layers)
     url = metastore_url(
         connection["url"] or profile.url,
         password_file=profile.password_file,
@@ -129,12 +135,12 @@ def configure(
             "in compactor.toml, or COMPACTOR_HIVE_CONF to a folder whose hive-site.xml names it"
         )
     remember(*secrets_in(url), *secrets_in(connection["state_url"] or profile.state_url or ""))
-    remember_values([in_site_files, document.storage, profile.values, given])
+    remember_values([in_site_files, document.storage, profile.values, flag_values])
     layers = [
         Layer(name="default", values={"compactor.mode": "clean"} if url.startswith("sqlite") else {}),
         *site_layers,
         Layer(name="compactor.toml", values=profile.values),
-        Layer(name="flag", values=given),
+        Layer(name="flag", values=flag_values),
     ]
     settings, warehouse = Settings.of(layers, profile.database_modes), connection["warehouse"] or profile.warehouse
     return Configuration(
@@ -159,23 +165,23 @@ def _others(
     connections: Mapping[str, Callable[[], Mapping[str, str]]],
 ) -> list[OtherMetastore]:
     """Returns the other metastores of ``document``, of COMPACTOR_OTHER_METASTORES and of ``connections``."""
-    passed_on = _passed_on(environment)
+    passed_on = _read_passed_on(environment)
 
-    def located(other: str) -> str | None:
-        given = dict(passed_on.get(other, {}))
+    def locate(other: str) -> str | None:
+        values = dict(passed_on.get(other, {}))
         if other in connections:
-            given |= connections[other]()
+            values |= connections[other]()
         profile = document.metastores.get(other) or MetastoreProfile(name=other)
-        in_site_files = _united(tuple(_site_layers(given.get("hive_conf") or profile.hive_conf)))
-        url = given.get("url") or profile.url
+        in_site_files = _merge(tuple(_site_layers(values.get("hive_conf") or profile.hive_conf)))
+        url = values.get("url") or profile.url
         return metastore_url(url, password_file=profile.password_file, site=in_site_files, environment={})
 
     names = dict.fromkeys([*document.metastores, *passed_on, *connections])
-    return [OtherMetastore(name=other, locate=partial(located, other)) for other in names if other != name]
+    return [OtherMetastore(name=other, locate=partial(locate, other)) for other in names if other != name]
 
 
-def _passed_on(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Returns ``url`` and ``hive_conf`` of each other metastore that whoever started this process knows."""
+def _read_passed_on(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Returns ``url`` and ``hive_conf`` of each other metastore that the environment passes on."""
     text = environment.get(OTHERS)
     if not text:
         return {}
@@ -187,7 +193,7 @@ def _passed_on(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedFile:
-    """A file that a metastore's configuration reads: a secret, or what others must not be able to change."""
+    """A file of a metastore's configuration: a secret, or a file that others must not change."""
 
     path: Path
     what: str
@@ -202,19 +208,19 @@ def used_files(
     config_path: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> list[UsedFile]:
-    """Returns the files that ``configure`` reads with the same arguments, as far as each leads to the next."""
+    """Returns the files that ``configure`` reads with the same arguments, as far as they can be followed."""
     environment = os.environ if environment is None else environment
-    named = config_path or environment.get("COMPACTOR_CONFIG") or CONFIG
-    found = [UsedFile(path=Path(named), what="configuration")]
+    config = config_path or environment.get("COMPACTOR_CONFIG") or CONFIG
+    files = [UsedFile(path=Path(config), what="configuration")]
     document, site = Profile(), dict[str, str]()
     with suppress(BadSetting):
         document = _profile(config_path or environment.get("COMPACTOR_CONFIG"))
     profile = document.metastores.get(name) or MetastoreProfile(name=name)
     hive_conf = _connection(dict(flags or {}), environment)["hive_conf"] or profile.hive_conf
     if hive_conf is not None:
-        found += [UsedFile(path=Path(hive_conf, file), what="configuration") for file in SITE_FILES]
+        files += [UsedFile(path=Path(hive_conf, file), what="configuration") for file in SITE_FILES]
         with suppress(BadSetting):
-            site = _united(tuple(_site_layers(hive_conf)))
+            site = _merge(tuple(_site_layers(hive_conf)))
     settings = {**site, **profile.values, **(flags or {})}
     others = [other for other in document.metastores.values() if other.name != name]
     secrets = [
@@ -229,7 +235,7 @@ def used_files(
         (CLIENT_KEYTAB, client_keytab(environment)),
         (AIRFLOW_KEYTAB, environment.get(AIRFLOW_KEYTAB)),
     ]
-    return found + [
+    return files + [
         UsedFile(path=Path(path), what=what, is_secret=True, by_directory=what == TOKEN_FILE)
         for what, path in secrets
         if path
@@ -243,7 +249,9 @@ def open_stores(
     config_path: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Stores:
-    """Returns the stores of the metastore ``name``, which need not be configured: for commands that read single files.
+    """Returns the stores of ``name`` for commands that read single files.
+
+    The metastore need not be configured.
 
     See ``configure`` for the arguments.
 
@@ -251,16 +259,16 @@ def open_stores(
         BadSetting: a file cannot be read, or a key or value in it is unknown.
     """
     environment = os.environ if environment is None else environment
-    given = dict(flags or {})
+    flag_values = dict(flags or {})
     document = _profile(config_path or environment.get("COMPACTOR_CONFIG"))
     is_named = name != "default" or name in document.metastores
     profile = document.metastore(name) if is_named else MetastoreProfile(name=name)
-    connection = _connection(given, environment)
+    connection = _connection(flag_values, environment)
     site_layers = tuple(_site_layers(connection["hive_conf"] or profile.hive_conf))
-    layers = [*site_layers, Layer(name="compactor.toml", values=profile.values), Layer(name="flag", values=given)]
+    layers = [*site_layers, Layer(name="compactor.toml", values=profile.values), Layer(name="flag", values=flag_values)]
     settings = Settings.of(layers, profile.database_modes)
     warehouse = connection["warehouse"] or profile.warehouse
-    return Stores(_store_options(document, settings, warehouse, _united(site_layers)), _listing_limits(settings))
+    return Stores(_store_options(document, settings, warehouse, _merge(site_layers)), _listing_limits(settings))
 
 
 def _store_options(
@@ -276,12 +284,12 @@ def _store_options(
     )
 
 
-def _connection(given: dict[str, str], environment: Mapping[str, str]) -> dict[str, str | None]:
-    """Takes the parts of the connection out of ``given``; those that are not there come from the environment."""
-    return {key: given.pop(key, None) or environment.get(_ENVIRONMENT[key]) for key in _ENVIRONMENT}
+def _connection(flag_values: dict[str, str], environment: Mapping[str, str]) -> dict[str, str | None]:
+    """Removes the parts of the connection from ``flag_values``; missing parts come from the environment."""
+    return {key: flag_values.pop(key, None) or environment.get(_ENVIRONMENT[key]) for key in _ENVIRONMENT}
 
 
-def _united(layers: Sequence[Layer]) -> dict[str, str]:
+def _merge(layers: Sequence[Layer]) -> dict[str, str]:
     return {key: value for layer in layers for key, value in layer.values.items()}
 
 
@@ -387,7 +395,9 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
 
 
 def memory_of(configuration: Configuration, store: Metastore, storage: Storage) -> MarkFiles | None:
-    """Returns where the metastore's marks are remembered outside of its database (PROTOCOL 11.2); None without a place.
+    """Returns the files of marks outside of the metastore's database (PROTOCOL 11.2).
+
+    Returns None without a place for them.
 
     Raises:
         BadSetting: ``compactor.memory`` is neither an absolute path nor a URI.

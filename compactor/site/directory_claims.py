@@ -1,7 +1,8 @@
-"""Claims of tables on directories: hidden files beside the data, for metastores that do not know each other
-(PROTOCOL 11.13).
+"""Claims of tables on directories: hidden files for metastores that do not know each other.
 
-The name of a claim says whose it is, so every listing shows it and nothing has to be read. Its content is for people.
+See PROTOCOL 11.13.
+
+The name of a claim identifies its metastore and table, so a listing is enough to find it. Its content is for people.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from compactor.metastore.claim_token import ClaimToken
 from compactor.storage.protocol import Storage
 
 log = logging.getLogger(__name__)
-_CONTENT_BYTES = 4096  #: of a claim that are shown
-_SHOWN = 200  #: characters of a name in a claim
-FRESH_S = 10.0  #: for this long the transactions of a program do not look again what is around a table
-_MOST_AROUND = 10_000  #: directories whose claims are kept for them
+_CONTENT_BYTES = 4096  #: the part of a claim's content that is read
+_SHOWN = 200  #: the most characters shown of a name in a claim
+FRESH_S = 10.0  #: seconds for which a program's transactions reuse the claims around a table
+_MOST_AROUND = 10_000  #: the most directories whose claims are kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignClaim:
-    """A claim of another table on ``directory``, with what its content says of it."""
+    """A claim of another table on ``directory``, with the owner that its content names."""
 
     directory: str
     claim: DirectoryClaim
@@ -47,7 +48,7 @@ class ForeignClaim:
 
 
 class _Around:
-    """A directory around tables: the names of the claims in it, and when it was listed (``time.monotonic``)."""
+    """A directory around tables: the names of its claims, and when it was listed (``time.monotonic``)."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -75,7 +76,7 @@ class ClaimsAround:
         if len(self._directories) >= _MOST_AROUND and self._fresh_s < math.inf:
             self._directories = {}
         around = self._directories.setdefault(directory, _Around())
-        with around.lock:  # a store that does not answer holds up nobody else
+        with around.lock:  # one lock per directory, so that a hanging store blocks nobody else
             now = time.monotonic()
             if around.names is None or now - around.listed_at > self._fresh_s:
                 names: tuple[str, ...] = ()
@@ -90,7 +91,7 @@ class DirectoryClaims:
 
     Args:
         metastore: its name, which claims show to people.
-        around: what has been listed around tables.
+        around: the listed claims around tables.
     """
 
     def __init__(
@@ -109,26 +110,28 @@ class DirectoryClaims:
         self._own: str | None = None
 
     def must_be_free(self, table: Table, location: str, listing: Listing) -> None:
-        """Checks that no other table claims ``location``, a directory of ``table`` that was listed, or one inside it.
+        """Checks that no other table claims ``location``, a listed directory, or a directory inside it.
 
         Raises:
-            Disagreement: another one does.
+            Disagreement: another table does.
         """
         self.must_be_free_by_names(table, location, [*listing.claims, *_claims_below(listing)])
 
     def must_be_free_by_names(self, table: Table, location: str, names: Iterable[str]) -> None:
-        """Checks the same by the names that a listing showed; those deeper in it are relative paths."""
+        """Checks the same by names of a listing, which may be relative paths."""
         for foreign in self._foreign(table, location, names):
             raise Disagreement(_sentence(table, foreign))
 
     def must_be_free_above(self, table: Table, location: str) -> None:
-        """Checks that no table of another metastore claims a directory around ``location``. Each is listed once.
+        """Checks that no table of another metastore claims a directory around ``location``.
 
-        A directory that this user may not list is passed over.
+        Each is listed once.
+
+        A directory that this user may not list is skipped.
 
         Raises:
-            Disagreement: another one does.
-            StorageError: a directory cannot be listed for any other reason; it is tried again the next time.
+            Disagreement: another table does.
+            StorageError: a directory cannot be listed for any other reason; the next call tries again.
         """
         for foreign in self._foreign_above(table, location):
             raise Disagreement(_sentence(table, foreign))
@@ -150,7 +153,7 @@ class DirectoryClaims:
         try:
             self._storage.write(path, json.dumps(content, indent=1).encode())
         except StorageError:
-            if not self._storage.exists(path):  # else another worker of this metastore has written it
+            if not self._storage.exists(path):  # otherwise another worker of this metastore has written it
                 raise
         try:
             for error in self._storage.sync([path]).values():
@@ -158,7 +161,7 @@ class DirectoryClaims:
             names = self._storage.children(location)
             self.must_be_free_by_names(table, location, names)
         except CompactorError:
-            self._storage.remove(path, durable=False)  # of two that claim at once neither goes on
+            self._storage.remove(path, durable=False)  # if two tables claim at once, both stop
             raise
         reach(Step.DIRECTORY_CLAIMED)
         for name in names:
@@ -167,7 +170,7 @@ class DirectoryClaims:
                 self._storage.remove(f"{location}/{name}", durable=False)
 
     def foreign(self, table: Table, location: str) -> list[ForeignClaim]:
-        """Returns every claim on ``location``, inside it or around it that keeps ``table`` from being compacted there."""
+        """Returns every claim on, inside or around ``location`` that forbids compactions of ``table`` there."""
         names: list[str] = []
         with suppress(BadFile):  # nothing is there
             listing = self._storage.listing(location)
@@ -175,7 +178,7 @@ class DirectoryClaims:
         return [*self._foreign(table, location, names), *self._foreign_above(table, location)]
 
     def give_up(self, foreign: ForeignClaim) -> None:
-        """Removes a claim, as a person has ruled."""
+        """Removes a claim by a person's ruling."""
         self._storage.remove(foreign.path)
         log.warning("%s: the claim of %s was given up by a person's ruling", foreign.path, foreign.owner)
 
@@ -188,7 +191,7 @@ class DirectoryClaims:
     def _foreign_above(self, table: Table, location: str) -> Iterator[ForeignClaim]:
         for directory in _parents(location):
             for foreign in self._foreign(table, directory, self._around.names(self._storage, directory)):
-                if foreign.claim.token != self._own_token():  # where ours lie is known
+                if foreign.claim.token != self._own_token():  # locations of our own tables are compared elsewhere
                     yield foreign
 
     def _foreign(self, table: Table, location: str, names: Iterable[str]) -> Iterator[ForeignClaim]:
@@ -202,13 +205,16 @@ class DirectoryClaims:
                 continue
             directory = f"{location}/{folder}" if folder else location
             if not is_ours:
-                yield ForeignClaim(directory=directory, claim=claim, owner=self._described(directory, claim))
-            elif (other := self._grounds.name_of(claim.table_id)) is not None:  # else it was dropped
+                yield ForeignClaim(directory=directory, claim=claim, owner=self._describe_owner(directory, claim))
+            elif (other := self._grounds.name_of(claim.table_id)) is not None:  # otherwise it was dropped
                 owner = f"table {other} (id {claim.table_id}) of this metastore"
                 yield ForeignClaim(directory=directory, claim=claim, owner=owner)
 
-    def _described(self, directory: str, claim: DirectoryClaim) -> str:
-        """Returns the owner of a claim as its content names it. Whoever may write in the directory wrote that."""
+    def _describe_owner(self, directory: str, claim: DirectoryClaim) -> str:
+        """Returns the owner that a claim's content names.
+
+        Anybody who may write in the directory can write the content.
+        """
         by_id = f"table with id {claim.table_id} of the metastore with token {claim.token[:8]}…"
         with suppress(CompactorError, ValueError, KeyError, TypeError, RecursionError):
             path = f"{directory.removesuffix('/')}/{claim.name}"
@@ -232,8 +238,7 @@ def _claims_below(listing: Listing) -> list[str]:
 
 
 def _parents(location: str) -> Iterator[str]:
-    """Yields the directories around a path of a store, from the nearest one to the root of the store: a bucket, a cluster,
-    or ``/``."""
+    """Yields the directories around a path, from its parent to the root: a bucket, a cluster or ``/``."""
     scheme, separator, rest = location.rpartition("://")
     while "/" in rest:
         rest = rest.rpartition("/")[0]

@@ -1,5 +1,7 @@
-"""Locks a table exclusively, for changes that a store without directory rename cannot make in one step (PROTOCOL 5, 7.2,
-7.3)."""
+"""Locks a table exclusively, for changes that a store without rename cannot make in one step.
+
+See PROTOCOL 5, 7.2, 7.3.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,10 @@ def exclusively(
     target: Target,
     because: str = "its store has no rename, so directories are removed under an exclusive lock",
 ) -> Iterator[TxnId]:
-    """Holds ``target`` exclusively until the block ends, in a separate transaction that writes nothing; yields that.
+    """Holds ``target`` exclusively until the block ends; yields the separate read-only transaction.
 
-    The lock is tried but never queued, because readers behind it would have to wait too. ``because`` begins the message
-    where it is not granted.
+    The lock is tried but never queued for, because readers behind it would have to wait too. ``because`` begins the message
+    if the lock is not granted.
 
     Raises:
         LockNotGranted: the target is being read or written; the next pass tries again.
@@ -40,12 +42,12 @@ def exclusively(
             yield txn
             heart.check()
     finally:
-        with suppress(CompactorError):  # timed out, or aborted by somebody, or another's by now: it wrote nothing
+        with suppress(CompactorError):  # the transaction wrote nothing, so it may have timed out or been aborted
             transactions.commit(txn, agent=agent)
 
 
 def while_removing(site: Site, target: Target) -> AbstractContextManager[TxnId | None]:
-    """Returns the context for removing directories: none if each vanishes with one rename, else ``exclusively``."""
+    """Returns the context for removals: an exclusive lock if directories do not vanish with one rename."""
     return nullcontext() if renames(site, target) else exclusively(site, target)
 
 

@@ -1,4 +1,7 @@
-"""Agreement between the files of a table and its metastore, asked before anything is hidden (PROTOCOL 11.3, 11.5, 11.8)."""
+"""Checks that the files of a table agree with its metastore, before hiding files.
+
+See PROTOCOL 11.3, 11.5, 11.8.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from compactor.rewrite.publish.hiding_proof import Evidence, NamedOutput
 from compactor.site.site import Site, Target
 
 
-class Given:
-    """The numbers that the metastore has allocated, read together after some directories were listed.
+class AllocatedIds:
+    """The numbers that the metastore has allocated, read together after directories were listed.
 
     Args:
-        names: names of all those directories.
-        txns: further transactions whose rows to read.
+        names: the names of all these directories.
+        txns: more transactions whose rows are read.
     """
 
     def __init__(self, site: Site, tables: Iterable[Table], names: Iterable[str], txns: Collection[TxnId] = ()) -> None:
@@ -38,10 +41,10 @@ class Given:
         """Checks that the metastore can have allocated every number in ``names``, directories of ``target``.
 
         Args:
-            own: a transaction that was opened just now, and so has named nothing.
+            own: a transaction that was just opened, and has not named anything yet.
 
         Raises:
-            Disagreement: it cannot have allocated one.
+            Disagreement: the metastore cannot have allocated a number.
         """
         must_agree(target.location, names, self._numbers(target, own))
 
@@ -63,29 +66,28 @@ def must_be_the_same_table(site: Site, target: Target) -> None:
     """Checks that the metastore still has ``target``'s table and partition, by their ids, at its location.
 
     Raises:
-        NotFound: they are gone.
-        Disagreement: the name is another table's by now, or the table has moved.
+        NotFound: they were dropped.
+        Disagreement: another table has the name now, or the table has moved.
     """
-    found, wanted = site.metastore.catalog.place(target.entity), target.stored_place
-    if found is None:
+    place, expected = site.metastore.catalog.place(target.entity), target.stored_place
+    if place is None:
         raise NotFound(f"{target.entity} is no longer in the metastore; nothing was removed")
-    if found != wanted:
+    if place != expected:
         raise Disagreement(
-            f"{target.entity}: was dropped, renamed or moved meanwhile, and its name is another table's or place's (table, "
-            f"partition and location were {wanted} and are {found}); nothing was removed, the next pass looks again"
+            f"{target.entity}: was dropped, renamed or moved meanwhile, and another table or place has its name (table, "
+            f"partition and location were {expected} and are {place}); nothing was removed, the next pass looks again"
         )
 
 
 def no_longer_there(site: Site, targets: Collection[Target]) -> dict[tuple[int, int | None, str], CompactorError]:
-    """Returns the error of ``must_be_the_same_table`` for each of ``targets`` that is no longer there, by its ``place``; all
-    are asked for together."""
+    """Returns the error of ``must_be_the_same_table`` for each changed target, by its ``place``."""
     tables = {target.table.id for target in targets if target.partition is None}
     partitions = {target.partition.id for target in targets if target.partition is not None}
-    found = site.metastore.catalog.places_by_id(tables, partitions)
+    places = site.metastore.catalog.places_by_id(tables, partitions)
     errors: dict[tuple[int, int | None, str], CompactorError] = {}
     for target in targets:
         table_id, partition_id, location = target.stored_place
-        if found.get((table_id, partition_id)) != (target.entity, location):
+        if places.get((table_id, partition_id)) != (target.entity, location):
             try:
                 must_be_the_same_table(site, target)
             except CompactorError as error:
@@ -97,7 +99,7 @@ def must_lose_nothing(site: Site, target: Target, names: Collection[str]) -> Non
     """Checks that no row is lost with ``names``, outputs in ``target`` of compactions that did not commit.
 
     Raises:
-        Disagreement: that is not proved by files that stay.
+        Disagreement: the remaining files do not prove it.
     """
     if not names:
         return
@@ -119,9 +121,9 @@ def must_lose_nothing(site: Site, target: Target, names: Collection[str]) -> Non
 
 
 def files_prove(site: Site, target: Target, names: Collection[str]) -> bool:
-    """Returns true if the files alone prove that no row is lost with ``names``; the metastore is not asked.
+    """Returns true if the files alone prove, without the metastore, that no row is lost with ``names``.
 
-    For outputs of a transaction that still has its locks: nobody can have deleted rows by their ROW__IDs.
+    The transaction of these outputs must still have its locks, so that nobody can have deleted rows by their ROW__IDs.
     """
     listing = site.storage.listing(target.location)
     unsure = visibility_transactions(listing.directories)
@@ -139,10 +141,10 @@ def _outputs(names: Iterable[str]) -> list[NamedOutput]:
 
 
 def visibility_transactions(names: Iterable[str]) -> dict[str, TxnId]:
-    """Returns the visibility transaction of each of ``names`` that has one; unparsable names are refused elsewhere."""
-    found: dict[str, TxnId] = {}
+    """Returns the visibility transaction of each name with one, such as 7 for ``base_0000005_v0000007``."""
+    transactions: dict[str, TxnId] = {}
     for name in names:
         acid = known_directory(name)
         if acid is not None and acid.visibility_txn_id:
-            found[name] = acid.visibility_txn_id
-    return found
+            transactions[name] = acid.visibility_txn_id
+    return transactions

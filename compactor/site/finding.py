@@ -18,7 +18,7 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One check: its subject, what it found, what it wanted and what to do."""
+    """The result of one check: its subject, what was found, what was expected and what to do."""
 
     level: Level
     subject: str
@@ -37,7 +37,7 @@ class Finding:
 
 
 def ok(subject: str, found: str) -> Finding:
-    """Returns a finding that requires nothing."""
+    """Returns a finding that requires no action."""
     return Finding(level=Level.OK, subject=subject, found=found)
 
 

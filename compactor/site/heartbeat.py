@@ -1,4 +1,4 @@
-"""Keeps transactions alive during long work, and reports those that are lost."""
+"""Keeps transactions alive during long work, and reports lost ones."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def heartbeat_period_ms(settings: Settings) -> int:
 
 
 class Heartbeat(Periodic):
-    """A thread that heartbeats ``txns`` every ``period_ms``.
+    """A thread that sends heartbeats of ``txns`` every ``period_ms``.
 
-    It remembers the transactions it finds lost; ``check`` raises in the working thread, which then stops without a trace.
+    It remembers lost transactions. ``check`` raises in the working thread, which then stops and leaves nothing behind.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class Heartbeat(Periodic):
         transactions: Transactions,
         txns: Iterable[TxnId],
         period_ms: int,
-        also: Callable[[], None] | None = None,
+        after_beat: Callable[[], None] | None = None,
     ) -> None:
         self._txns = dict.fromkeys(txns)
         super().__init__(f"heartbeat-{min(self._txns, default=0)}", max(period_ms, 1) / 1000)
         self._transactions = transactions
         self._lock = threading.Lock()
-        self._also = also
+        self._after_beat = after_beat
         self._lost: dict[TxnId, str] = {}
 
     def check(self, txn: TxnId | None = None) -> None:
@@ -74,8 +74,8 @@ class Heartbeat(Periodic):
                 txn: f"it is {'gone' if state is None else txn_states.NAMES[state]}"
                 for txn, state in self._transactions.heartbeat_all(txns).items()
             }
-            if self._also is not None and not dead:
-                self._also()
+            if self._after_beat is not None and not dead:
+                self._after_beat()
         except CompactorError as error:
             dead = dict.fromkeys(txns, str(error))
         for txn, why in dead.items():

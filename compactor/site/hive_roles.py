@@ -1,4 +1,4 @@
-"""Detects from their traces whether Hive's own initiator, worker and cleaner seem to run on this metastore."""
+"""Detects by traces in the metastore whether Hive's own initiator, worker and cleaner seem to run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _RECENT = 3  #: check intervals without a cycle after which Hive's initiator cou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiveRoles:
-    """The traces of Hive's own roles. ``leases`` are the tables of live leader leases, ``mutexes`` those that Hive's
-    threads have ever held here.
+    """The traces of Hive's own roles.
+
+    ``leases`` are the tables of live leader leases, ``mutexes`` the names of mutexes that Hive's threads have ever held.
 
     ``initiator_cycle`` is the time at which Hive's initiator began its last cycle, in epoch ms; None if it never did.
     ``initiator_active`` is true if that was at most a few check intervals ago.
@@ -26,7 +27,7 @@ class HiveRoles:
 
     @property
     def cleaner_may_run(self) -> bool:
-        """True if Hive's cleaner has to be expected: it records no time, so a live housekeeper counts as one."""
+        """True if Hive's cleaner may be running: it records no time, so a live Hive initiator or lease counts."""
         return "Cleaner" in self.mutexes and (self.initiator_active or bool(self.leases))
 
     def to_json(self) -> dict[str, object]:
@@ -40,9 +41,12 @@ class HiveRoles:
 
 
 def hive_roles(site: Site) -> HiveRoles:
-    """Reads the traces of Hive's threads in AUX_TABLE and HIVE_LOCKS. Our own mutexes have a prefix and do not count."""
-    held = site.metastore.mutexes.of_hive()
-    cycle = held.get("Initiator") or None
+    """Reads the traces of Hive's threads in AUX_TABLE and HIVE_LOCKS.
+
+    Our own mutexes have a prefix and do not count.
+    """
+    mutexes = site.metastore.mutexes.of_hive()
+    cycle = mutexes.get("Initiator") or None
     interval = site.settings.milliseconds("hive.compactor.check.interval")
     recent = cycle is not None and site.metastore.now_ms() - cycle < _RECENT * interval
     alive = site.metastore.now_ms() - site.settings.milliseconds("hive.txn.timeout")
@@ -53,7 +57,7 @@ def hive_roles(site: Site) -> HiveRoles:
     }
     return HiveRoles(
         leases=tuple(sorted(leases)),
-        mutexes=tuple(sorted(held)),
+        mutexes=tuple(sorted(mutexes)),
         initiator_cycle=cycle,
         initiator_active=recent,
     )

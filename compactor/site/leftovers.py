@@ -1,7 +1,7 @@
-"""Finds, hides and removes the leftovers of unfinished compactions: staged, named and half-removed directories.
+"""Finds, hides and removes leftovers of compactions: staged, named and half-removed directories.
 
-TXNS alone decides what an unfinished compaction is (PROTOCOL 5, 6): directories of committed, open or forgotten transactions
-are left as they are.
+Only TXNS decides whether a compaction is unfinished (PROTOCOL 5, 6): directories of committed, open or forgotten
+transactions stay.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from compactor.base.errors import CompactorError, LockNotGranted, Refused, faili
 from compactor.base.ids import TxnId
 from compactor.rewrite.publish import naming, removal
 from compactor.site.exclusive import renames, while_removing
-from compactor.site.files_and_metastore import Given, files_prove, must_lose_nothing, visibility_transactions
+from compactor.site.files_and_metastore import AllocatedIds, files_prove, must_lose_nothing, visibility_transactions
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, Target, View, claims_of
 
@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 
 
 def hider(site: Site, target: Target | None, *, is_alone: bool = False) -> Callable[[TxnId, TxnId], None]:
-    """Returns a callback that hides the directories a compaction's transaction has named in ``target``, to be called before
-    its abort releases its locks. Its arguments are that transaction and the newest one.
+    """Returns a callback that hides a compaction's named directories before its abort releases its locks.
 
-    While the locks are held, no reader without visibility reads half of a pair, and no writer uses the ROW__IDs of a
-    rebalance that is about to be hidden. ``clear_aborted`` hides them afterwards if storage fails, or if the store has no
-    rename and the transaction does not hold the table alone (``is_alone``).
+    The arguments of the callback are the compaction's transaction and the newest one. While the locks are held, no reader
+    without visibility reads half of a pair, and no writer uses the ROW__IDs of a rebalance that is about to be hidden.
+    ``clear_aborted`` hides the directories later if storage fails, or if the store has no rename and the transaction does
+    not hold the table exclusively (``is_alone``).
     """
 
     def hide(txn: TxnId, newest: TxnId) -> None:
@@ -44,12 +44,12 @@ def hider(site: Site, target: Target | None, *, is_alone: bool = False) -> Calla
 
 
 def can_hide_early(site: Site, target: Target, *, is_alone: bool = False) -> bool:
-    """Returns true if names there contain their transaction, and no reader can see half of what is being hidden."""
+    """Returns true if names contain their transaction, and no reader can see a half-hidden output."""
     return site.metastore.dialect.layout.has_visibility and (is_alone or renames(site, target))
 
 
 def _hide_names_of(site: Site, target: Target, txn: TxnId, newest: TxnId) -> None:
-    """Hides what an open transaction named, if its files prove that no row is lost; ``clear_aborted`` asks for more."""
+    """Hides the named output of an open transaction if its files prove that no row is lost."""
     names = naming.names_of(site.storage, target.location, txn)
     if names and not files_prove(site, target, names):
         log.warning("%s: directories that transaction %d named are not hidden yet: inputs are gone", target.entity, txn)
@@ -60,10 +60,10 @@ def _hide_names_of(site: Site, target: Target, txn: TxnId, newest: TxnId) -> Non
 def clear_aborted(site: Site, target: Target, txn: TxnId, *, may_have_named: bool = True) -> None:
     """Hides the directories that an aborted compaction named and removes its staging directory.
 
-    TXNS alone says that it aborted: directories of a committed, open or forgotten transaction are left as they are.
+    Only TXNS decides that it aborted: directories of a committed, open or forgotten transaction stay.
 
     Args:
-        may_have_named: false for a compaction that staged nothing: a directory with its number is not its own
+        may_have_named: false for a compaction that staged nothing: a directory with its number belongs to another one
             (PROTOCOL 11.3).
 
     Raises:
@@ -74,7 +74,9 @@ def clear_aborted(site: Site, target: Target, txn: TxnId, *, may_have_named: boo
     state = site.metastore.transactions.state(txn)
     if state == txn_states.OPEN:
         return
-    names_tell = site.metastore.dialect.layout.has_visibility  # without it, a number in a name is not this metastore's
+    names_tell = (
+        site.metastore.dialect.layout.has_visibility
+    )  # otherwise a number in a name comes from another metastore
     if (
         may_have_named
         and names_tell
@@ -94,11 +96,12 @@ def _hide(site: Site, target: Target, names: Sequence[str]) -> None:
 
 
 def clear_leftovers(site: Site, target: Target) -> tuple[str, ...]:
-    """Hides named directories of aborted compactions in ``target``, and removes those that nothing can need any longer.
+    """Hides named directories of aborted compactions in ``target``, and removes superfluous leftovers.
 
     Raises:
         LockNotGranted: there are such directories, the store has no rename, and the table is in use.
-        Disagreement: a name has a number that this metastore cannot have given, or may be the only copy of some rows.
+        Disagreement: this metastore cannot have allocated a number in a name, or a directory may be the only copy of some
+            rows.
     """
     return LeftoverScan(site, [target]).clear(target)
 
@@ -109,8 +112,8 @@ class LeftoverScan:
     Storage is read before TXNS, so a transaction without a row in TXNS was not opened in the meantime.
 
     Args:
-        own: by location, the transaction that was opened just now for the compaction there.
-        threads: list the targets; without, one is listed after the other.
+        own: the transaction that was just opened for a compaction, by location.
+        threads: threads that list the targets; None lists one after the other.
     """
 
     def __init__(
@@ -129,7 +132,7 @@ class LeftoverScan:
         self._named = {place: visibility_transactions(children) for place, children in self._children.items()}
         everything = [child for children in self._children.values() for child in children]
         self._owners = {owner for child in everything if (owner := parse_staging(child))}
-        self._given = Given(site, (target.table for target in scanned), everything, self._owners)
+        self._allocated = AllocatedIds(site, (target.table for target in scanned), everything, self._owners)
 
     def _list(self, target: Target) -> None:
         try:
@@ -138,10 +141,12 @@ class LeftoverScan:
         except CompactorError as error:
             self._errors[target.location] = error
 
-    def left(self, target: Target, swept: Collection[str]) -> tuple[str, ...]:
-        """Returns the staged and hidden directories that are still there after those in ``swept`` have gone."""
+    def unremoved(self, target: Target, swept: Collection[str]) -> tuple[str, ...]:
+        """Returns the staged and hidden directories that remain after the removal of those in ``swept``."""
         children = self._children[target.location]
-        return tuple(one for one in children if one not in swept and (parse_hidden(one) or parse_staging(one)))
+        return tuple(
+            child for child in children if child not in swept and (parse_hidden(child) or parse_staging(child))
+        )
 
     def clear(self, target: Target) -> tuple[str, ...]:
         """Clears the leftovers of one target; see ``clear_leftovers``."""
@@ -149,11 +154,11 @@ class LeftoverScan:
         if place in self._errors:
             raise self._errors[place]
         claims_of(self._site).must_be_free_by_names(target.table, place, self._children[place])
-        self._given.must_explain(target, self._children[place], self._own.get(place))
-        rows = self._given.rows
+        self._allocated.must_explain(target, self._children[place], self._own.get(place))
+        rows = self._allocated.rows
         doomed: list[str] = []
         if self._site.metastore.dialect.layout.has_visibility:
-            removal.abort_uploads(self._site.storage, place, self._is_gone)
+            removal.abort_uploads(self._site.storage, place, self._has_ended)
             named = self._named[place].items()
             doomed = [
                 name for name, txn in named if (row := rows.get(txn)) is not None and row.state == txn_states.ABORTED
@@ -170,28 +175,30 @@ class LeftoverScan:
         )
 
     def _may_be_open(self, txn: TxnId) -> bool:
-        """Returns true for a transaction that is open, or that was not asked about: what it has staged was not there when
-        the directories were listed, so it may have been opened since."""
-        row = self._given.rows.get(txn)
+        """Returns true for a transaction that is open or unknown.
+
+        The staging directory of an unknown transaction is newer than the listing, so the transaction may be open.
+        """
+        row = self._allocated.rows.get(txn)
         return txn not in self._owners or (row is not None and row.is_open)
 
-    def _is_gone(self, txn: TxnId) -> bool:
-        """Returns true if ``txn`` is not open; by the time its upload is seen, it is open if it ever was."""
+    def _has_ended(self, txn: TxnId) -> bool:
+        """Returns true if ``txn`` has ended. Its uploads begin only after it was opened."""
         return self._site.metastore.transactions.state(txn) != txn_states.OPEN
 
 
 def not_for_hive_3(site: Site, target: Target) -> str | None:
-    """Returns a directory name that fails in Hive 3.1, whose metastore this is; None without one, or where Hive 4 reads."""
+    """Returns a directory name on which Hive 3.1 fails, in a metastore of Hive 3.1; None without one."""
     if site.metastore.dialect.layout.has_visibility:
         return None
     return next(iter(visibility_transactions(site.storage.children(target.location))), None)
 
 
 def refuse_beside_unfinished(site: Site, target: Target, view: View) -> None:
-    """Refuses to plan beside a named directory of an unfinished compaction: two directories of one range return every
-    row twice in Trino, and in Hive as soon as both transactions count as valid.
+    """Refuses to plan while a directory of an unfinished compaction has its final name.
 
-    Hive 3.1 puts no transaction into names and fails on a directory that has one: it can only be there by mistake.
+    Two directories of one range return every row twice in Trino, and in Hive once both transactions count as valid. Hive 3.1
+    does not put transactions into names, and fails on a directory whose name has one.
 
     Raises:
         LockNotGranted: its transaction is still open; the next pass tries again.

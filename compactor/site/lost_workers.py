@@ -1,8 +1,8 @@
 """Takes back the requests of lost workers before anything new begins (PROTOCOL 6).
 
-Order: abort the transaction, hide the directories that have its number, remove its staging directory, and only then queue
-the request again. If we end the transaction ourselves, the hiding comes first, in the same database transaction, before
-its locks are gone. Every pass of every acting role repairs first.
+Abort the transaction -> hide the directories that have its number -> remove its staging directory -> queue the request
+again. If we abort the transaction ourselves, we hide the directories in the same database transaction, before its locks are
+gone. Every pass of every acting role repairs first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WORKER_TIMEOUT = "hive.compactor.worker.timeout"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """One request that a lost worker held: ``because`` is the evidence, ``result`` the state it got."""
+    """A request that a lost worker had claimed: ``because`` is the evidence, ``result`` its new state."""
 
     entry: Entry
     because: str
@@ -49,18 +49,18 @@ class Repaired:
 
 
 def repair(site: Site) -> tuple[Repaired, ...]:
-    """Takes back every request that a lost worker holds. Requests of live workers stay untouched.
+    """Takes back every request of a lost worker. Requests of live workers are not touched.
 
-    A worker of Hive's own counts as lost after ``hive.compactor.worker.timeout`` (Hive's ``revokeTimedoutWorkers``), where
-    the mode lets us compact.
+    One of Hive's workers counts as lost after ``hive.compactor.worker.timeout`` (Hive's ``revokeTimedoutWorkers``), if the
+    mode lets us compact.
 
-    In the modes observe and request nothing happens (``lost_requests`` reports them). Where only some databases are
-    open to us, no transaction but those of our workers is timed out. A request that cannot be taken back
-    because storage fails stays as it is for the next pass, so that no worker starts beside its leftovers.
+    In the modes observe and request nothing happens (``lost_requests`` reports lost workers). If the mode lets us act on
+    some databases only, only transactions of our workers are timed out. If storage fails, a request stays as it is for the
+    next pass, so that no worker starts while leftovers remain.
 
     Raises:
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
-        StorageError: whether it is cannot be known now.
+        StorageError: the files that would show an older copy cannot be read.
     """
     if not may_somewhere(site.settings, Mode.COMPACT):
         return ()
@@ -86,22 +86,22 @@ def repair(site: Site) -> tuple[Repaired, ...]:
 
 
 def time_out(site: Site) -> tuple[TxnId, ...]:
-    """Aborts the transactions that had no heartbeat for longer than their time-out, and returns them.
+    """Aborts the transactions without a heartbeat for longer than their time-out, and returns them.
 
-    Directories that a lost worker of ours has named are hidden first, in the same transaction of the database.
+    Named directories of our lost workers are hidden first, in the same database transaction.
     """
     return _time_out(site, site.metastore.entries.working())
 
 
 def _time_out(site: Site, working: Sequence[Entry]) -> tuple[TxnId, ...]:
     timeouts = (site.settings.milliseconds("hive.txn.timeout"), site.settings.milliseconds("hive.repl.txn.timeout"))
-    held = [entry for entry in working if is_compactor(entry.worker_id)]
+    ours = [entry for entry in working if is_compactor(entry.worker_id)]
     spared: set[TxnId] = set()
     hidden: list[TxnId] = []
-    if held:
+    if ours:
         deadline = site.metastore.now_ms() - timeouts[0]
         silent = {t.id for t in site.metastore.transactions.open_transactions() if t.last_heartbeat < deadline}
-        for entry in held:
+        for entry in ours:
             if entry.txn_id not in silent:
                 continue
             if _hide_before_locks_end(site, entry, entry.txn_id, timeouts[0]):
@@ -112,19 +112,19 @@ def _time_out(site: Site, working: Sequence[Entry]) -> tuple[TxnId, ...]:
         timeouts[0],
         repl_timeout_ms=timeouts[1],
         spared=spared,
-        among=None if may(site.settings, Mode.COMPACT) else {e.txn_id for e in held if e.txn_id is not None},
+        among=None if may(site.settings, Mode.COMPACT) else {e.txn_id for e in ours if e.txn_id is not None},
     )
     states = site.metastore.transactions.states(hidden) if hidden else {}
-    found = tuple(dict.fromkeys([txn for txn in hidden if states.get(txn) != txn_states.OPEN] + ended))
-    if found:
-        log.warning("no heartbeat for longer than hive.txn.timeout, so aborted: %s", ", ".join(map(str, found)))
-    return found
+    aborted = tuple(dict.fromkeys([txn for txn in hidden if states.get(txn) != txn_states.OPEN] + ended))
+    if aborted:
+        log.warning("no heartbeat for longer than hive.txn.timeout, so aborted: %s", ", ".join(map(str, aborted)))
+    return aborted
 
 
 def _hide_before_locks_end(site: Site, entry: Entry, txn: TxnId, timeout_ms: int) -> bool:
-    """Times out the transaction of a lost worker, after hiding the directories it has named.
+    """Times out the transaction of a lost worker, after hiding its named directories.
 
-    If the store has no rename, or somebody else was faster, ``take_back`` hides them.
+    If the store has no rename, or if somebody else was faster, ``take_back`` hides them.
 
     Returns:
         False if its output may be the only copy of some rows; the transaction stays open (PROTOCOL 11.5).
@@ -156,13 +156,16 @@ def _hide_and_time_out(site: Site, entry: Entry, txn: TxnId, timeout_ms: int) ->
 
 
 def abort_and_hide(site: Site, entry: Entry, txn: TxnId, because: str) -> bool:
-    """Aborts the transaction of an entry that is taken from its worker. Returns false if it had ended already."""
+    """Aborts the transaction of an entry, and hides its output.
+
+    Returns false if the transaction had ended already.
+    """
     hide = hider(site, target_of(site, entry))
     return site.metastore.transactions.abort(txn, because, lambda newest: hide(txn, newest))
 
 
 def target_of(site: Site, entry: Entry) -> Target | None:
-    """Returns the table or partition of ``entry``; None if it is gone or cannot be understood."""
+    """Returns the table or partition of ``entry``; None if it was dropped or cannot be understood."""
     try:
         return site.target(entry.entity)
     except (NotFound, BadFile):
@@ -181,7 +184,7 @@ def evidence_of_loss(site: Site, entry: Entry) -> str | None:
 
 
 def _loss_of_hives(site: Site, entry: Entry) -> str | None:
-    """Judges by the entry's age, as Hive does; as long as its transaction is open, that one has to time out first."""
+    """Judges by the entry's age, as Hive does; an open transaction has to time out first."""
     timeout = site.settings.milliseconds(WORKER_TIMEOUT)
     age = 0 if entry.start is None else site.metastore.now_ms() - entry.start
     if not 0 < timeout < age:
@@ -236,11 +239,11 @@ def take_back(site: Site, entry: Entry, because: str) -> Repaired:
     if aborted:
         site.metastore.endings.requeue(entry.id, entry.worker_id or "")
         return Repaired(entry=entry, because=because, result=State.ABORTED)
-    return _tried_again(site, entry, because)
+    return _requeue(site, entry, because)
 
 
-def _tried_again(site: Site, entry: Entry, because: str) -> Repaired:
-    """Queues the request again, unless it has lost so many workers that it is likely to have killed them itself."""
+def _requeue(site: Site, entry: Entry, because: str) -> Repaired:
+    """Queues the request again, unless it has lost so many workers that it probably killed them."""
     number = lost_workers(entry) + 1
     gives_up = number >= site.settings.integer("compactor.lost.workers")
     if gives_up:

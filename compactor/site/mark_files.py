@@ -1,7 +1,7 @@
-"""The files in which a metastore's marks are remembered outside of its database (PROTOCOL 11.2).
+"""The files that remember a metastore's marks outside of its database (PROTOCOL 11.2).
 
-Each update is one new file that never changes; the one with the largest number counts. Nothing is written over and nothing
-is locked, so any number of processes on any machines may read and write, on every store.
+Each update writes one new file that never changes; the file with the largest number counts. No file is overwritten or
+locked, so any number of processes may read and write on every store.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from compactor.compaction.mark_comparison import Remembered
 from compactor.storage.protocol import Storage
 
 log = logging.getLogger(__name__)
-_ATTEMPTS = 5  #: at reading a file that is listed; another process may remove it once there is a newer one
-_KEPT = 2  #: files that stay beside the newest one
-_UNFINISHED_KEPT = 100  #: numbers after which a file that was begun and not finished is removed
-#: Nobody counts so far that the first two digits are used; larger numbers, which no database takes, are somebody else's.
+_ATTEMPTS = 5  #: tries to read a listed file, which another process may remove once there is a newer one
+_KEPT = 2  #: files that stay in addition to the newest one
+_UNFINISHED_KEPT = 100  #: an unfinished file is removed once the newest number is larger by this
+#: Example: ``marks-00000000000000000012-3f2a.json``. Numbers never use the first two digits.
 _NAME = re.compile(r"(\.?)marks-(00[0-9]{18})-([0-9a-z]+)\.json")
 
 
 class MarkFiles:
     """The files of one metastore, in the folder ``place``.
 
-    ``known`` and ``checked_at`` (seconds of a monotonic clock) are for callers that look again later; ``listed``
-    and ``listed_at`` are the same for transactions of programs.
+    ``known`` and ``checked_at`` (seconds of a monotonic clock) are the result of the last check; ``listed`` and
+    ``listed_at`` are the same for transactions of programs.
 
     Args:
-        base: a directory at or above ``folder`` that is never made here: without it a disk or a file system is away.
+        base: a directory at or above ``folder`` that is never created here: if it is missing, a file system is away.
     """
 
     def __init__(self, storage: Storage, folder: str, metastore: str, base: str | None = None) -> None:
@@ -46,17 +46,18 @@ class MarkFiles:
         self._read_before: dict[str, Remembered] = {}
 
     def newest(self) -> tuple[Remembered, ...]:
-        """Returns the files with the largest number: none before the first update, more than one if two databases were
-        remembered here.
+        """Returns the content of the files with the largest number.
+
+        There is no file before the first update, and more than one if two databases wrote here.
 
         Raises:
             StorageError: the folder cannot be listed, or a file in it cannot be read.
         """
         for attempt in range(1, _ATTEMPTS + 1):
-            found = self._finished()
-            if not found:
+            numbers = self._list_finished()
+            if not numbers:
                 self._must_be_there()
-            names = [name for name, number in found.items() if number == max(found.values())]
+            names = [name for name, number in numbers.items() if number == max(numbers.values())]
             try:
                 files = {name: self._read_before.get(name) or self._read(name) for name in names}
             except StorageError:
@@ -68,10 +69,10 @@ class MarkFiles:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def add(self, remembered: Remembered) -> None:
-        """Writes a file, durably, and removes those that it makes superfluous.
+        """Writes a file durably, and removes files that it makes superfluous.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: the file cannot be written.
         """
         token = remembered.token
         name = f"marks-{token.number:020d}-{token.text}.json"
@@ -80,25 +81,27 @@ class MarkFiles:
         self._remove_older(token.number)
 
     def add_agreement(self, number: int, text: str, content: Mapping[str, Any]) -> str:
-        """Writes what a person agreed to, with the marks that held until then, and returns its path. It is never removed.
+        """Writes the record of a person's agreement with the earlier marks, and returns its path.
+
+        It is never removed.
 
         Args:
-            number: of the newest file until then.
-            text: random, so that nothing is written over.
+            number: the number of the newest file.
+            text: a random text, so that no file is overwritten.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: the file cannot be written.
         """
         name = f"agreed-{number:020d}-{text}.json"
         self._write(name, content)
         return f"{self.place}/{name}"
 
     def largest_number(self) -> int:
-        """Returns the largest number of a file, whether or not it can be read; 0 without one."""
-        return max(self._finished().values(), default=0)
+        """Returns the largest number of a file, even an unreadable one; 0 without a file."""
+        return max(self._list_finished().values(), default=0)
 
-    def _finished(self) -> dict[str, int]:
-        """Returns the files that are complete, with their numbers."""
+    def _list_finished(self) -> dict[str, int]:
+        """Returns the names of complete files with their numbers."""
         parsed = {name: _NAME.fullmatch(name) for name in self._storage.children(self.place)}
         return {name: int(match[2]) for name, match in parsed.items() if match and not match[1]}
 
@@ -116,7 +119,7 @@ class MarkFiles:
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         path, text = f"{self.place}/{name}", json.dumps(content, indent=1).encode()
         if not self._storage.capabilities(self.place).renames:
-            self._storage.write(path, text)  # there, a file appears whole or not at all
+            self._storage.write(path, text)  # in such a store a file appears completely or not at all
             return
         unfinished = f"{self.place}/.{name}"
         self._must_be_there()
@@ -131,19 +134,19 @@ class MarkFiles:
             raise
 
     def _must_be_there(self) -> None:
-        """Checks that the base is there, where the store has directories.
+        """Checks that the base directory exists, if the store has directories.
 
         Raises:
-            StorageError: it is not.
+            StorageError: it does not.
         """
         if self._storage.capabilities(self._base).renames and not self._storage.exists(self._base):
             raise StorageError(
                 f"{self.place}: what is remembered of this metastore cannot be reached, since {self._base} is not there; "
-                "nothing is removed until then. Mount it, make it, or name another folder in compactor.memory"
+                "nothing is removed until then. Mount it, create it, or name another folder in compactor.memory"
             )
 
     def _remove_older(self, number: int) -> None:
-        """Removes superfluous files. It does not matter if some of them stay: those of other users may have to."""
+        """Removes superfluous files. Some may stay, such as files of other users."""
         try:
             parsed = [match for name in self._storage.children(self.place) if (match := _NAME.fullmatch(name))]
         except StorageError as error:

@@ -24,12 +24,12 @@ def mode_of(settings: Settings) -> Mode:
 
 
 def loosest_mode(settings: Settings) -> Mode:
-    """Returns the loosest mode that the site gives to any database: the most that a pass over all of them may do."""
+    """Returns the loosest mode of any database: the most that a pass over all of them may do."""
     return Mode[settings.loosest_mode.upper()]
 
 
 def modes_of_databases(settings: Settings, databases: Mapping[str, Mapping[str, str]]) -> dict[str, Mode]:
-    """Returns the mode of each of a site's databases, given with their parameters."""
+    """Returns the mode of each database in ``databases``, which maps names to parameters."""
     return {
         name: mode_of(with_table(settings.of_database(name), {}, parameters)) for name, parameters in databases.items()
     }
@@ -45,11 +45,14 @@ def must_write(settings: Settings, what: str) -> None:
         raise Refused(f"{what}: compactor.mode is observe ({settings.source('compactor.mode')}); set request or more")
 
 
-def may(settings: Settings, wanted: Mode) -> bool:
-    """Returns true if ``settings`` allow the mode ``wanted``. Those of a site decide about what belongs to no database."""
-    return mode_of(settings) >= wanted
+def may(settings: Settings, mode: Mode) -> bool:
+    """Returns true if ``settings`` allow ``mode``.
+
+    The site's settings decide about things outside of databases.
+    """
+    return mode_of(settings) >= mode
 
 
-def may_somewhere(settings: Settings, wanted: Mode) -> bool:
-    """Returns true if the settings of a site allow the mode ``wanted`` for some database."""
-    return loosest_mode(settings) >= wanted
+def may_somewhere(settings: Settings, mode: Mode) -> bool:
+    """Returns true if the settings of a site allow ``mode`` for some database."""
+    return loosest_mode(settings) >= mode

@@ -1,8 +1,8 @@
-"""The table, or the database, table or partition, that a person names: one reading for all commands.
+"""Finds the database, table or partition that a person names, in the same way for all commands.
 
-``DB.TABLE`` is a table, and a bare name one of the database ``default``. For lists, ``DB.*`` is a database, and a bare name
-may be one; what is both must be written out. A name that nothing has, and of which no row is left either, is an error
-with the name most like it instead of an empty list.
+``DB.TABLE`` is a table, and ``TABLE`` is a table of the database ``default``. For lists, ``DB.*`` is a database, and a bare
+name may be a database too; an ambiguous name must be written out. A name that matches nothing, not even rows of something
+dropped, is an error that suggests the most similar name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Where:
             (self.table, entity.table),
             (self.partition, entity.partition),
         )
-        return all(wanted is None or wanted == found for wanted, found in pairs)
+        return all(name is None or name == other for name, other in pairs)
 
 
 def parse_table(text: str) -> tuple[str, str]:
@@ -56,29 +56,32 @@ def find_table(catalog: Catalog, text: str) -> Table:
     """Returns the table that ``text`` names.
 
     Raises:
-        NotFound: there is none; the message has the table most like it, or says that it is a database.
-        Refused: ``text`` is not the name of a table.
+        NotFound: there is no such table; the message suggests a similar one, or says that it is a database.
+        Refused: ``text`` is not a valid table name.
     """
     database, name = parse_table(text)
     try:
         return catalog.table(database, name)
     except NotFound:
         if catalog.is_known(database, name):
-            raise  # it says what it is instead of a table
+            raise  # the message says why it is not a table
         if "." not in text and name in catalog.databases():
             raise NotFound(f"{text!r} is a database; name one of its tables, as {name}.TABLE") from None
-        raise NotFound(_unknown(catalog, [Where(database=database, table=name)])) from None
+        raise NotFound(_unknown_name(catalog, [Where(database=database, table=name)])) from None
 
 
 def find_where(
     catalog: Catalog, name: str | None, partition: str | None, has_rows: Callable[[Where], bool] = lambda _: False
 ) -> Where:
-    """Returns what ``name`` and ``partition`` mean; ``has_rows`` tells whether a list has rows of something dropped.
+    """Returns the part of the metastore that ``name`` and ``partition`` mean.
 
-    A partition is named as stored, or as ``k=v,k=v``.
+    A partition is named as it is stored, or as ``k=v,k=v``.
+
+    Args:
+        has_rows: returns true if a list has rows of something dropped.
 
     Raises:
-        NotFound: nothing has this name, nor has any row.
+        NotFound: nothing has this name, and there are no rows of it.
         BadSetting: a bare name is that of a table and of a database, or a partition is named without its table.
     """
     if name is None:
@@ -86,31 +89,36 @@ def find_where(
             raise BadSetting(f"partition {partition!r}: name its table too, as DB.TABLE")
         return Where()
     meanings = readings(name)
-    found = [one for one in meanings if _is_there(catalog, one)] or [one for one in meanings if has_rows(one)]
-    if not found:
-        raise NotFound(_unknown(catalog, meanings))
-    if len(found) > 1:
+    matches = [meaning for meaning in meanings if _is_there(catalog, meaning)] or [
+        meaning for meaning in meanings if has_rows(meaning)
+    ]
+    if not matches:
+        raise NotFound(_unknown_name(catalog, meanings))
+    if len(matches) > 1:
         raise BadSetting(
-            f"{name!r}: there is a table {found[0]} and a database {found[1].database}; write {found[0]} or {found[1]}"
+            f"{name!r}: there is a table {matches[0]} and a database {matches[1].database}; write {matches[0]} or "
+            f"{matches[1]}"
         )
     if partition is None:
-        return found[0]
-    if found[0].table is None:
-        raise BadSetting(f"partition {partition!r}: {name!r} is a database; name a table, as {found[0].database}.TABLE")
-    return _with_partition(catalog, found[0], partition, has_rows)
+        return matches[0]
+    if matches[0].table is None:
+        raise BadSetting(
+            f"partition {partition!r}: {name!r} is a database; name a table, as {matches[0].database}.TABLE"
+        )
+    return _with_partition(catalog, matches[0], partition, has_rows)
 
 
-def nearest(wanted: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """Returns ``; did you mean X?`` for the most similar of ``known``; an empty text if none is similar."""
-    close = difflib.get_close_matches(wanted, sorted(set(known)), n=1)
+    close = difflib.get_close_matches(name, sorted(set(known)), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
 def readings(name: str) -> list[Where]:
-    """Returns what ``name`` may mean: a bare one a table of ``default`` or a database.
+    """Returns the possible meanings of ``name``; a bare name is a table of ``default`` or a database.
 
     Raises:
-        BadSetting: it is none.
+        BadSetting: ``name`` is malformed.
     """
     text = name.strip().lower()
     database, dot, table = text.partition(".")
@@ -128,21 +136,21 @@ def _is_there(catalog: Catalog, where: Where) -> bool:
     return catalog.is_known(where.database, where.table)
 
 
-def _unknown(catalog: Catalog, meanings: Sequence[Where]) -> str:
-    """Returns that nothing has one of these meanings, and what is called nearly so."""
+def _unknown_name(catalog: Catalog, meanings: Sequence[Where]) -> str:
+    """Returns a message that nothing has one of these meanings, with the most similar name."""
     first, databases = meanings[0], {name: f"{name}.*" for name in catalog.databases()}
     if first.table is None:
-        what, wanted, known = "database", str(first.database), databases
+        what, name, known = "database", str(first.database), databases
     elif len(meanings) == 1:
-        what, wanted = "table", str(first)
+        what, name = "table", str(first)
         known = {f"{database}.{table}": f"{database}.{table}" for database, table in catalog.names()}
     else:
-        what, wanted = "table or database", first.table
+        what, name = "table or database", first.table
         tables = {table: f"{_DEFAULT}.{table}" for database, table in catalog.names() if database == _DEFAULT}
         known = databases | tables
-    close = difflib.get_close_matches(wanted, sorted(known), n=1)
+    close = difflib.get_close_matches(name, sorted(known), n=1)
     hint = f"did you mean {known[close[0]]}?" if close else "look at `compactor show tables`"
-    return f"{what} {wanted} is not in the metastore; {hint}"
+    return f"{what} {name} is not in the metastore; {hint}"
 
 
 def _with_partition(catalog: Catalog, where: Where, partition: str, has_rows: Callable[[Where], bool]) -> Where:
@@ -153,6 +161,6 @@ def _with_partition(catalog: Catalog, where: Where, partition: str, has_rows: Ca
         table = catalog.table(where.database, where.table)
         return replace(where, partition=catalog.resolve_partition(table, partition))
     except NotFound:
-        if has_rows(stored):  # it was dropped
+        if has_rows(stored):  # rows of a dropped partition
             return stored
         raise

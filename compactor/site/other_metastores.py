@@ -1,4 +1,4 @@
-"""The other metastores that a site's configuration names, and where their tables lie (PROTOCOL 11.13)."""
+"""The other metastores in a site's configuration, and the locations of their tables (PROTOCOL 11.13)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherMetastore:
-    """One of them. ``locate`` returns the URL of its database, with the password, None if nobody says where that is; it may
-    raise ``BadSetting``."""
+    """Another metastore. ``locate`` returns its URL with the password, or None if it is unknown.
+
+    ``locate`` may raise ``BadSetting``.
+    """
 
     name: str
     locate: Callable[[], str | None]
 
 
 class OtherMetastores:
-    """Reads the tables of other metastores; each database is opened when it is first asked, and stays open.
+    """Reads the tables of other metastores.
+
+    Each database is opened when it is first needed, and stays open.
 
     Args:
-        url: of this metastore's own database, which may be configured under another name, too.
-        token: of this metastore.
+        url: the URL of this metastore's own database, which may also be configured under another name.
+        token: the token of this metastore.
     """
 
     def __init__(
@@ -45,15 +49,16 @@ class OtherMetastores:
         self._lock = threading.Lock()
 
     def grounds(self) -> list[tuple[str, Grounds]]:
-        """Returns the name of each other metastore, with its tables' and partitions' locations. A name under which this
-        metastore's own database is configured is left out, and so is a database without a metastore.
+        """Returns the name of each other metastore with the locations of its tables and partitions.
+
+        Leaves out other names of this metastore's own database, and databases without a metastore.
 
         Raises:
-            DatabaseUnavailable: one of them cannot be asked now.
+            DatabaseUnavailable: a metastore cannot be reached now.
         """
         with self._lock:
-            found = [(other.name, self._database(other)) for other in self._others]
-        return [(name, Grounds(database)) for name, database in found if database is not None]
+            databases = [(other.name, self._database(other)) for other in self._others]
+        return [(name, Grounds(database)) for name, database in databases if database is not None]
 
     def close(self) -> None:
         """Closes every database."""
@@ -95,10 +100,10 @@ class OtherMetastores:
         return self._token is None or not self._token.is_in_same_database(ClaimToken(database))
 
 
-def _is_same(one: str, other: str) -> bool:
-    """Returns true if two URLs surely name the same database, whoever logs in there."""
+def _is_same(url: str, other_url: str) -> bool:
+    """Returns true if two URLs certainly name the same database, whatever their user."""
     try:
-        return _place(make_url(one)) == _place(make_url(other))
+        return _place(make_url(url)) == _place(make_url(other_url))
     except (ArgumentError, ValueError) as error:
         raise BadSetting(f"its URL is malformed ({type(error).__name__})") from None
 

@@ -1,4 +1,7 @@
-"""The ground of every table: read once for a pass, and again after a minute in one that takes longer (PROTOCOL 11.13)."""
+"""The locations of all tables and partitions, and which of them overlap (PROTOCOL 11.13).
+
+They are read once for a pass, and again after a minute in a longer pass.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,18 @@ from compactor.site.other_metastores import OtherMetastores
 from compactor.storage.places import whole_location
 from compactor.storage.protocol import Storage
 
-_FRESH_S = 60.0  #: for how long it is not read again, at least
+_FRESH_S = 60.0  #: the shortest time after which locations are read again
 _NEW = -1  #: stands for the id of a table that has none yet
-_OF_OTHERS = -2  #: ids of other metastores' tables go down from here
-_SHARE = 20  #: reading it takes at most one part of so many of a pass
+_OF_OTHERS = -2  #: ids of other metastores' tables count down from here
+_SHARE = 20  #: reading locations takes at most 1/20 of a pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """The overlaps as they were read, good ``until`` then. ``elsewhere`` has the hashes of partitions that do not lie where
-    their table and their name say."""
+    """The overlaps as they were read, valid until ``until``.
+
+    ``elsewhere`` has the hashes of partitions that do not lie at their default location.
+    """
 
     until: float
     overlaps: Overlaps
@@ -35,7 +40,7 @@ class _Known:
     elsewhere: Collection[int]
 
     def has(self, table: Table, partition: PartitionPlace | None) -> bool:
-        """Returns true if table and partition lay where they lie, and as what they are, when this was read."""
+        """Returns true if table and partition had the same location and kind when this was read."""
         known = self.tables.get(table.id)
         if known is None or (known.location, known.is_transactional) != (table.location, table.is_transactional):
             return False
@@ -45,8 +50,7 @@ class _Known:
 
 
 class Ground:
-    """The overlaps among tables and partitions of a metastore, by what the metastore says now, and with those of
-    ``others``."""
+    """The overlaps among tables and partitions of a metastore, and with those of ``others``."""
 
     def __init__(self, grounds: Grounds, storage: Storage, others: OtherMetastores | None = None) -> None:
         self._grounds = grounds
@@ -60,24 +64,30 @@ class Ground:
         self._elsewhere: set[int] = set()
 
     def refusal(self, table: int, partition: str | None) -> str | None:
-        """Returns the reason why a table or partition, by its TBL_ID and PART_NAME, is left alone; None if there is none."""
+        """Returns why a table or partition, by TBL_ID and PART_NAME, must be left alone.
+
+        Returns None without a reason.
+        """
         return self._current().overlaps.refusal(table, partition)
 
     def refusal_of(self, table: Table, partition: PartitionPlace | None) -> str | None:
-        """Returns the same for what is about to be worked on. If it was made, moved or made transactional since the ground
-        was read, that is read again: whoever waits for a long pass to begin must not slip another's directory under it."""
-        found = self._current()
-        if not found.has(table, partition):
-            found = self._current(instead_of=found)
+        """Returns the same for a table or partition that is about to be compacted or cleaned.
+
+        Reads the locations again if it was created, moved or made transactional since. Otherwise somebody could wait for a
+        long pass to begin, and then give a table the directory of another one.
+        """
+        known = self._current()
+        if not known.has(table, partition):
+            known = self._current(instead_of=known)
         name = None if partition is None else partition.name
-        if not found.has(table, partition):
-            return f"{table}{f'/{name}' if name else ''}: was made or moved just now; the next pass looks again"
-        return found.overlaps.refusal(table.id, name)
+        if not known.has(table, partition):
+            return f"{table}{f'/{name}' if name else ''}: was created or moved just now; the next pass looks again"
+        return known.overlaps.refusal(table.id, name)
 
     def refusal_of_new(self, name: str, location: str) -> str | None:
-        """Returns the same for an ACID table that is not in the metastore yet, compared with every table and partition."""
+        """Returns the same for an ACID table about to be created, compared with all tables and partitions."""
         tables = self._tables()
-        place = Place(table=_NEW, name=name, location=self._normalised(location), is_transactional=True)
+        place = Place(table=_NEW, name=name, location=self._normalise(location), is_transactional=True)
         every = [*tables.values(), *self._places(tables, self._grounds.partitions()), place]
         return overlaps([*every, *self._of_others(_near([place]))]).refusal(_NEW, None)
 
@@ -86,37 +96,41 @@ class Ground:
         return self._current().overlaps.is_clear(table)
 
     def _current(self, instead_of: _Known | None = None) -> _Known:
-        """Returns what is known, read again if it is old, or if it is still ``instead_of``."""
+        """Returns the known overlaps; reads them again if they are old, or if they are still ``instead_of``."""
         with self._lock:
             started = time.monotonic()
             if self._known is None or started > self._known.until or self._known is instead_of:
                 self._elsewhere = set()
-                found = self._usual()
+                usual = self._compare_usual()
                 until = started + max(_FRESH_S, (time.monotonic() - started) * _SHARE)
-                self._known = _Known(until=until, overlaps=found, tables=self._raw, elsewhere=self._elsewhere)
+                self._known = _Known(until=until, overlaps=usual, tables=self._raw, elsewhere=self._elsewhere)
             return self._known
 
     def everything(self) -> Overlaps:
-        """Returns what overlaps, with every partition of every table compared: for a person who waits for it."""
+        """Returns the overlaps after comparing every partition of every table: for a person who waits for it."""
         tables = self._tables()
         return overlaps([*tables.values(), *self._places(tables, self._grounds.partitions()), *self._of_others(None)])
 
-    def _usual(self) -> Overlaps:
-        """Returns the same at a lower price: a partition that lies below its table under its own name, as nearly all do, is
-        only compared where something else may lie beside it.
+    def _compare_usual(self) -> Overlaps:
+        """Returns the same at a lower cost.
+
+        Nearly all partitions lie at their default location, below their table under their own name. They are compared only
+        where another location may be near.
         """
         tables, grounds = self._tables(), self._grounds
         ours = [place for place in tables.values() if place.is_transactional]
         if not ours:
             return Overlaps()
         near = _near(ours)
-        elsewhere = list(self._unusual(tables, grounds.partitions_elsewhere(near)))
+        elsewhere = list(self._places_elsewhere(tables, grounds.partitions_elsewhere(near)))
         far = _near([*ours, *(place for place in elsewhere if place.is_transactional)])
-        if far != near:  # partitions of ours lie far from their tables, and others' may lie beside them
+        if far != near:  # partitions of ours lie far from their tables; others may be near them
             near = far
-            elsewhere = list(self._unusual(tables, grounds.partitions_elsewhere(near)))
+            elsewhere = list(self._places_elsewhere(tables, grounds.partitions_elsewhere(near)))
         places = [*tables.values(), *elsewhere]
-        entangled = {one.table for one in elsewhere if one.is_transactional and touches(one, tables[one.table])}
+        entangled = {
+            place.table for place in elsewhere if place.is_transactional and touches(place, tables[place.table])
+        }
         around = {
             outer.table
             for outer, inner in pairs(places)
@@ -127,8 +141,9 @@ class Ground:
         return overlaps([*{place.key: place for place in places}.values(), *self._of_others(near)])
 
     def _of_others(self, near: Collection[str] | None) -> Iterator[Place]:
-        """Yields the tables of other metastores, and those partitions that do not lie below their tables: of plain tables
-        only those with one of ``near`` in their location, or all of them for None.
+        """Yields the tables of other metastores, and their partitions outside of the default location.
+
+        Of plain tables, only partitions with one of ``near`` in their location are read; with None, all partitions.
 
         Raises:
             DatabaseUnavailable: one of these metastores cannot be asked.
@@ -141,76 +156,80 @@ class Ground:
                 places[table.id] = Place(
                     table=number,
                     name=table.name,
-                    location=self._normalised(table.location),
+                    location=self._normalise(table.location),
                     is_transactional=table.is_transactional,
                     metastore=metastore,
                 )
                 number -= 1
             yield from places.values()
-            for one in grounds.partitions() if near is None else grounds.partitions_elsewhere(near):
-                if (of_table := places.get(one.table)) is not None:
-                    location = self._normalised(one.location, tables[one.table].location)
-                    yield replace(of_table, partition=one.name, location=location)
+            for ground in grounds.partitions() if near is None else grounds.partitions_elsewhere(near):
+                if (of_table := places.get(ground.table)) is not None:
+                    location = self._normalise(ground.location, tables[ground.table].location)
+                    yield replace(of_table, partition=ground.name, location=location)
 
-    def _unusual(self, tables: Mapping[int, Place], found: Iterator[PartitionGround]) -> Iterator[Place]:
-        """Yields what is only spelt otherwise than its table no more than what is where it is expected."""
-        for place in self._places(tables, self._remembered(found)):
+    def _places_elsewhere(self, tables: Mapping[int, Place], partitions: Iterator[PartitionGround]) -> Iterator[Place]:
+        """Yields the partitions that do not lie at their default location, however it is spelled."""
+        for place in self._places(tables, self._remember_unusual(partitions)):
             if place.location != normalised(f"{tables[place.table].location}/{place.partition}"):
                 yield place
 
-    def _remembered(self, found: Iterator[PartitionGround]) -> Iterator[PartitionGround]:
-        for one in found:
-            self._elsewhere.add(hash((one.table, one.name, one.location)))
-            yield one
+    def _remember_unusual(self, partitions: Iterator[PartitionGround]) -> Iterator[PartitionGround]:
+        for partition in partitions:
+            self._elsewhere.add(hash((partition.table, partition.name, partition.location)))
+            yield partition
 
     def _tables(self) -> dict[int, Place]:
-        found = self._grounds.tables()
-        self._raw = {table.id: table for table in found}
+        grounds = self._grounds.tables()
+        self._raw = {table.id: table for table in grounds}
         return {
             table.id: Place(
                 table=table.id,
                 name=table.name,
-                location=self._normalised(table.location),
+                location=self._normalise(table.location),
                 is_transactional=table.is_transactional,
             )
-            for table in found
+            for table in grounds
         }
 
-    def _places(self, tables: Mapping[int, Place], found: Iterator[PartitionGround]) -> Iterator[Place]:
-        for one in found:
-            of_table = tables.get(one.table)
+    def _places(self, tables: Mapping[int, Place], partitions: Iterator[PartitionGround]) -> Iterator[Place]:
+        for partition in partitions:
+            of_table = tables.get(partition.table)
             if of_table is not None:
                 yield Place(
-                    table=one.table,
+                    table=partition.table,
                     name=of_table.name,
-                    partition=one.name,
-                    location=self._normalised(one.location, self._raw[one.table].location),
+                    partition=partition.name,
+                    location=self._normalise(partition.location, self._raw[partition.table].location),
                     is_transactional=of_table.is_transactional,
                 )
 
-    def _normalised(self, location: str, within: str | None = None) -> str:
+    def _normalise(self, location: str, within: str | None = None) -> str:
         """Returns the normalised location, with links on the way to it followed where the store can tell."""
         resolved = location
-        # of a store that we do not know, or nothing that could be resolved: whatever it is, the ground is everybody's
+        # An unknown store, or a location that cannot be resolved: compare it as it is written.
         with suppress(CompactorError), failing_alone(location):
             resolved = self._storage.resolve(location, within=within)
         return normalised(whole_location(resolved, self._azure), aliases=self._aliases)
 
 
 def _near(places: Iterable[Place]) -> list[str]:
-    """Returns what the locations of everything near ``places`` have in them: nothing in particular if they are everywhere,
-    since no database takes a question with thousands of parts."""
-    found = covers(place.location for place in places)
-    return [""] if len(found) > MOST_COVERS else [spelling(cover) for cover in found]
+    """Returns texts of which every location near ``places`` contains one.
+
+    Returns only the empty text, which every location contains, if there would be too many for one SQL statement.
+    """
+    prefixes = covers(place.location for place in places)
+    return [""] if len(prefixes) > MOST_COVERS else [spelling(cover) for cover in prefixes]
 
 
 def _clusters(storage: Storage) -> Mapping[str, Sequence[str]]:
-    """Returns the addresses of each HDFS cluster that the configuration names. With a URL for all of HDFS, requests go there
-    whatever authority a location has."""
-    found = {ALL_OTHERS: storage.options.of_place("hdfs", "")} | dict(storage.options.of_kind("hdfs"))
+    """Returns the addresses of each HDFS cluster that the configuration names.
+
+    With a URL for all of HDFS, requests go there whatever authority a location has.
+    """
+    clusters = {ALL_OTHERS: storage.options.of_place("hdfs", "")} | dict(storage.options.of_kind("hdfs"))
     addresses: dict[str, Sequence[str]] = {}
-    for name, options in found.items():
+    for name, options in clusters.items():
         urls = options.get("url") or []
         if urls or name != ALL_OTHERS:
             addresses[name] = [urlsplit(url).netloc for url in ([urls] if isinstance(urls, str) else urls)]
-    return {name: given or addresses.get(ALL_OTHERS, []) for name, given in addresses.items()}
+    return {name: hosts or addresses.get(ALL_OTHERS, []) for name, hosts in addresses.items()}

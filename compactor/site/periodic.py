@@ -9,7 +9,7 @@ from typing import Self
 
 
 class Periodic(ABC):
-    """Calls ``_act`` every ``period_s`` seconds, first after one period, until the block ends or ``_act`` returns false."""
+    """Calls ``_act`` every ``period_s`` seconds until the block ends or ``_act`` returns false."""
 
     def __init__(self, name: str, period_s: float) -> None:
         self._period_s = period_s

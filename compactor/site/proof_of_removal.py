@@ -1,7 +1,7 @@
-"""Looks for the writes of aborted transactions wherever they may be, and doubts a location that is empty (PROTOCOL 11.11).
+"""Proves that no directory holds the writes of an aborted transaction any longer (PROTOCOL 11.11).
 
-Once forgotten, an aborted write counts as committed. So it is forgotten only if it is seen to be nowhere: an empty directory
-may be a mount point whose file system is away.
+Once forgotten, an aborted write counts as committed. So it is forgotten only after a search of every place where it may be.
+An empty location proves nothing by default: it may be a mount point whose file system is away.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from compactor.site.site import Site, Target
 from compactor.state.seen_locations import KnownPlace
 
 log = logging.getLogger(__name__)
-_WITNESSES = 20  #: places that are tried, nearest first, before a volume counts as away
-_REFRESH_MS = 86_400_000  #: a place that is still the same is stored again after this time
+_WITNESSES = 20  #: remembered places that are tried, nearest first, before a volume counts as away
+_REFRESH_MS = 86_400_000  #: an unchanged place is stored again after this time
 _LOCATION = "location"  #: the property of a soft-deleted table's or partition's request
 
 
-class Absence:
-    """The places that one pass has looked through. ``remember`` keeps them for the next one."""
+class RemovalProof:
+    """The places that one pass has searched. ``remember`` stores them for the next pass."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -35,23 +35,23 @@ class Absence:
         self._present: set[str] = set()  # volumes that a remembered place was seen on
 
     def look(self, path: str) -> None:
-        """Sees what a location holds before something is removed there: it may be empty afterwards."""
-        self._looked_through(path)
+        """Notes that a location holds data, before a removal may empty it."""
+        self._look_through(path)
 
     def of_table(self, table: Table, write_ids: Collection[WriteId]) -> dict[WriteId, str]:
-        """Returns those of ``write_ids`` that must not be forgotten, each with the reason.
+        """Returns the write IDs that must not be forgotten, each with the reason.
 
-        The table's directory is searched as deep as it goes, and every location of its partitions elsewhere. Whatever
-        cannot be looked through keeps all of them.
+        Searches the whole tree below the table's directory, and every location of its partitions elsewhere. If a place
+        cannot be searched, all write IDs are kept.
         """
-        return self._searched(write_ids, self._trees_of_table(table))
+        return self._search(write_ids, self._trees_of_table(table))
 
     def of_target(self, target: Target, write_ids: Collection[WriteId]) -> dict[WriteId, str]:
         """Returns the same for writes that can only be in one partition, or in a table without partitions."""
-        return self._searched(write_ids, self._trees_of_target(target))
+        return self._search(write_ids, self._trees_of_target(target))
 
     def remember(self) -> None:
-        """Stores the places that held data, if they are new, other directories, or were not stored for a day."""
+        """Stores the places that held data, if they are new, were replaced, or were not stored for a day."""
         if self._site.state is None or not self._seen:
             return
         known, now = self._places(), self._site.metastore.now_ms()
@@ -62,21 +62,21 @@ class Absence:
         }
         self._site.state.places.remember(self._site.name, changed)
 
-    def _searched(self, write_ids: Collection[WriteId], trees: Iterator[tuple[str, Tree]]) -> dict[WriteId, str]:
+    def _search(self, write_ids: Collection[WriteId], trees: Iterator[tuple[str, Tree]]) -> dict[WriteId, str]:
         kept: dict[WriteId, str] = {}
         if not write_ids:
             return kept
         try:
             with failing_alone("a table whose aborted writes are looked for"):
                 for path, tree in trees:
-                    kept.update((w, f"{path}/{found}") for w, found in write_ids_below(tree, write_ids).items())
+                    kept.update((w, f"{path}/{name}") for w, name in write_ids_below(tree, write_ids).items())
         except CompactorError as error:
             log.warning("aborted transactions are not forgotten: %s", error)
             return dict.fromkeys(write_ids, str(error))
         return kept
 
     def _trees_of_target(self, target: Target) -> Iterator[tuple[str, Tree]]:
-        tree = self._looked_through(target.location)
+        tree = self._look_through(target.location)
         _must_have_no_links(target.location, tree)
         self._must_not_be_put_aside(target.entity, [target.location])
         yield target.location, tree
@@ -84,7 +84,7 @@ class Absence:
     def _trees_of_table(self, table: Table) -> Iterator[tuple[str, Tree]]:
         storage = self._site.storage
         root = storage.resolve(table.location)
-        tree = self._looked_through(root)
+        tree = self._look_through(root)
         locations = self._site.metastore.catalog.locations(table) if table.partition_keys else {}
         partitions = {storage.resolve(location, within=table.location) for location in locations.values()}
         inside = {path[len(root) + 1 :] for path in partitions if path.startswith(f"{root}/")}
@@ -94,13 +94,13 @@ class Absence:
         self._must_not_be_put_aside(Entity(database=table.database, table=table.name), [root, *elsewhere])
         yield root, tree
         for path in elsewhere:
-            yield path, self._looked_through(path)
+            yield path, self._look_through(path)
 
     def _must_all_be_there(self, root: str, tree: Tree, inside: Collection[str]) -> None:
-        """Checks that the directory of each partition below ``root`` is there, and is the one that held data before.
+        """Checks that the directory of each partition below ``root`` exists, and is the known one.
 
         Raises:
-            Disagreement: one is missing, or is empty and another one than before.
+            Disagreement: one is missing, or is empty and was replaced.
         """
         there = set(tree.directories)
         has_directories = self._site.storage.capabilities(root).renames  # elsewhere no directory is empty
@@ -113,12 +113,12 @@ class Absence:
                 self._must_be_empty(f"{root}/{path}", self._site.storage.anchor(f"{root}/{path}"))
 
     def _must_not_be_put_aside(self, entity: Entity, places: Collection[str]) -> None:
-        """Checks that no soft-deleted data of ``entity`` waits elsewhere than below ``places``, which are looked through.
+        """Checks that soft-deleted data of ``entity`` lies below ``places``, which are searched.
 
-        What is in quarantine lies below them, hidden. A request's property is anybody's, so no other place is entered.
+        Quarantined directories are hidden below them. Anybody can set a request's property, so no other place is searched.
 
         Raises:
-            Disagreement: some does.
+            Disagreement: soft-deleted data lies elsewhere.
         """
         storage, queue = self._site.storage, self._site.metastore.entries.queue
         for entry in queue(database=entity.database, table=entity.table, partition=entity.partition):
@@ -129,13 +129,13 @@ class Absence:
                     "writes may be; they are forgotten once it is done; let Hive's cleaner do it"
                 )
 
-    def _looked_through(self, path: str) -> Tree:
+    def _look_through(self, path: str) -> Tree:
         """Returns everything below ``path``, which is a location in the catalog.
 
         Raises:
-            Disagreement: it is empty, and may be something else than what was there.
+            Disagreement: it is empty, and may not be the directory that was there before.
             BadFile: it is missing.
-            StorageError: it cannot be looked through.
+            StorageError: it cannot be searched.
         """
         tree = self._site.storage.tree(path)
         if tree.is_bare:
@@ -144,42 +144,42 @@ class Absence:
             self._seen[path] = tree.anchor.identity
         return tree
 
-    def _must_be_empty(self, path: str, found: Anchor | None) -> None:
-        """Checks that an empty location is the one that once held data, or that its mount or bucket is there at all."""
-        if found is None:
+    def _must_be_empty(self, path: str, anchor: Anchor | None) -> None:
+        """Checks that an empty location once held data, or that its mount or bucket is present."""
+        if anchor is None:
             raise StorageError(f"{path}: was listed and has gone; the next pass looks again")
         known = self._places().get(path)
         before = self._seen.get(path) or (known.identity if known is not None else None)
         if before is not None:
-            if before == found.identity:
+            if before == anchor.identity:
                 return
             raise Disagreement(
                 f"{path}: is empty, and is another directory than the one that held data there before; its file system may "
                 "be away, and aborted rows on it would count as committed once their transaction is forgotten; mount it, "
                 "or let somebody write there or drop what is gone"
             )
-        if not self._is_present(found.volume, path):
+        if not self._is_present(anchor.volume, path):
             raise Disagreement(
-                f"{path}: is empty, and nothing that was seen before is seen on {found.volume}; its file system may be "
+                f"{path}: is empty, and nothing that was seen before is seen on {anchor.volume}; its file system may be "
                 "away, and aborted rows on it would count as committed once their transaction is forgotten; mount it; if "
                 "all is well, this ends when any table there holds data"
             )
 
     def _is_present(self, volume: str, path: str) -> bool:
-        """Returns true if a place remembered from an earlier pass is seen on ``volume``, as it was."""
+        """Returns true if an unchanged place of an earlier pass is on ``volume``."""
         if volume not in self._present:
             others = [(other, place) for other, place in self._places().items() if other != path]
-            others.sort(key=lambda one: -_common(one[0], path))
+            others.sort(key=lambda pair: -_common(pair[0], path))
             if any(self._is_seen(other, place, volume) for other, place in others[:_WITNESSES]):
                 self._present.add(volume)
         return volume in self._present
 
     def _is_seen(self, path: str, place: KnownPlace, volume: str) -> bool:
         try:
-            found = self._site.storage.anchor(path)
+            anchor = self._site.storage.anchor(path)
         except CompactorError:
             return False
-        return found == Anchor(volume=volume, identity=place.identity)
+        return anchor == Anchor(volume=volume, identity=place.identity)
 
     def _places(self) -> Mapping[str, KnownPlace]:
         if self._known is None:
@@ -188,18 +188,18 @@ class Absence:
         return self._known
 
 
-def _common(one: str, other: str) -> int:
-    """Returns the number of names in which two paths agree from the beginning."""
+def _common(path: str, other: str) -> int:
+    """Returns the number of leading names that two paths share."""
     return sum(
-        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.split("/"), other.split("/"), strict=False))
+        1 for _ in takewhile(lambda path: path[0] == path[1], zip(path.split("/"), other.split("/"), strict=False))
     )
 
 
 def _must_have_no_links(root: str, tree: Tree) -> None:
-    """Checks that there is no link in ``tree``: none is followed (PROTOCOL 11.13).
+    """Checks that ``tree`` contains no link, since links are not followed (PROTOCOL 11.13).
 
     Raises:
-        Disagreement: there is one; what it leads to may hold aborted writes.
+        Disagreement: there is a link; its target may hold aborted writes.
     """
     for link in tree.links:
         raise Disagreement(

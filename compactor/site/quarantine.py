@@ -1,4 +1,4 @@
-"""Keeps what a compaction replaced for a while instead of removing it, and erases it when that is over (PROTOCOL 11.15)."""
+"""Keeps replaced directories in quarantine for a time, then erases them (PROTOCOL 11.15)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SETTING = "compactor.quarantine"
 
 
 def keeps(target: Target, entry: Entry) -> bool:
-    """Returns true if what the entry's compaction replaced is to be kept; never for a rebalance, which changes ROW__IDs."""
+    """Returns true if the replaced directories are kept; never for a rebalance, which changes ROW__IDs."""
     return _duration_ms(target, entry) > 0 and entry.type is not CompactionType.REBALANCE
 
 
@@ -50,16 +50,16 @@ def _duration_ms(target: Target, entry: Entry) -> int:
 
 
 def keep_manifest(site: Site, target: Target, entry: Entry, manifest: str) -> None:
-    """Moves the ``manifest`` of a compaction that has committed to where its inputs are going to be kept.
+    """Moves the ``manifest`` of a committed compaction into the quarantine of its inputs.
 
-    A failure only means that the compaction cannot be undone: it is logged.
+    A failure is only logged: the compaction cannot be undone then.
     """
     if not keeps(target, entry) or not renames(site, target):
         return
     try:
         if not site.storage.exists(manifest):
-            return  # a cleaner was faster, and has listed what it kept
-        _listed(site).keep(site.name, _quarantined(site, target, entry))
+            return  # a cleaner was faster, and has recorded the quarantine
+        _quarantines(site).keep(site.name, _new_row(site, target, entry))
         quarantine_moves.keep_manifest(site.storage, manifest, target.location, entry.id)
     except CompactorError as error:
         log.warning("%s entry %d: can be compacted and cleaned, but not undone: %s", entry.entity, entry.id, error)
@@ -67,9 +67,10 @@ def keep_manifest(site: Site, target: Target, entry: Entry, manifest: str) -> No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """The directories that the cleaning of one entry keeps: ``names`` are not to be removed, whoever has moved them.
+    """The directories that the cleaning of one entry keeps.
 
-    ``removed`` gives the reason for each obsolete name that is not kept.
+    ``names`` must not be removed, whoever has moved them. ``removed`` gives the reason for each obsolete name that is not
+    kept.
     """
 
     names: tuple[str, ...] = ()
@@ -77,14 +78,14 @@ class Kept:
 
 
 def keep_obsolete(site: Site, target: Target, entry: Entry, view: View) -> Kept:
-    """Moves what is obsolete in ``view`` and may be kept into the entry's quarantine.
+    """Moves the obsolete directories of ``view`` that may be kept into the entry's quarantine.
 
-    Bound to the directories that are there now, and to the table that they belong to (PROTOCOL 11.8).
+    Only the directories that are there now are moved, and only while the table is the same (PROTOCOL 11.8).
 
     Raises:
         NotSupported: the store cannot keep directories.
-        DatabaseUnavailable: there is no state of our own to list the quarantine in.
-        Disagreement: the table, one of its directories, or the quarantine is another one.
+        DatabaseUnavailable: there is no state of our own that could list the quarantine.
+        Disagreement: the table or one of its directories was replaced, or the quarantine belongs to another compaction.
     """
     obsolete = view.directory.obsolete
     if not obsolete or not keeps(target, entry):
@@ -92,26 +93,26 @@ def keep_obsolete(site: Site, target: Target, entry: Entry, view: View) -> Kept:
     _must_be_able(site, target)
     returned = _return(site, target, entry, obsolete)
     obsolete = tuple(name for name in obsolete if name not in returned)
-    found = sort_obsolete(obsolete, view.write_ids, _rebalanced(site, entry))
-    for name, reason in found.removed.items():
+    sorted_names = sort_obsolete(obsolete, view.write_ids, _last_rebalance(site, entry))
+    for name, reason in sorted_names.removed.items():
         log.info("%s entry %d: %s is removed, not kept: it %s", entry.entity, entry.id, name, reason)
-    if not found.keep:
-        return Kept(names=returned, removed=found.removed)
+    if not sorted_names.keep:
+        return Kept(names=returned, removed=sorted_names.removed)
     _must_be_its_own(site, target, entry)
-    _listed(site).keep(site.name, _quarantined(site, target, entry))
-    expected = identities(site.storage, target.location, found.keep)
+    _quarantines(site).keep(site.name, _new_row(site, target, entry))
+    expected = identities(site.storage, target.location, sorted_names.keep)
     must_still_be_needed(target.location, view.directory, view.listing, site.storage.listing(target.location))
     quarantine_moves.make(site.storage, target.location, entry.id)
     _keep_late_manifest(site, target, entry)
-    must_be_the_same_table(site, target)  # so all of these are its directories, and the quarantine is in it
+    must_be_the_same_table(site, target)  # so the identities and the quarantine belong to it
     must_be_newest(site, polling=True)  # a pass may have been suspended since it looked
-    still = partial(site.metastore.cleaning.must_be_ready, entry)
-    quarantine_moves.take(site.storage, target.location, entry.id, found.keep, expected, still)
-    return Kept(names=(*found.keep, *returned), removed=found.removed)
+    must_still_be_ready = partial(site.metastore.cleaning.must_be_ready, entry)
+    quarantine_moves.take(site.storage, target.location, entry.id, sorted_names.keep, expected, must_still_be_ready)
+    return Kept(names=(*sorted_names.keep, *returned), removed=sorted_names.removed)
 
 
 def _keep_late_manifest(site: Site, target: Target, entry: Entry) -> None:
-    """Keeps the manifest of a compaction whose worker died as soon as it had committed."""
+    """Keeps the manifest of a compaction whose worker died right after the commit."""
     storage, location = site.storage, target.location
     if entry.txn_id is None or _manifest(site, target, entry) is not None:
         return
@@ -123,47 +124,54 @@ def _keep_late_manifest(site: Site, target: Target, entry: Entry) -> None:
 
 
 def _return(site: Site, target: Target, entry: Entry, obsolete: Collection[str]) -> tuple[str, ...]:
-    """Moves what a restore that died had put back beside the output into the quarantine that it came from, so that the
-    compaction can still be undone. Only the newest one can be."""
+    """Moves directories that an unfinished restore had put back into their quarantine again.
+
+    Then the compaction can still be undone. Only the newest compaction can be undone, so only its quarantine is considered.
+    """
     storage, location = site.storage, target.location
-    there = [
-        found for child in storage.children(location) if (found := parse_quarantine(child)) and not found.is_erased
+    quarantines = [
+        quarantine
+        for child in storage.children(location)
+        if (quarantine := parse_quarantine(child)) and not quarantine.is_erased
     ]
-    newest = max((one.entry_id for one in there if one.entry_id != entry.id), default=None)
-    record = None if newest is None else _recorded(site, location, newest)
+    newest = max((older.entry_id for older in quarantines if older.entry_id != entry.id), default=None)
+    record = None if newest is None else _read_own_record(site, location, newest)
     if newest is None or record is None or not any(storage.exists(f"{location}/{name}") for name in record.outputs):
-        return ()  # undone to the end, or replaced
+        return ()  # the restore was completed, or the output was replaced
     inside = names_of(quarantine_moves.listing(storage, location, newest))
     names = [name for name in record.names if name in obsolete and name not in inside]
     expected = identities(storage, location, names)
     must_be_the_same_table(site, target)
-    still = partial(site.metastore.cleaning.must_be_ready, entry)
-    return quarantine_moves.take(storage, location, newest, names, expected, still)
+    must_still_be_ready = partial(site.metastore.cleaning.must_be_ready, entry)
+    return quarantine_moves.take(storage, location, newest, names, expected, must_still_be_ready)
 
 
 def record_kept(site: Site, target: Target, entry: Entry, kept: Kept) -> None:
-    """Writes the record of the entry's quarantine, if there is one, once the cleaning has left everything else as it is."""
+    """Writes the record of the entry's quarantine, if any, after the cleaning has removed everything else."""
     location = target.location
     if not keeps(target, entry) or not site.storage.exists(quarantine_moves.quarantine_path(location, entry.id)):
         return
     names = names_of(quarantine_moves.listing(site.storage, location, entry.id))
-    record = _recorded(site, location, entry.id)
+    record = _read_own_record(site, location, entry.id)
     if record is None or record.names != names:
         record = _record(site, target, entry, kept, record)
         quarantine_moves.write_record(site.storage, location, record)
-    listed = replace(_quarantined(site, target, entry), names=names, bytes=sum(record.kept.values()))
-    _listed(site).keep(site.name, replace(listed, since=record.since, until=record.until))
+    listed = replace(_new_row(site, target, entry), names=names, bytes=sum(record.kept.values()))
+    _quarantines(site).keep(site.name, replace(listed, since=record.since, until=record.until))
 
 
 def _record(site: Site, target: Target, entry: Entry, kept: Kept, before: Record | None) -> Record:
-    """Returns the record of what lies in the entry's quarantine now; ``before`` is an earlier one of the same entry."""
+    """Returns the record of the present content of the entry's quarantine.
+
+    ``before`` is an earlier record.
+    """
     content = quarantine_moves.listing(site.storage, target.location, entry.id)
     manifest = _manifest(site, target, entry)
     inputs, outputs = (None, ()) if before is None else (before.inputs, before.outputs)
     if manifest is not None:
         inputs, outputs = manifest.inputs, manifest.outputs
     table_id, partition_id, _ = target.place
-    listed = _quarantined(site, target, entry)
+    listed = _new_row(site, target, entry)
     return Record(
         entry_id=entry.id,
         txn=entry.txn_id,
@@ -181,8 +189,11 @@ def _record(site: Site, target: Target, entry: Entry, kept: Kept, before: Record
     )
 
 
-def _recorded(site: Site, location: str, entry_id: int) -> Record | None:
-    """Returns the record that an earlier pass wrote; None without one, or if it is unreadable: it is written again."""
+def _read_own_record(site: Site, location: str, entry_id: int) -> Record | None:
+    """Returns the record of an earlier pass.
+
+    Returns None without one, or if it is unreadable and must be written again.
+    """
     try:
         return quarantine_moves.read_record(site.storage, location, entry_id)
     except BadFile as error:
@@ -192,8 +203,8 @@ def _recorded(site: Site, location: str, entry_id: int) -> Record | None:
 
 def _manifest(site: Site, target: Target, entry: Entry) -> Manifest | None:
     place = quarantine_moves.quarantine_path(target.location, entry.id)
-    found = read_manifest(site.storage, f"{place}/{quarantine_moves.MANIFEST}")
-    return found if _is_of(found, entry) else None
+    manifest = read_manifest(site.storage, f"{place}/{quarantine_moves.MANIFEST}")
+    return manifest if _is_of(manifest, entry) else None
 
 
 def _is_of(manifest: Manifest | None, entry: Entry) -> bool:
@@ -211,30 +222,30 @@ def _must_be_able(site: Site, target: Target) -> None:
 
 
 def _must_be_its_own(site: Site, target: Target, entry: Entry) -> None:
-    """Refuses a quarantine of another compaction with the entry's id, as after a restore of the metastore."""
-    before = _recorded(site, target.location, entry.id)
+    """Checks that the quarantine with the entry's id does not belong to another compaction."""
+    before = _read_own_record(site, target.location, entry.id)
     if before is not None and (before.txn, before.table_id) != (entry.txn_id, target.table.id):
         raise Disagreement(
             f"{quarantine_moves.quarantine_path(target.location, entry.id)}: is the quarantine of compaction {entry.id} "
             f"with transaction {before.txn}, and this one's is {entry.txn_id}; the metastore was probably restored from a "
-            "backup. Nothing was removed; move that directory out of the table; the next pass goes on"
+            "backup. Nothing was removed; move that directory out of the table; the next pass continues"
         )
 
 
-def _rebalanced(site: Site, entry: Entry) -> WriteId | None:
-    """Returns the write ID of the last rebalance of the entry's table or partition that the metastore remembers."""
+def _last_rebalance(site: Site, entry: Entry) -> WriteId | None:
+    """Returns the highest write ID of a known rebalance of the entry's table or partition."""
     entries, here = site.metastore.entries, entry.entity
     queued = entries.queue(database=here.database, table=here.table)
-    found = [
-        one.highest_write_id
-        for one in (*queued, *entries.history(here))
-        if one.entity == here and one.type is CompactionType.REBALANCE and one.highest_write_id is not None
+    write_ids = [
+        earlier.highest_write_id
+        for earlier in (*queued, *entries.history(here))
+        if earlier.entity == here and earlier.type is CompactionType.REBALANCE and earlier.highest_write_id is not None
     ]
-    return max(found, default=None)
+    return max(write_ids, default=None)
 
 
-def _quarantined(site: Site, target: Target, entry: Entry) -> Quarantined:
-    """Returns the row that lists the entry's quarantine from now on, without names."""
+def _new_row(site: Site, target: Target, entry: Entry) -> Quarantined:
+    """Returns the row that lists the entry's quarantine in our state, without names."""
     now = site.metastore.now_ms()
     return Quarantined(
         entry_id=entry.id,
@@ -245,7 +256,7 @@ def _quarantined(site: Site, target: Target, entry: Entry) -> Quarantined:
     )
 
 
-def _listed(site: Site) -> Quarantines:
+def _quarantines(site: Site) -> Quarantines:
     if site.state is None:
         raise DatabaseUnavailable(
             f"metastore {site.name}: quarantine is listed in our own state and none is configured; set state_url, or "
@@ -255,58 +266,70 @@ def _listed(site: Site) -> Quarantines:
 
 
 def erase_due(site: Site) -> tuple[Quarantined, ...]:
-    """Erases what is due, or beyond ``compactor.quarantine.bytes``, and returns it; what fails is logged and stays."""
+    """Erases and returns quarantines that are due or exceed ``compactor.quarantine.bytes``.
+
+    Failures are logged.
+    """
     if site.state is None or not (listed := site.state.quarantines.all(site.name)):
         return ()
     waiting = {entry.id for entry in site.metastore.entries.queue(states=(State.READY_FOR_CLEANING,))}
-    ended = [one for one in listed if one.entry_id not in waiting]
+    ended = [quarantined for quarantined in listed if quarantined.entry_id not in waiting]
     erased: list[Quarantined] = []
-    for one in due(ended, site.metastore.now_ms(), site.settings.integer("compactor.quarantine.bytes")):
+    for quarantined in due(ended, site.metastore.now_ms(), site.settings.integer("compactor.quarantine.bytes")):
         try:
-            with failing_alone(one.entity):
-                if _erase(site, one):
-                    site.state.quarantines.forget(site.name, one.entry_id)
-                    erased.append(one)
+            with failing_alone(quarantined.entity):
+                if _erase(site, quarantined):
+                    site.state.quarantines.forget(site.name, quarantined.entry_id)
+                    erased.append(quarantined)
         except CompactorError as error:
-            log.warning("%s: the quarantine of compaction %d stays: %s", one.entity, one.entry_id, error)
+            log.warning(
+                "%s: the quarantine of compaction %d stays: %s", quarantined.entity, quarantined.entry_id, error
+            )
     return tuple(erased)
 
 
-def _erase(site: Site, one: Quarantined) -> bool:
-    """Erases one quarantine. Returns false if it has to stay, or may only be out of reach for now."""
-    target = _target_now(site, one)
-    settings = site.settings.of_database(one.entity.database) if target is None else target.settings
+def _erase(site: Site, quarantined: Quarantined) -> bool:
+    """Erases one quarantine. Returns false if it must stay, or may be out of reach for now."""
+    target = _target_now(site, quarantined)
+    settings = site.settings.of_database(quarantined.entity.database) if target is None else target.settings
     if not may(settings, Mode.CLEAN):
         return False
     if target is not None and no_cleanup(
         target.table.parameters, target.partition.parameters if target.partition else {}
     ):
         return False
-    places = dict.fromkeys([one.location, one.location if target is None else target.location])
+    places = dict.fromkeys([quarantined.location, quarantined.location if target is None else target.location])
     for location in places:
         names = site.storage.children(location)
-        if any(parse_quarantine(child) in _forms(one) for child in names):
+        if any(parse_quarantine(child) in _names_of_quarantine(quarantined) for child in names):
             if target is not None:  # another metastore's compaction may have the same number
                 must_have_its_own_ground(site, target.table, target.partition)
                 claims_of(site).must_be_free_above(target.table, location)
                 claims_of(site).must_be_free_by_names(target.table, location, names)
-            quarantine_moves.erase(site.storage, location, one.entry_id)
-            log.info("%s: the quarantine of compaction %d is erased, %d bytes", one.entity, one.entry_id, one.bytes)
+            quarantine_moves.erase(site.storage, location, quarantined.entry_id)
+            log.info(
+                "%s: the quarantine of compaction %d is erased, %d bytes",
+                quarantined.entity,
+                quarantined.entry_id,
+                quarantined.bytes,
+            )
             return True
-    return target is None or bool(site.storage.children(target.location))  # an empty one may be a mount that is away
+    return target is None or bool(
+        site.storage.children(target.location)
+    )  # an empty directory may be a mount point whose file system is away
 
 
-def _forms(one: Quarantined) -> tuple[Quarantine, Quarantine]:
-    return Quarantine(entry_id=one.entry_id), Quarantine(entry_id=one.entry_id, is_erased=True)
+def _names_of_quarantine(quarantined: Quarantined) -> tuple[Quarantine, Quarantine]:
+    return Quarantine(entry_id=quarantined.entry_id), Quarantine(entry_id=quarantined.entry_id, is_erased=True)
 
 
-def _target_now(site: Site, one: Quarantined) -> Target | None:
-    """Returns the table or partition by the name that it has now; None if it was dropped."""
+def _target_now(site: Site, quarantined: Quarantined) -> Target | None:
+    """Returns the table or partition under its present name; None if it was dropped."""
     try:
-        entity = site.metastore.entries.get(one.entry_id).entity  # Hive renames it there
+        entity = site.metastore.entries.get(quarantined.entry_id).entity  # Hive renames it there
     except NotFound:
-        entity = one.entity
+        entity = quarantined.entity
     try:
         return site.target(entity)
-    except Refused:  # gone, or made again with other partitions
+    except Refused:  # dropped, or created again with other partitions
         return None

@@ -1,6 +1,8 @@
-"""The memory of a metastore outside of its database, asked before anything is done that cannot be undone (PROTOCOL 11.2).
+"""Checks by marks outside of the database that it is not an older copy, before irreversible steps.
 
-Files are read first and the database afterwards: whatever a file says was true of the database before the file was there.
+See PROTOCOL 11.2.
+
+The files of marks are read first, then the database: the database had reached a mark before its file was written.
 """
 
 from __future__ import annotations
@@ -30,23 +32,23 @@ from compactor.site.mode import Mode, may_somewhere
 from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
-_FRESH_S = 10.0  #: for this long after a whole check, one that polls asks for the tokens only
-_POLLED_MS = 60_000  #: how often one that polls remembers what has changed
+_FRESH_S = 10.0  #: for this long after a complete check, polling callers only compare tokens
+_POLLED_MS = 60_000  #: how often polling callers write new marks
 _FEW = 5  #: contradictions that a message lists
 
 
 def must_be_newest(site: Site, *, polling: bool = False, remembering: bool = True) -> None:
-    """Checks that the metastore's database is not an older copy, and remembers what has changed since the last time.
+    """Checks that the metastore's database is not an older copy, and writes new marks if it has changed.
 
-    Does nothing in mode observe, and where no memory is configured. In mode request nothing is written.
+    Does nothing in mode observe, or if no place for marks is configured. Writes nothing in mode request.
 
     Args:
-        polling: for callers that come by every second, or again in the same pass.
-        remembering: false for a step in the middle of a pass, which only has to know what others have written meanwhile.
+        polling: true for callers that check every second, or repeatedly in one pass.
+        remembering: false for a step within a pass, which only compares with the marks of others.
 
     Raises:
-        Disagreement: the database says less than is remembered, or something else.
-        StorageError: the memory cannot be read or written, so nothing may be removed.
+        Disagreement: the database contradicts its marks, or is behind them.
+        StorageError: the marks cannot be read or written, so nothing may be removed.
     """
     memory = site.memory
     if memory is None or not may_somewhere(site.settings, Mode.REQUEST):
@@ -55,9 +57,9 @@ def must_be_newest(site: Site, *, polling: bool = False, remembering: bool = Tru
         return
     memory.checked_at = None
     started = time.monotonic()
-    files, now, found = judged(site, memory)
-    if found is not None:
-        raise Disagreement(sentence(site, memory, found))
+    files, now, doubt = compare_marks(site, memory)
+    if doubt is not None:
+        raise Disagreement(sentence(site, memory, doubt))
     memory.known = files
     last = max(files, key=lambda file: file.token.number, default=None)
     waits = polling and last is not None and now.now_ms - last.token.at < _POLLED_MS
@@ -68,7 +70,7 @@ def must_be_newest(site: Site, *, polling: bool = False, remembering: bool = Tru
 
 
 def must_still_be_newest(site: Site) -> None:
-    """Checks again in a pass that takes long, for its next entry; nothing is asked within seconds of the last check.
+    """Checks again before the next entry of a long pass; does nothing within seconds of the last check.
 
     Raises:
         Disagreement: see ``must_be_newest``.
@@ -80,7 +82,9 @@ def must_still_be_newest(site: Site) -> None:
 
 
 def must_not_be_older(site: Site, *, polling: bool = False, remembering: bool = True) -> bool:
-    """Checks the same for what removes nothing. Returns false, with a warning in the log, if the memory is away.
+    """Checks the same before steps that remove nothing.
+
+    Returns false, with a warning, if the marks cannot be read.
 
     Raises:
         Disagreement: see ``must_be_newest``.
@@ -94,10 +98,10 @@ def must_not_be_older(site: Site, *, polling: bool = False, remembering: bool = 
 
 
 def doubt_of_programs(site: Site) -> str | None:
-    """Returns why the database must be taken for an older copy, for a transaction of a program; None without a reason.
+    """Returns why a program's transaction must take the database for an older copy; None without a reason.
 
-    One small read: only the newest token is compared, which an older copy lacks. The files are listed again after some
-    seconds. A memory that cannot be read is a warning in the log.
+    This is one small read: it only compares the newest token, which an older copy lacks. The files are listed again after
+    some seconds. If the marks cannot be read, a warning is logged.
     """
     memory = site.memory
     if memory is None or not may_somewhere(site.settings, Mode.REQUEST):
@@ -109,55 +113,57 @@ def doubt_of_programs(site: Site) -> str | None:
         if not lacks_token(memory.listed, site.metastore.marks.tokens(site.name)):
             return None
         memory.listed_at = None  # a person may agree at any time
-        found = judged(site, memory)[2]
+        doubt = compare_marks(site, memory)[2]
     except StorageError as error:
         log.warning("metastore %s: it is not known whether the database is an older copy: %s", site.name, error)
         return None
-    return None if found is None else sentence(site, memory, found)
+    return None if doubt is None else sentence(site, memory, doubt)
 
 
 def doubt_of(site: Site) -> Doubt | None:
-    """Returns the doubt whether the database is the newest one, in any mode; None without one, or without a memory.
+    """Returns the doubt that the database is the newest one, in any mode.
+
+    Returns None without a doubt or without marks.
 
     Raises:
-        StorageError: the memory cannot be read.
+        StorageError: the marks cannot be read.
     """
-    return None if site.memory is None else judged(site, site.memory)[2]
+    return None if site.memory is None else compare_marks(site, site.memory)[2]
 
 
 def sentences_about(site: Site) -> tuple[str, ...]:
-    """Returns what people have to know: the doubt, or that the memory is away. Empty if all is well."""
+    """Returns messages for people: the doubt, or that the marks cannot be read. Empty if all is well."""
     if site.memory is None:
         return ()
     try:
-        found = doubt_of(site)
+        doubt = doubt_of(site)
     except StorageError as error:
         return (f"metastore {site.name}: {error}",)
-    return () if found is None else (sentence(site, site.memory, found),)
+    return () if doubt is None else (sentence(site, site.memory, doubt),)
 
 
-def sentence(site: Site, memory: MarkFiles, found: Doubt) -> str:
-    """Returns the message: which database, by how much it is behind, and what to do."""
-    listed = [str(one) for one in found.contradictions[:_FEW]]
-    more = len(found.contradictions) - len(listed)
+def sentence(site: Site, memory: MarkFiles, doubt: Doubt) -> str:
+    """Returns the message about a doubt: which database, by how much it is behind, and what to do."""
+    listed = [str(contradiction) for contradiction in doubt.contradictions[:_FEW]]
+    more = len(doubt.contradictions) - len(listed)
     return (
         f"metastore {site.name} ({site.metastore.database.url}): the database is older than what {memory.place} remembers "
-        f"of it{behind(found)}: {'; '.join(listed)}{f' and {more} more' if more else ''}. Wanted is a database that holds "
+        f"of it{behind(doubt)}: {'; '.join(listed)}{f' and {more} more' if more else ''}. Wanted is a database that holds "
         "at least that: this one seems to have been restored from a backup, or promoted without its last commits. Nothing "
         "is timed out, aborted, compacted, removed, forgotten or purged; stop Hive's own compactor and cleaner, then put "
         "the right database back, or accept this one with `compactor metastore agree`"
     )
 
 
-def behind(found: Doubt) -> str:
+def behind(doubt: Doubt) -> str:
     """Returns by how much the database is behind, as the end of a clause; empty if there is no figure."""
-    figures = [_counted(found.transactions, "transaction")] if found.transactions else []
-    if found.write_ids:
-        ids = _counted(sum(found.write_ids.values()), "write ID")
-        figures.append(f"{ids} of {_counted(len(found.write_ids), 'table')}")
+    figures = [_count(doubt.transactions, "transaction")] if doubt.transactions else []
+    if doubt.write_ids:
+        ids = _count(sum(doubt.write_ids.values()), "write ID")
+        figures.append(f"{ids} of {_count(len(doubt.write_ids), 'table')}")
     times = [
         f"{what} {utc_text(at)}"
-        for what, at in (("remembered", found.remembered_at), ("the database's last mark", found.database_at))
+        for what, at in (("remembered", doubt.remembered_at), ("the database's last mark", doubt.database_at))
         if at is not None
     ]
     parts = [f"by {' and '.join(figures)}"] if figures else []
@@ -165,20 +171,23 @@ def behind(found: Doubt) -> str:
     return " " + " ".join(parts) if parts else ""
 
 
-def _counted(count: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _is_fresh(site: Site, memory: MarkFiles) -> bool:
-    """Returns true if a whole check was made not long ago and the database still has the newest token seen then."""
+    """Returns true if the last complete check is recent, and the database still has its newest token."""
     if memory.checked_at is None or time.monotonic() - memory.checked_at > _FRESH_S or not memory.known:
         return False
     there = {(token.number, token.text) for token in site.metastore.marks.tokens(site.name)}
     return all((file.token.number, file.token.text) in there for file in memory.known)
 
 
-def judged(site: Site, memory: MarkFiles) -> tuple[tuple[Remembered, ...], Present, Doubt | None]:
-    """Reads both sides. What the database knows of and a listing from before does not show is looked for again."""
+def compare_marks(site: Site, memory: MarkFiles) -> tuple[tuple[Remembered, ...], Present, Doubt | None]:
+    """Reads the marks in files and in the database, and returns both with the doubt, if any.
+
+    The files are listed again if the database has a newer token than the first listing shows.
+    """
     files = memory.newest()
     now = site.metastore.marks.present(site.name, _transactions(files))
     later = memory.newest() if lacks_files(files, now) else files
@@ -186,9 +195,9 @@ def judged(site: Site, memory: MarkFiles) -> tuple[tuple[Remembered, ...], Prese
 
 
 def restore_claim_token(site: Site) -> None:
-    """Gives a database its token of claims back, if it was put back to before it had one (PROTOCOL 11.13).
+    """Restores the token of claims in a database that was put back to before it had one (PROTOCOL 11.13).
 
-    Only a person's ruling on such a database does this.
+    This happens only after a person's ruling on such a database.
     """
     if site.memory is None:
         return
@@ -203,9 +212,9 @@ def restore_claim_token(site: Site) -> None:
 
 
 def _remember(site: Site, memory: MarkFiles, last: Remembered | None) -> Remembered:
-    """Writes a token and the marks to both sides, the database first: it may be ahead, and the file may not.
+    """Writes a token and the marks to the database, then to a file: only the database may be ahead.
 
-    The token of claims is made here at the latest: a backup from before the first compaction has it then (PROTOCOL 11.13).
+    This also creates the token of claims, so that a backup from before the first compaction has it (PROTOCOL 11.13).
     """
     claims = site.metastore.claim_token.get_or_make()
     token, now = site.metastore.marks.mark(

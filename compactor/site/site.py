@@ -39,8 +39,11 @@ PAUSED = "compactor.paused"  #: the setting by which a person pauses a table for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """An open metastore. ``state`` is None if nothing of our own may be stored (mode observe without a state_url),
-    ``memory`` if no place outside of the metastore's database is configured."""
+    """An open metastore with its state, storage and settings.
+
+    ``state`` is None if we may not store anything (mode observe without a state_url). ``memory`` is None if no place outside
+    of the metastore's database is configured.
+    """
 
     name: str
     metastore: Metastore
@@ -51,10 +54,10 @@ class Site:
     host: str
     pools: Mapping[str, PoolPolicy] = field(default_factory=dict)  #: the policy of each pool, by its name
     memory: MarkFiles | None = None
-    ground: Ground | None = None  #: of a pass, which asks for many tables; else it is read each time
-    claims: DirectoryClaims | None = None  #: of a pass, like ``ground``
-    others: OtherMetastores = field(default_factory=OtherMetastores)  #: that the configuration names, too
-    claims_around: ClaimsAround = field(default_factory=lambda: ClaimsAround(FRESH_S))  #: for transactions of programs
+    ground: Ground | None = None  #: set for one pass; otherwise it is read each time
+    claims: DirectoryClaims | None = None  #: set for one pass, like ``ground``
+    others: OtherMetastores = field(default_factory=OtherMetastores)  #: the other metastores in the configuration
+    claims_around: ClaimsAround = field(default_factory=lambda: ClaimsAround(FRESH_S))  #: for programs' transactions
 
     @classmethod
     def here(
@@ -70,8 +73,8 @@ class Site:
     ) -> Site:
         """Returns the site as this process and its user see it.
 
-        Values for which the metastore's schema has no columns go into ``state``, so such a metastore needs it for
-        everything that changes its queue.
+        Values for which the metastore's schema has no columns go into ``state``. Such a metastore needs a state for every
+        change of its queue.
         """
         if state is not None:
             metastore.queue.keep_in(state.kept_columns(name))
@@ -89,25 +92,25 @@ class Site:
         )
 
     def for_a_pass(self) -> Site:
-        """Returns the site for one pass, which reads the ground of all tables once (PROTOCOL 11.13)."""
+        """Returns the site for one pass, which reads the locations of all tables once (PROTOCOL 11.13)."""
         return replace(self, ground=new_ground(self), claims=_new_claims(self))
 
     def for_a_transaction(self) -> Site:
-        """Returns the site for one transaction of a program. Claims around its tables are those of the last seconds."""
+        """Returns the site for one transaction of a program. Claims around its tables may be some seconds old."""
         claims = DirectoryClaims(
             self.name, self.metastore.claim_token, self.metastore.grounds, self.storage, self.claims_around
         )
         return replace(self, ground=new_ground(self), claims=claims)
 
     def identity(self, role: str) -> str:
-        """Returns a new id for one holder of work; ids are unique and compared exactly."""
+        """Returns a new unique id for one holder of work."""
         return holder_id(role, self.host)
 
     def target(self, entity: Entity, request: Mapping[str, str] | None = None) -> Target:
         """Returns the table that ``entity`` names, with its partition if it has any.
 
         Raises:
-            NotFound: it does not exist (any longer).
+            NotFound: it does not exist.
             Refused: a partitioned table without a partition, or the reverse.
         """
         return Targets(self, [entity]).target(entity, request)
@@ -121,8 +124,11 @@ class Site:
         return self._of_table(entity.database, entity.table, of_table, of_database)
 
     def settings_for(self, table: Table, moment: Moment | None = None) -> Settings:
-        """Returns the table's settings now: over the site's, those of its pool at this hour, its database's, its own, and
-        its overrides in our state. With ``moment``, nothing is read again."""
+        """Returns the table's present settings.
+
+        In order of precedence: its overrides in our state, its own parameters, its database's, those of its pool at this
+        hour, and the site's. With ``moment``, the clock and the overrides are not read again.
+        """
         return self._of_table(table.database, table.name, table.parameters, table.database_parameters, moment)
 
     def _of_table(
@@ -138,7 +144,7 @@ class Site:
             settings = with_override(settings, moment.overrides.get((database, table), {}))
         elif self.state is not None:
             kept = self.state.overrides.of_table(self.name, database, table)
-            settings = with_override(settings, {one.key: one.value for one in kept})
+            settings = with_override(settings, {override.key: override.value for override in kept})
         policy = self.pools.get(settings.text(POOL) or DEFAULT)
         if policy is None or not policy.off_peak:
             return settings
@@ -150,21 +156,23 @@ class Site:
         return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(ZoneInfo(policy.time_zone))
 
     def moment(self) -> Moment:
-        """Reads what the settings of all tables depend on beside their properties."""
+        """Reads what the settings of all tables depend on in addition to their properties."""
         overrides = {} if self.state is None else self.state.overrides.everything(self.name)
         return Moment(now_ms=self.metastore.now_ms(), overrides=overrides)
 
     @property
     def goes_by_write_ids(self) -> bool:
-        """True if rows of MIN_HISTORY_WRITE_ID say what transactions may read: as it is written, else as the schema's Hive
-        does by itself."""
+        """True if MIN_HISTORY_WRITE_ID says what transactions may read: by the setting, else the schema."""
         if self.settings.source(HISTORY_BY_WRITE_IDS) == "default":
             return self.metastore.schema_version in BY_WRITE_IDS
         return self.settings.boolean(HISTORY_BY_WRITE_IDS)
 
     def stamps_early(self, entry: Entry) -> bool:
-        """Returns true if CQ_NEXT_TXN_ID may leave out transactions that do not see the compaction: Hive 4.2 reads the
-        newest one, then commits, and without TXN_LOCK_TBL others open in between (its ``CommitTxnFunction``)."""
+        """Returns true if CQ_NEXT_TXN_ID may leave out transactions that do not see the compaction.
+
+        Hive 4.2 reads the newest transaction, then commits. Without TXN_LOCK_TBL, others can open in between (Hive's
+        ``CommitTxnFunction``).
+        """
         may = self.goes_by_write_ids and self.metastore.schema_version in BY_WRITE_IDS
         return may and not (entry.worker_version or "").startswith(PREFIX)
 
@@ -178,17 +186,17 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The database's clock and the overrides in our state, by database and table: read once for many tables."""
+    """The database's clock and the overrides by database and table, read once for many tables."""
 
     now_ms: int
     overrides: Mapping[tuple[str, str], Mapping[str, str]]
 
 
 def own_state(site: Site) -> OwnState:
-    """Returns our own state, for work that cannot do without it.
+    """Returns our own state, for work that needs it.
 
     Raises:
-        DatabaseUnavailable: this metastore has none.
+        DatabaseUnavailable: this metastore has no state.
     """
     if site.state is None:
         raise DatabaseUnavailable(
@@ -202,12 +210,15 @@ def paused_tables(site: Site) -> frozenset[tuple[str, str]]:
     if site.state is None:
         return frozenset()
     overrides = site.state.overrides.of_key(site.name, PAUSED)
-    return frozenset((one.database, one.table) for one in overrides if one.value.lower() == "true")
+    return frozenset((override.database, override.table) for override in overrides if override.value.lower() == "true")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A table or partition to compact or clean. ``settings`` are those of the table (and the request) over the site's."""
+    """A table or partition to compact or clean.
+
+    ``settings`` are those of the table (and the request) over the site's.
+    """
 
     entity: Entity
     table: Table
@@ -221,7 +232,7 @@ class Target:
 
     @property
     def place(self) -> tuple[int, int | None, str]:
-        """Ids of table and partition, and the location: others, once the name is another table's or the table has moved."""
+        """Ids of table and partition, and the location: they differ once the table was replaced or moved."""
         return self.table.id, self.partition.id if self.partition else None, self.location
 
     @property
@@ -237,14 +248,17 @@ class Target:
 
 
 def path_of(storage: Storage, table: Table, partition: PartitionPlace | None) -> str:
-    """Returns the path of a table's or partition's directory. A partition below its table is not reached over a link."""
+    """Returns the path of a directory of a table or partition.
+
+    Below a table, no link is followed to a partition.
+    """
     if partition is None:
         return storage.resolve(table.location)
     return storage.resolve(partition.location, within=table.location)
 
 
 class Targets:
-    """The targets of several entities, read together: each table once, with all of its partitions that are named."""
+    """The targets of several entities, read together: each table once, with all its named partitions."""
 
     def __init__(self, site: Site, entities: Iterable[Entity]) -> None:
         self._site = site
@@ -292,26 +306,30 @@ class View:
 
 
 def compactor_view(site: Site, target: Target, own: TxnId | None = None, *, up_to: WriteId | None = None) -> View:
-    """Returns what a compaction may read of ``target``. With ``own``, that transaction's directories are ignored; with
-    ``up_to``, nothing above that write ID is read, even if it is committed."""
+    """Returns the view of ``target`` that a compaction may read.
+
+    Args:
+        own: the compaction's transaction, whose directories are ignored.
+        up_to: nothing above this write ID is read, even if it is committed.
+    """
     return Look(site, own).view(target, own, up_to=up_to)
 
 
 class Look:
-    """One instant, as the compactions of one or several targets see it.
+    """One instant of the metastore, as the compactions of one or several targets see it.
 
     Args:
-        own: the oldest of their transactions; nothing that came later is seen.
-        tables: those whose write IDs are read at once; of others they are read as they come.
+        own: the oldest of their transactions; later transactions are not seen.
+        tables: tables whose write IDs are read at once; those of other tables are read when needed.
     """
 
     def __init__(self, site: Site, own: TxnId | None = None, tables: Iterable[Table] = ()) -> None:
         self.site = site
         self._txns = site.metastore.transactions.snapshot(own)
         names = {table.id: (table.database.lower(), table.name.lower()) for table in tables}
-        found = site.metastore.write_ids.valid_of(set(names.values()), self._txns)
+        lists = site.metastore.write_ids.valid_of(set(names.values()), self._txns)
         self._write_ids: dict[int, ValidWriteIdList] = {
-            number: found[name].for_compactor() for number, name in names.items()
+            number: lists[name].for_compactor() for number, name in names.items()
         }
 
     def view(self, target: Target, own: TxnId | None, *, up_to: WriteId | None = None) -> View:
@@ -350,17 +368,17 @@ def must_have_its_own_ground(site: Site, table: Table, partition: PartitionPlace
 
 
 def ground_of(site: Site) -> Ground:
-    """Returns what is known of the ground of all tables: that of the pass, or else what is read now."""
+    """Returns the locations of all tables: those that the pass has read, otherwise read when needed."""
     return site.ground or new_ground(site)
 
 
 def new_ground(site: Site) -> Ground:
-    """Returns the ground of all tables, to be read anew."""
+    """Returns the locations of all tables, not read yet."""
     return Ground(site.metastore.grounds, site.storage, site.others)
 
 
 def claims_of(site: Site) -> DirectoryClaims:
-    """Returns the claims on directories: those of the pass, or else as they are read now."""
+    """Returns the claims on directories: those that the pass has read, otherwise read when needed."""
     return site.claims or _new_claims(site)
 
 

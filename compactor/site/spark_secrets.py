@@ -1,8 +1,8 @@
-"""The site's secret keys of Spark, on their way to spark-submit: in no plan, in no row and on no command line.
+"""Passes the site's secret keys of Spark to spark-submit, outside of plans, rows and command lines.
 
-A plan holds what may be seen. Whoever launches it reads the rest from the site's configuration again, and hands it over in a
-file in memory, which spark-submit inherits. It has no name in any directory, only processes of the same user can open it,
-and it is gone with the last one that has it.
+A plan holds only public keys. The launcher reads the secret ones from the site's configuration, and passes them on in a file
+in memory, which spark-submit inherits. The file has no name in any directory. Only processes of the same user can open it,
+and it vanishes with the last of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def properties_file(secrets: Mapping[str, str], instead_of: Path) -> Iterator[in
     """Yields the descriptor of a file for ``--properties-file``, to be inherited; None without secrets.
 
     Args:
-        instead_of: the file that spark-submit would read otherwise, whose entries come first: it reads only one.
+        instead_of: the file that spark-submit would read otherwise. It reads only one, so these entries come first.
     """
     if not secrets:
         yield None
@@ -36,17 +36,17 @@ def properties_file(secrets: Mapping[str, str], instead_of: Path) -> Iterator[in
         with open(descriptor, "wb", closefd=False) as file:
             file.write(_content(instead_of))
             file.write(b"\n")
-            file.writelines(f"{_escaped(key)}={_escaped(value)}\n".encode() for key, value in sorted(secrets.items()))
+            file.writelines(f"{_escape(key)}={_escape(value)}\n".encode() for key, value in sorted(secrets.items()))
         yield descriptor
     finally:
         os.close(descriptor)
 
 
 def check_keytabs(conf: Mapping[str, str]) -> None:
-    """Checks that nobody else may read or replace a keytab that spark-submit is told to use.
+    """Checks that nobody else may read or replace a keytab that spark-submit uses.
 
     Raises:
-        BadSetting: somebody may.
+        BadSetting: somebody else may.
     """
     for key in SPARK_KEYTABS:
         if path := conf.get(key):
@@ -54,12 +54,12 @@ def check_keytabs(conf: Mapping[str, str]) -> None:
 
 
 def inherited_path(descriptor: int) -> str:
-    """Returns the path by which any process that inherits ``descriptor`` opens its file from the beginning."""
+    """Returns the path that opens the file of ``descriptor`` in any process that inherits it."""
     return f"/proc/self/fd/{descriptor}"
 
 
 def defaults_file(program: str, environ: Mapping[str, str]) -> Path:
-    """Returns the path of the spark-defaults.conf that ``program``, a spark-submit, reads, whether or not it exists."""
+    """Returns the path of the spark-defaults.conf that ``program`` reads, even if it does not exist."""
     home = environ.get("SPARK_HOME") or str(Path(os.path.realpath(program)).parents[1])
     return Path(environ.get("SPARK_CONF_DIR") or f"{home}/conf", _DEFAULTS)
 
@@ -71,7 +71,7 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Returns ``text`` as Java's ``Properties.load`` reads it back."""
     return _ESCAPED.sub(
         lambda match: {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"}.get(match[0], f"\\{match[0]}"), text

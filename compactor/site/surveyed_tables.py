@@ -1,4 +1,4 @@
-"""Tables and partitions as one pass sees them: read once, many with one statement."""
+"""Tables and partitions as one pass sees them: each is read once, and many with one statement."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ _AT_ONCE = 1000  #: tables that are read by one statement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyedTable:
-    """A table as one pass sees it: its write IDs, its settings, and its partitions as far as somebody asked for them, None
-    for one that does not exist."""
+    """A table as one pass sees it: its write IDs, its settings, and the partitions that were read so far.
+
+    A partition that does not exist is None in ``partitions``.
+    """
 
     table: Table
     write_ids: CompactorWriteIdList
-    next_write_id: WriteId  #: at the latest; writers may have drawn it since
+    next_write_id: WriteId  #: in the snapshot of the pass; writers may have allocated it since
     settings: Settings
     partitions: dict[str, PartitionPlace | None] = field(default_factory=dict)
 
@@ -41,63 +43,70 @@ class SurveyedTables:
     def __init__(self, site: Site, txns: ValidTxnList, moment: Moment) -> None:
         self._site, self._txns, self._moment = site, txns, moment
         self._tables: dict[TableName, SurveyedTable | CompactorError | None] = {}
-        self._recorded: dict[int, Mapping[str, Sequence[str]]] = {}
+        self._recorded_names: dict[int, Mapping[str, Sequence[str]]] = {}
 
-    def meant(self, recorded: Sequence[Entity]) -> list[Entity]:
-        """Returns the entities that writers record under these names, once each, and each under the name by which its
-        partition is stored."""
+    def resolve_recorded(self, recorded: Sequence[Entity]) -> list[Entity]:
+        """Returns the stored entities that writers record under these names, each once."""
         by_table: defaultdict[TableName, list[str | None]] = defaultdict(list)
-        for one in recorded:
-            by_table[one.database, one.table].append(one.partition)
-        stored = self.stored(by_table)
-        meant = (
-            replace(one, partition=name)
-            for one in recorded
-            for name in stored[one.database, one.table].get(one.partition, (one.partition,))
+        for entity in recorded:
+            by_table[entity.database, entity.table].append(entity.partition)
+        stored = self.read_recorded(by_table)
+        entities = (
+            replace(entity, partition=name)
+            for entity in recorded
+            for name in stored[entity.database, entity.table].get(entity.partition, (entity.partition,))
         )
-        return list(dict.fromkeys(meant))
+        return list(dict.fromkeys(entities))
 
-    def stored(
+    def read_recorded(
         self, recorded: Mapping[TableName, Collection[str | None]]
     ) -> dict[TableName, Mapping[str | None, Sequence[str | None]]]:
-        """Reads tables with the partitions that writers record under these names, and returns the names by which they are
-        stored, where those are others."""
+        """Reads tables with their recorded partitions, and maps recorded names to different stored names.
+
+        Writers may record a partition in lower case, or with characters escaped twice.
+        """
         if self._site.metastore.dialect.lowers_partitions:
             self.read(dict.fromkeys(recorded, ()))
-            self._read_names(found.table for table in recorded if (found := self._partitioned(table)) is not None)
-            stored = {table: self._lowered(table, names) for table, names in recorded.items()}
+            self._read_names(
+                surveyed.table for table in recorded if (surveyed := self._partitioned_table(table)) is not None
+            )
+            stored = {table: self._match_lowered(table, names) for table, names in recorded.items()}
             self.read({table: [*recorded[table], *chain(*stored[table].values())] for table in recorded})
             return stored
-        twice = {table: dict(filter(None, map(_escaped_twice, names))) for table, names in recorded.items()}
+        twice = {table: dict(filter(None, map(_unescape_once, names))) for table, names in recorded.items()}
         self.read({table: {*names, *twice[table].values()} for table, names in recorded.items()})
-        return {table: self._once(table, names) for table, names in twice.items()}
+        return {table: self._match_escaped_once(table, names) for table, names in twice.items()}
 
-    def _once(self, name: TableName, twice: Mapping[str, str]) -> Mapping[str | None, Sequence[str | None]]:
-        """Returns those of names that were escaped twice under which nothing is stored, with what is stored instead."""
-        found = self._partitioned(name)
-        there = {} if found is None else found.partitions
+    def _match_escaped_once(
+        self, name: TableName, twice: Mapping[str, str]
+    ) -> Mapping[str | None, Sequence[str | None]]:
+        """Maps doubly escaped names that do not exist to the stored name."""
+        surveyed = self._partitioned_table(name)
+        there = {} if surveyed is None else surveyed.partitions
         return {
             recorded: (less,)
             for recorded, less in twice.items()
             if there.get(recorded) is None and there.get(less) is not None
         }
 
-    def _lowered(self, name: TableName, recorded: Iterable[str | None]) -> Mapping[str | None, Sequence[str | None]]:
-        found = self._partitioned(name)
-        if found is None:
+    def _match_lowered(
+        self, table_name: TableName, recorded: Iterable[str | None]
+    ) -> Mapping[str | None, Sequence[str | None]]:
+        surveyed = self._partitioned_table(table_name)
+        if surveyed is None:
             return {}
-        names = self._recorded[found.table.id]
-        return {one: names[one] for one in recorded if one is not None and one in names}
+        names = self._recorded_names[surveyed.table.id]
+        return {name: names[name] for name in recorded if name is not None and name in names}
 
     def expect(self, entities: Iterable[Entity]) -> None:
-        """Reads the tables and partitions that are not known yet, many with one statement."""
+        """Reads the tables and partitions of ``entities`` that were not read yet, many with one statement."""
         names: defaultdict[TableName, set[str | None]] = defaultdict(set)
-        for one in entities:
-            names[one.database, one.table].add(one.partition)
+        for entity in entities:
+            names[entity.database, entity.table].add(entity.partition)
         self.read(names)
 
     def read(self, names: Mapping[TableName, Collection[str | None]]) -> None:
-        """Reads tables, and those of their partitions, that are not known yet, many with one statement."""
+        """Reads the named tables and partitions that were not read yet, many with one statement."""
         waiting = iter(names)
         while page := list(islice(waiting, _AT_ONCE)):
             try:
@@ -106,7 +115,7 @@ class SurveyedTables:
                     self._read_partitions({name: names[name] for name in page})
             except DatabaseUnavailable:
                 raise
-            except CompactorError as error:  # of one of them; each is then read by itself
+            except CompactorError as error:  # one table is broken; each is read alone later
                 log.info("%s", error)
 
     def _read_tables(self, page: Sequence[TableName]) -> None:
@@ -119,23 +128,25 @@ class SurveyedTables:
 
     def _read_partitions(self, names: Mapping[TableName, Collection[str | None]]) -> None:
         new: list[tuple[SurveyedTable, set[str]]] = []
-        wanted: defaultdict[int, set[str]] = defaultdict(set)  # two names may mean one table
-        for name, partitions in names.items():
-            if (found := self._partitioned(name)) is not None:
-                unknown = {one for one in partitions if one and one not in found.partitions}
-                wanted[found.table.id] |= unknown
-                new.append((found, unknown))
-        places = self._site.metastore.partition_places.of({table: names for table, names in wanted.items() if names})
-        for found, unknown in new:
-            of_table = places.get(found.table.id, {})
-            found.partitions.update((name, of_table.get(name)) for name in unknown)
+        unknown_names: defaultdict[int, set[str]] = defaultdict(set)  # two names may mean one table
+        for table_name, partitions in names.items():
+            if (surveyed := self._partitioned_table(table_name)) is not None:
+                unknown = {partition for partition in partitions if partition and partition not in surveyed.partitions}
+                unknown_names[surveyed.table.id] |= unknown
+                new.append((surveyed, unknown))
+        places = self._site.metastore.partition_places.of(
+            {table: names for table, names in unknown_names.items() if names}
+        )
+        for surveyed, unknown in new:
+            of_table = places.get(surveyed.table.id, {})
+            surveyed.partitions.update((table_name, of_table.get(table_name)) for table_name in unknown)
 
-    def _partitioned(self, name: TableName) -> SurveyedTable | None:
-        found = self._tables.get(name)
-        return found if isinstance(found, SurveyedTable) and found.table.partition_keys else None
+    def _partitioned_table(self, name: TableName) -> SurveyedTable | None:
+        surveyed = self._tables.get(name)
+        return surveyed if isinstance(surveyed, SurveyedTable) and surveyed.table.partition_keys else None
 
     def _keep(self, name: TableName, table: Table | None, write_ids: ValidWriteIdList | None) -> None:
-        """Keeps what was read of the table ``name``, or the reason why it cannot be understood."""
+        """Keeps the table ``name``, or the reason why its entry in the catalog cannot be understood."""
         self._tables[name] = None
         try:
             with failing_alone(".".join(name)):
@@ -152,41 +163,43 @@ class SurveyedTables:
             self._tables[name] = error
 
     def partition(self, entity: Entity) -> PartitionPlace | None:
-        """Returns the partition that ``entity`` names; None if it is not there, or none is named.
+        """Returns the partition that ``entity`` names; None if it does not exist, or if ``entity`` is a table.
 
         Raises:
             CompactorError: the table's entry in the catalog cannot be understood.
         """
-        found = self.found(entity)
-        if found is None or entity.partition is None or not found.table.partition_keys:
+        surveyed = self.load_table(entity)
+        if surveyed is None or entity.partition is None or not surveyed.table.partition_keys:
             return None
-        if entity.partition not in found.partitions:
+        if entity.partition not in surveyed.partitions:
             self._read_partitions({(entity.database, entity.table): (entity.partition,)})
-        return found.partitions[entity.partition]
+        return surveyed.partitions[entity.partition]
 
     def partitions(self, table: Table) -> list[PartitionPlace]:
         """Returns every partition of a table."""
-        found = self.found(Entity(database=table.database, table=table.name))
-        if found is None:
+        surveyed = self.load_table(Entity(database=table.database, table=table.name))
+        if surveyed is None:
             return []
-        every = self._site.metastore.catalog.partitions(found.table)
-        found.partitions.update({one.name: one for one in every})
-        return list(every)
+        partitions = self._site.metastore.catalog.partitions(surveyed.table)
+        surveyed.partitions.update({partition.name: partition for partition in partitions})
+        return list(partitions)
 
     def _read_names(self, tables: Iterable[Table]) -> None:
-        """Reads the names of all partitions, for writers that record them in a form that several may have."""
-        new = [table for table in tables if table.id not in self._recorded]
+        """Reads all partition names of tables, to find the ones that a lower-case record may mean."""
+        new = [table for table in tables if table.id not in self._recorded_names]
         for table_id, names in self._site.metastore.catalog.partition_names(new).items():
-            self._recorded[table_id] = by_recorded_name(names, lowered=True)
+            self._recorded_names[table_id] = by_recorded_name(names, lowered=True)
 
     def exists(self, entity: Entity) -> bool:
         """Returns true if the table exists, and the partition if one is named."""
         try:
-            return self.found(entity) is not None and (entity.partition is None or self.partition(entity) is not None)
+            return self.load_table(entity) is not None and (
+                entity.partition is None or self.partition(entity) is not None
+            )
         except CompactorError:  # ``consider`` says so
             return True
 
-    def found(self, entity: Entity) -> SurveyedTable | None:
+    def load_table(self, entity: Entity) -> SurveyedTable | None:
         """Returns the table of ``entity``; None if it is gone.
 
         Raises:
@@ -194,13 +207,13 @@ class SurveyedTables:
         """
         key = (entity.database, entity.table)
         if key not in self._tables:
-            self._find(key)
-        found = self._tables[key]
-        if isinstance(found, CompactorError):
-            raise found
-        return found
+            self._load_alone(key)
+        surveyed = self._tables[key]
+        if isinstance(surveyed, CompactorError):
+            raise surveyed
+        return surveyed
 
-    def _find(self, name: TableName) -> None:
+    def _load_alone(self, name: TableName) -> None:
         """Reads one table alone."""
         try:
             with failing_alone(".".join(name)):
@@ -214,8 +227,8 @@ class SurveyedTables:
             self._tables[name] = error
 
 
-def _escaped_twice(name: str | None) -> tuple[str, str] | None:
-    """Returns a name that Hive 4 may have escaped twice, with the one behind it; None for any other."""
+def _unescape_once(name: str | None) -> tuple[str, str] | None:
+    """Returns a doubly escaped name with its simpler form, such as ``p=a%253Ab`` and ``p=a%3Ab``."""
     if name is None or "%25" not in name or (less := escaped_once_less(name)) == name:
         return None
     return name, less

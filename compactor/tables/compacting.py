@@ -12,7 +12,7 @@ from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction, wait_for
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.site.run_as import left_to_others, must_be_ours
+from compactor.site.run_as import entries_of_other_users, must_be_ours
 from compactor.site.site import Site
 
 _DONE = (State.SUCCEEDED, State.READY_FOR_CLEANING)
@@ -44,7 +44,7 @@ def compact(
 
 def _work(site: Site, ids: Sequence[int]) -> None:
     must_be_ours(site)
-    others = left_to_others(site, ids)
+    others = entries_of_other_users(site, ids)
     run_entries(site, [id for id in ids if id not in others], InProcessRunner())
 
 

@@ -24,7 +24,7 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, HIVE_LOCKS, SDS, TABLE_PARAMS
 from compactor.requests.request import request_compaction
-from compactor.site.proof_of_removal import Absence
+from compactor.site.proof_of_removal import RemovalProof
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker.outcome import Result
@@ -172,10 +172,10 @@ def test_transactions_of_one_table_are_kept_where_a_look_through_it_stumbles(
         return tree(self, path)
 
     monkeypatch.setattr(LocalStorage, "tree", stumbling)
-    absence = Absence(site)
-    (why,) = absence.of_table(hostile, [WriteId(90)]).values()
+    proof = RemovalProof(site)
+    (why,) = proof.of_table(hostile, [WriteId(90)]).values()
     assert "RecursionError: deep" in why
-    assert absence.of_table(neighbour, [WriteId(90)]) == {}
+    assert proof.of_table(neighbour, [WriteId(90)]) == {}
     keep_house(site)
 
 

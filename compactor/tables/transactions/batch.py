@@ -91,7 +91,7 @@ class Batch:
         self._watch.writes = True
         period = heartbeat_period_ms(site.settings)
         self._stack = ExitStack()
-        self._heart = self._stack.enter_context(Heartbeat(transactions, opened, period, also=self._watch.check))
+        self._heart = self._stack.enter_context(Heartbeat(transactions, opened, period, after_beat=self._watch.check))
         try:
             self._begin()
         except BaseException:

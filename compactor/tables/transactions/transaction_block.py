@@ -66,7 +66,7 @@ def transaction(
     (txn,) = transactions.open_all([opening])
     watch = Watch(site.metastore, txn, agent, site.settings.milliseconds("compactor.read.max.age"))
     period = min(heartbeat_period_ms(site.settings), watch.longest_ms)
-    with Heartbeat(transactions, [txn], period, also=watch.check) as heart:
+    with Heartbeat(transactions, [txn], period, after_beat=watch.check) as heart:
         opened = Transaction(site, txn, opening, heart, watch)
         opened.in_doubt = in_doubt
         with ending(opened, heart, watch, role):

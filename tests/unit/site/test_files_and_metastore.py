@@ -194,5 +194,5 @@ def test_a_name_that_is_another_tables_by_now(site: Site, table: Table, warehous
     site.metastore.embedded_catalog.drop_table(table)
     shutil.rmtree(table.location)
     make_table(site, warehouse)
-    with pytest.raises(Disagreement, match="its name is another table's or place's"):
+    with pytest.raises(Disagreement, match="another table or place has its name"):
         must_be_the_same_table(site, target)

@@ -17,7 +17,7 @@ def test_a_transaction_is_kept_alive(metastore: Metastore) -> None:
     with metastore.database.write() as conn:
         conn.execute(update(TXNS).where(txn == TXNS.c.TXN_ID).values(TXN_LAST_HEARTBEAT=0))
     beaten = threading.Event()
-    with Heartbeat(metastore.transactions, [txn], 1, also=beaten.set) as heart:
+    with Heartbeat(metastore.transactions, [txn], 1, after_beat=beaten.set) as heart:
         assert beaten.wait(PATIENCE)
         heart.check()
     with metastore.database.read() as conn:

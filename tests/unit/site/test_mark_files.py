@@ -108,7 +108,7 @@ def test_a_folder_that_is_away_is_not_made_again(tmp_path: Path) -> None:
     files = opened(tmp_path / "away" / "memory", base=tmp_path / "away")
     for act in (files.newest, lambda: files.add(remembered(1))):
         with pytest.raises(
-            StorageError, match=f"since {tmp_path}/away is not there; .* Mount it, make it, or name another"
+            StorageError, match=f"since {tmp_path}/away is not there; .* Mount it, create it, or name another"
         ):
             act()
     assert os.listdir(tmp_path) == []

@@ -160,7 +160,7 @@ def test_what_lies_as_it_did_is_not_read_again(site: Site, monkeypatch: pytest.M
 def test_what_moves_all_the_time_is_left_to_the_next_pass(site: Site) -> None:
     table = make(site, "a", "/w/a")
     moved = replace(table, location="/w/b")
-    assert "default.a: was made or moved just now" in (ground(site).refusal_of(moved, None) or "")
+    assert "default.a: was created or moved just now" in (ground(site).refusal_of(moved, None) or "")
 
 
 def test_a_location_that_no_store_takes_holds_up_nobody(site: Site) -> None:

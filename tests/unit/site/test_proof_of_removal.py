@@ -16,7 +16,7 @@ from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
-from compactor.site.proof_of_removal import Absence
+from compactor.site.proof_of_removal import RemovalProof
 from compactor.site.site import Site
 from compactor.storage.capabilities import S3, Capabilities
 from compactor.storage.local import LocalStorage
@@ -48,16 +48,16 @@ def delta_of(table: Table) -> Path:
 
 
 def test_a_write_is_named_by_where_it_is(site: Site, table: Table) -> None:
-    found = Absence(site).of_table(table, [ABORTED, ANOTHER])
+    found = RemovalProof(site).of_table(table, [ABORTED, ANOTHER])
     assert found == {ABORTED: str(delta_of(table))}
     target = site.target(partition_of(table, 1))
-    assert Absence(site).of_target(target, [ABORTED, ANOTHER]) == found
+    assert RemovalProof(site).of_target(target, [ABORTED, ANOTHER]) == found
 
 
 def test_a_directory_that_is_no_partition_yet_is_searched(site: Site, table: Table) -> None:
     """PROTOCOL 11.11: a dynamic INSERT died before it registered its partition."""
     insert_into(site, table, 7, [99], commits=False, recorded=False)
-    assert Absence(site).of_table(table, [WriteId(3)]).keys() == {3}
+    assert RemovalProof(site).of_table(table, [WriteId(3)]).keys() == {3}
 
 
 @pytest.mark.parametrize(
@@ -74,15 +74,15 @@ def test_what_readers_skip_is_searched_too(site: Site, table: Table, put: Callab
     aside = put(delta_of(table))
     aside.parent.mkdir(exist_ok=True)
     delta_of(table).rename(aside)
-    assert Absence(site).of_table(table, [ABORTED]) == {ABORTED: str(aside)}
-    assert Absence(site).of_target(site.target(partition_of(table, 1)), [ABORTED]) == {ABORTED: str(aside)}
+    assert RemovalProof(site).of_table(table, [ABORTED]) == {ABORTED: str(aside)}
+    assert RemovalProof(site).of_target(site.target(partition_of(table, 1)), [ABORTED]) == {ABORTED: str(aside)}
 
 
 @pytest.mark.parametrize("what", ["the table", "a partition"])
 def test_a_location_that_is_missing_keeps_everything(site: Site, table: Table, what: str) -> None:
     place = Path(table.location) if what == "the table" else Path(table.location) / "p=1"
     with missing(place):
-        (why,) = Absence(site).of_table(table, [ANOTHER]).values()
+        (why,) = RemovalProof(site).of_table(table, [ANOTHER]).values()
     assert str(place) in why
     assert why.endswith("restore it, or drop the partition")
 
@@ -91,20 +91,20 @@ def test_a_partition_that_was_seen_with_data_is_not_taken_for_empty(site: Site, 
     """PROTOCOL 11.11: the table's own directory is there and full, and another one has the partition's place."""
     add_partition(site, table, 2)
     insert_into(site, table, 2, [2])
-    first = Absence(site)
+    first = RemovalProof(site)
     first.of_target(site.target(partition_of(table, 1)), [ABORTED])
     first.remember()
     with renamed_away(Path(table.location) / "p=1"):
-        (why,) = Absence(site).of_table(table, [ABORTED]).values()
+        (why,) = RemovalProof(site).of_table(table, [ABORTED]).values()
         assert "is another directory than the one that held data there before" in why
-        (why,) = Absence(site).of_target(site.target(partition_of(table, 1)), [ABORTED]).values()
+        (why,) = RemovalProof(site).of_target(site.target(partition_of(table, 1)), [ABORTED]).values()
         assert "is another directory than the one that held data there before" in why
-    assert Absence(site).of_table(table, [ANOTHER]) == {}
+    assert RemovalProof(site).of_table(table, [ANOTHER]) == {}
 
 
 def test_an_empty_partition_of_a_table_that_is_there_is_ordinary(site: Site, table: Table) -> None:
     add_partition(site, table, 2)
-    assert Absence(site).of_table(table, [ANOTHER]) == {}
+    assert RemovalProof(site).of_table(table, [ANOTHER]) == {}
 
 
 @pytest.mark.parametrize("is_partition", [True, False])
@@ -115,7 +115,7 @@ def test_a_link_keeps_everything(site: Site, table: Table, warehouse: Path, is_p
     (Path(table.location) / "p=7").symlink_to(far)
     if is_partition:
         add_partition(site, table, 7)
-    (why,) = Absence(site).of_table(table, [ANOTHER]).values()
+    (why,) = RemovalProof(site).of_table(table, [ANOTHER]).values()
     assert "p=7: is a link; what it leads to is not looked through" in why
 
 
@@ -126,24 +126,24 @@ def test_soft_deleted_data_elsewhere_keeps_the_writes_of_its_table(site: Site, t
     site.metastore.requests.request(gone)
     with site.metastore.database.write() as conn:
         conn.execute(update(COMPACTION_QUEUE).values(CQ_STATE="r", CQ_NEXT_TXN_ID=1, CQ_HIGHEST_WRITE_ID=1))
-    (why,) = Absence(site).of_table(table, [ANOTHER]).values()
+    (why,) = RemovalProof(site).of_table(table, [ANOTHER]).values()
     assert "soft-deleted data at /somewhere/else" in why
-    assert Absence(site).of_target(site.target(partition_of(table, 1)), [ANOTHER]) == {}
+    assert RemovalProof(site).of_target(site.target(partition_of(table, 1)), [ANOTHER]) == {}
 
 
 def test_nothing_is_searched_for_nothing(site: Site, table: Table) -> None:
     with missing(Path(table.location)):
-        assert Absence(site).of_table(table, []) == {}
+        assert RemovalProof(site).of_table(table, []) == {}
 
 
 def test_only_what_changed_is_stored(site: Site, table: Table) -> None:
     assert site.state is not None
-    first = Absence(site)
+    first = RemovalProof(site)
     first.of_table(table, [ABORTED])
     first.remember()
     known = site.state.places.known(site.name)
     assert list(known) == [table.location]
-    again = Absence(site)
+    again = RemovalProof(site)
     again.of_table(table, [ABORTED])
     again.remember()
     assert site.state.places.known(site.name) == known
@@ -173,11 +173,11 @@ def test_an_empty_prefix_needs_another_one_seen_in_its_bucket(site: Site, wareho
         insert(site, one, [1])
     bucket = Bucket(*(one.location for one in tables))
     here: Any = with_storage(site, bucket)
-    seen = Absence(here)
+    seen = RemovalProof(here)
     assert [seen.of_table(one, [ABORTED]) for one in tables] == [{}, {}]
     seen.remember()
     bucket.full.remove(tables[0].location)
-    assert Absence(here).of_table(tables[0], [ABORTED]) == {}
+    assert RemovalProof(here).of_table(tables[0], [ABORTED]) == {}
     bucket.full.clear()
-    (why,) = Absence(here).of_table(tables[0], [ABORTED]).values()
+    (why,) = RemovalProof(here).of_table(tables[0], [ABORTED]).values()
     assert "nothing that was seen before is seen on s3://b" in why

@@ -211,7 +211,7 @@ def test_a_quarantine_of_another_compaction_with_the_same_number_is_left_alone(s
     settle()
     (failed,) = clean(site).failed
     assert "the metastore was probably restored from a backup" in failed.because
-    assert failed.because.endswith("move that directory out of the table; the next pass goes on")  # it is not erased
+    assert failed.because.endswith("move that directory out of the table; the next pass continues")  # it is not erased
     assert "delta_0000004_0000004_0000" in names_in(place)
 
 

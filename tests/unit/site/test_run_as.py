@@ -13,7 +13,7 @@ from compactor.base.identities import process_user
 from compactor.batches.assembly import plan_batches
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
-from compactor.site.run_as import left_to_others, must_be_ours, must_run_as, run_as
+from compactor.site.run_as import entries_of_other_users, must_be_ours, must_run_as, run_as
 from compactor.site.site import Site, Target
 from compactor.storage.capabilities import S3, Capabilities
 from compactor.storage.local import LocalStorage
@@ -114,10 +114,10 @@ def test_tables_of_others_are_left_to_them(deployment: Site, warehouse: Path) ->
         insert(deployment, made, [2])
         request_compaction(deployment, table=name, type="major")
     site = with_storage(deployment, Owned(process_user(), his="bob"))
-    assert left_to_others(with_settings(site), [1, 2]) == {}
-    found = left_to_others(with_settings(site, compactor_run_as_owner="true"), [1, 2])
+    assert entries_of_other_users(with_settings(site), [1, 2]) == {}
+    found = entries_of_other_users(with_settings(site, compactor_run_as_owner="true"), [1, 2])
     assert found == {2: f"default.his: is to be compacted as bob, and this process runs as {process_user()}"}
-    assert left_to_others(with_settings(site, compactor_run_as_owner="true"), [2], "bob") == {}
+    assert entries_of_other_users(with_settings(site, compactor_run_as_owner="true"), [2], "bob") == {}
 
 
 def test_a_batch_is_refused_to_whoever_is_not_wanted(deployment: Site, warehouse: Path) -> None:

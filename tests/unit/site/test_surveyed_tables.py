@@ -24,9 +24,9 @@ def tables(deployment: Site) -> SurveyedTables:
 def test_tables_are_found_whatever_was_expected(tables: SurveyedTables, deployment: Site, warehouse: Path) -> None:
     table = entity_of(make_table(deployment, warehouse))
     tables.expect([table, GONE])
-    found = tables.found(table)
+    found = tables.load_table(table)
     assert found is not None
-    assert (found.table.name, tables.found(GONE)) == ("t", None)
+    assert (found.table.name, tables.load_table(GONE)) == ("t", None)
     other = entity_of(make_table(deployment, warehouse, "other"))
     assert (tables.exists(other), tables.exists(GONE), tables.exists(replace(GONE, table="never"))) == (
         True,
@@ -53,7 +53,7 @@ def test_tables_that_cannot_be_read_together_are_read_one_by_one(
         raise NotSupported("one of them is of another world")
 
     monkeypatch.setattr(deployment.metastore.catalog, "named", fails)
-    assert tables.meant([*here, GONE]) == [*here, GONE]
+    assert tables.resolve_recorded([*here, GONE]) == [*here, GONE]
     assert [tables.exists(one) for one in (*here, GONE)] == [True, True, False]
 
 
@@ -62,8 +62,8 @@ def test_only_partitions_that_somebody_asks_for_are_read(
 ) -> None:
     table = make_partitions(deployment.metastore, warehouse, 3, deltas=1, name="parts")
     first, second, third = (Entity(database="default", table="parts", partition=f"p=00000{n}") for n in range(3))
-    assert tables.meant([first, second]) == [first, second]
-    found = tables.found(first)
+    assert tables.resolve_recorded([first, second]) == [first, second]
+    found = tables.load_table(first)
     assert found is not None
     assert set(found.partitions) == {first.partition, second.partition}
     assert tables.partition(replace(first, partition="p=none")) is None
@@ -81,4 +81,4 @@ def test_a_name_that_was_escaped_twice_means_the_stored_one(
         deployment.metastore.catalog.table("default", "parts"), ["a b=c"], str(warehouse / "parts" / "p=a b%3Dc")
     )
     stored = Entity(database="default", table="parts", partition="p=a b%3Dc")
-    assert tables.meant([replace(stored, partition="p=a b%253Dc"), stored]) == [stored]
+    assert tables.resolve_recorded([replace(stored, partition="p=a b%253Dc"), stored]) == [stored]
