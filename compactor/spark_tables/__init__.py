@@ -1,8 +1,9 @@
 """Hive ACID tables for Spark: ``spark.read`` and ``df.write`` with ``format("hive_acid")``, and
 ``AcidTable`` to change rows; see docs/spark-tables.md.
 
-Processes of Spark's Python data sources come and go, so none of them holds a transaction: one *keeper* on the driver's host
-does, for as long as the application lives. Executors read and write files and carry no SQL.
+Spark starts and ends Python processes for data sources as it needs them, so none of them can hold a transaction. One process
+on the driver's host, the *keeper*, holds all transactions as long as the application lives. Executors read and write files
+and carry no SQL.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from compactor.spark_tables.spark_version import must_have_data_sources
 
-must_have_data_sources()  # before anything is imported that Spark has not
+must_have_data_sources()  # before the imports below, which an older Spark does not have
 from compactor.spark_tables.acid_table import AcidTable, Merge  # noqa: E402
 from compactor.spark_tables.data_source import HiveAcid  # noqa: E402
 from compactor.spark_tables.session import forget_stream, register, snapshot  # noqa: E402
@@ -24,7 +25,7 @@ __all__ = ["AcidTable", "Changed", "HiveAcid", "Merge", "forget_stream", "regist
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what runs SQL when it is asked for: executors import this package, and no metastore with it."""
+    """Imports ``sql`` on first use, so that executors, which import this package, load no metastore."""
     if name != "sql":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from compactor.spark_tables.sql_run import sql

@@ -1,4 +1,4 @@
-"""A Hive ACID table whose rows a program of Spark changes, in the words of Delta Lake's Python API."""
+"""Changes rows of a Hive ACID table with Spark, through methods named as in Delta Lake's Python API."""
 
 from __future__ import annotations
 
@@ -8,23 +8,29 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compactor.spark_tables.active_session import activate, is_remote
-from compactor.spark_tables.changed_frames import Target, deleted_rows, merged_rows, stored, updated_rows
+from compactor.spark_tables.changed_frames import (
+    ChangedTarget,
+    join_merged_rows,
+    select_deleted_rows,
+    select_updated_rows,
+    store_source,
+)
 from compactor.spark_tables.clauses import (
     Clause,
     Expression,
-    assigned,
-    by_column,
-    columns_in,
+    assigned_columns,
+    find_columns,
+    map_by_column,
     must_be_complete,
     must_name_columns,
 )
 from compactor.spark_tables.data_source import HiveAcid
 from compactor.spark_tables.data_source_options import CHANGE, WITHIN
-from compactor.spark_tables.frame_sources import sources_in
-from compactor.spark_tables.merge_scan_filter import key_filter
-from compactor.spark_tables.messages import BeginChange, BegunChange, CountChange, Place
-from compactor.spark_tables.row_changes import begun_of, counts_of
-from compactor.spark_tables.statement_control import ask_keeper, at_work
+from compactor.spark_tables.frame_sources import collect_sources
+from compactor.spark_tables.merge_scan_filter import build_key_filter
+from compactor.spark_tables.messages import BeginChange, BegunChange, CountChange, MetastorePlace
+from compactor.spark_tables.row_changes import parse_begun_change, parse_counts
+from compactor.spark_tables.statement_control import ask_keeper, keep_alive
 from compactor.tables.writing.row_change import CHECK, Changed, Kind
 
 if TYPE_CHECKING:
@@ -35,14 +41,14 @@ _PUSHES = "spark.sql.python.filterPushdown.enabled"
 
 @dataclass(frozen=True, kw_only=True)
 class AcidTable:
-    """A table by its name. Nothing is asked of the metastore until a method is called that reads or changes rows."""
+    """A table by its name. Only methods that read or change rows contact the metastore."""
 
     spark: SparkSession
     name: str
     metastore: str = "default"
     config: str | None = None
     alias_name: str | None = None
-    reads: tuple[tuple[str, str], ...] = ()  #: names of views by which conditions call other tables, and these
+    reads: tuple[tuple[str, str], ...] = ()  #: other tables that conditions read: name of the view, name of the table
 
     @classmethod
     def for_name(
@@ -52,21 +58,21 @@ class AcidTable:
         return cls(spark=spark, name=name, metastore=metastore, config=config)
 
     def alias(self, name: str) -> AcidTable:
-        """Returns the table under a name by which expressions call it; without one that is its own, without the database."""
+        """Returns the table with an alias for expressions. Without one, its own name without the database is the alias."""
         return replace(self, alias_name=name)
 
     def toDF(self) -> DataFrame:  # noqa: N802 - the name in Delta Lake and Spark
-        """Returns its rows, in one snapshot that is taken now."""
+        """Returns the table's rows in a snapshot that is taken now."""
         read = self.spark.read.format(HiveAcid.name()).options(**self._options)
         return read.load().alias(self._alias)
 
     def delete(self, condition: Expression | None = None) -> Changed:
-        """Deletes the rows for which ``condition`` is true, all rows without it, and returns how many.
+        """Deletes the rows for which ``condition`` is true, or all rows without a condition; returns their number.
 
         Raises:
-            NotSupported: the table is none that is written here.
+            NotSupported: Compactor does not write such a table.
             Refused: the table's mode is observe.
-            LockNotGranted: somebody holds a conflicting lock for longer than compactor.lock.wait.
+            LockNotGranted: another transaction holds a conflicting lock for longer than compactor.lock.wait.
             WriteConflict: another transaction changed rows in the same place and committed first.
             TransactionAborted: the transaction is lost; nothing was changed.
             CommitUnknown: nobody knows whether it was committed.
@@ -74,19 +80,21 @@ class AcidTable:
         request = BeginChange(place=self._place, table=self.name, deletes=True, reads=self._read_tables)
 
         def rows(begun: BegunChange) -> DataFrame:
-            return deleted_rows(self._target(begun, columns_in([condition], begun.columns)), condition)
+            return select_deleted_rows(self._target(begun, find_columns([condition], begun.columns)), condition)
 
-        return self._changed(request, rows)
+        return self._run_change(request, rows)
 
     def update(self, condition: Expression | None = None, set: Mapping[str, Expression] | None = None) -> Changed:
-        """Gives the rows for which ``condition`` is true, all rows without it, the values of ``set``, by column, and returns
-        how many.
+        """Updates the rows for which ``condition`` is true, or all rows without a condition; returns their number.
+
+        Args:
+            set: the new values by column.
 
         Raises:
-            NotFound: there is no such column.
-            NotSupported: also if a partition or bucketing column is assigned.
-            NotConforming: a value is not of its column's type.
-            Refused: also if ``set`` names no column.
+            NotFound: the table has no such column.
+            NotSupported: as with ``delete``, or ``set`` assigns a partition or bucketing column.
+            NotConforming: a value does not have its column's type.
+            Refused: as with ``delete``, or ``set`` is empty.
             LockNotGranted, WriteConflict, TransactionAborted, CommitUnknown: as with ``delete``.
         """
         values = dict(set or {})
@@ -100,14 +108,16 @@ class AcidTable:
         )
 
         def rows(begun: BegunChange) -> DataFrame:
-            named = by_column(values, begun.columns, self.name)
-            return updated_rows(self._target(begun), condition, named)
+            by_column = map_by_column(values, begun.columns, self.name)
+            return select_updated_rows(self._target(begun), condition, by_column)
 
-        return self._changed(request, rows)
+        return self._run_change(request, rows)
 
     def merge(self, source: DataFrame | SourceQuery, on: Expression) -> Merge:
-        """Returns a merge of the rows of ``source``, those that match by ``on`` and those that do not; clauses say what
-        becomes of them, and ``execute`` does it."""
+        """Returns a merge of ``source`` into the table, where ``on`` decides which rows match.
+
+        Add clauses for matched and unmatched rows, then call ``execute``.
+        """
         return Merge(table=self, source=source, on=on)
 
     @property
@@ -116,8 +126,8 @@ class AcidTable:
 
     @property
     def _options(self) -> dict[str, str]:
-        named = {"table": self.name, "metastore": self.metastore}
-        return named if self.config is None else {**named, "config": self.config}
+        options = {"table": self.name, "metastore": self.metastore}
+        return options if self.config is None else {**options, "config": self.config}
 
     @property
     def _time_zone(self) -> str:
@@ -128,35 +138,36 @@ class AcidTable:
         return tuple(table for _, table in self.reads)
 
     @property
-    def _place(self) -> Place:
-        return Place(metastore=self.metastore, config=self.config)
+    def _place(self) -> MetastorePlace:
+        return MetastorePlace(metastore=self.metastore, config=self.config)
 
     def _target(
         self, begun: BegunChange, columns: tuple[str, ...] | None = None, row_filter: str | None = None
-    ) -> Target:
-        """Returns the rows that a change may find, with their ROW__IDs and files."""
+    ) -> ChangedTarget:
+        """Returns the rows that a change may concern, with their ROW__IDs and files."""
         read = self.spark.read.format(HiveAcid.name()).options(**self._options, **{CHANGE: begun.change})
         if columns is not None:
             read = read.option("columns", ",".join(columns))
         if row_filter is not None:
             read = read.option("filter", row_filter)
-        return Target(rows=read.load().alias(self._alias), begun=begun, table=self.name)
+        return ChangedTarget(rows=read.load().alias(self._alias), begun=begun, table=self.name)
 
-    def _changed(self, request: BeginChange, rows: Callable[[BegunChange], DataFrame]) -> Changed:
-        """Does one change: begins it, lets Spark write what ``rows`` finds, and returns how many they are."""
+    def _run_change(self, request: BeginChange, rows: Callable[[BegunChange], DataFrame]) -> Changed:
+        """Begins a change, lets Spark write the changed rows that ``rows`` returns, and returns their numbers."""
         place = {key: value for key, value in self._options.items() if key != "table"}
-        begun = begun_of(ask_keeper(self.spark, place, request))
-        with at_work(self.spark, place, begun.change):
+        # From here on the keeper holds the transaction and its locks. Spark's write commits it.
+        begun = parse_begun_change(ask_keeper(self.spark, place, request))
+        with keep_alive(self.spark, place, begun.change):
             activate(self.spark)
             with self._pushing(), self._views(begun):
                 frame = rows(begun)
                 write = frame.write.format(HiveAcid.name()).options(**self._options, **{CHANGE: begun.change})
                 write.mode("append").save()
-        return counts_of(ask_keeper(self.spark, place, CountChange(change=begun.change)))
+        return parse_counts(ask_keeper(self.spark, place, CountChange(change=begun.change)))
 
     @contextmanager
     def _views(self, begun: BegunChange) -> Iterator[None]:
-        """Makes the tables that conditions read views, under the snapshot of the change and with its locks."""
+        """Creates a view for each table that conditions read, under the snapshot and locks of the change."""
         read = self.spark.read.format(HiveAcid.name()).options(**self._options, **{WITHIN: begun.change})
         try:
             for view, table in self.reads:
@@ -164,12 +175,12 @@ class AcidTable:
             yield
         finally:
             for view, _ in self.reads:
-                with suppress(Exception):  # of a session that has ended, too, which another error says
+                with suppress(Exception):  # the session may have ended, which another error reports
                     self.spark.catalog.dropTempView(view)
 
     @contextmanager
     def _pushing(self) -> Iterator[None]:
-        """Lets Spark push conditions into the read, so that what cannot meet them is not read."""
+        """Lets Spark push conditions into the scan, so that files that cannot meet them are not read."""
         before = self.spark.conf.get(_PUSHES)
         self.spark.conf.set(_PUSHES, "true")
         try:
@@ -180,7 +191,7 @@ class AcidTable:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceQuery:
-    """A query of tables that is a merge's source: ``read`` returns its rows within a change, by the name of that."""
+    """A query that is a merge's source: ``read`` returns its rows in the transaction of the change that it names."""
 
     read: Callable[[str], DataFrame]
     tables: tuple[str, ...]
@@ -188,8 +199,7 @@ class SourceQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """A merge with the clauses that it has so far. Of the clauses for a row the first whose condition is true counts; a
-    condition that is NULL is not."""
+    """A merge with its clauses so far. For each row, the first clause whose condition is true counts; NULL is not true."""
 
     table: AcidTable
     source: DataFrame | SourceQuery
@@ -199,57 +209,58 @@ class Merge:
     def when_matched_update(
         self, condition: Expression | None = None, set: Mapping[str, Expression] | None = None
     ) -> Merge:
-        """Adds a clause that gives a row that is matched the values of ``set``, by column."""
+        """Adds a clause that updates a matched row with the values of ``set``, by column."""
         return self._with(Clause(kind=Kind.UPDATE, condition=condition, values=dict(set or {})))
 
     def when_matched_update_all(self, condition: Expression | None = None) -> Merge:
-        """Adds a clause that gives a row that is matched the source's values of all columns. Partition and bucketing columns
-        keep theirs, and a row of the source that has another one fails the merge."""
+        """Adds a clause that updates all columns of a matched row with the source's values.
+
+        Partition and bucketing columns cannot change: the merge fails if the source has another value for one of them.
+        """
         return self._with(Clause(kind=Kind.UPDATE, condition=condition))
 
     def when_matched_delete(self, condition: Expression | None = None) -> Merge:
-        """Adds a clause that deletes a row that is matched."""
+        """Adds a clause that deletes a matched row."""
         return self._with(Clause(kind=Kind.DELETE, condition=condition, values={}))
 
     def when_not_matched_insert(
         self, condition: Expression | None = None, values: Mapping[str, Expression] | None = None
     ) -> Merge:
-        """Adds a clause that inserts ``values``, by column, for a row of the source that matches none; a column that is left
-        out is NULL."""
+        """Adds a clause that inserts ``values``, by column, for an unmatched source row; other columns become NULL."""
         return self._with(Clause(kind=Kind.INSERT, condition=condition, values=dict(values or {})))
 
     def when_not_matched_insert_all(self, condition: Expression | None = None) -> Merge:
-        """Adds a clause that inserts a row of the source that matches none, by the names of its columns."""
+        """Adds a clause that inserts an unmatched source row, by the names of its columns."""
         return self._with(Clause(kind=Kind.INSERT, condition=condition))
 
     def execute(self) -> Changed:
-        """Merges, and returns the numbers of rows that were deleted, updated and inserted.
+        """Merges; returns the numbers of deleted, updated and inserted rows.
 
-        The source is evaluated once, and kept by Spark until that is done. Tables that it reads are read in the transaction
-        of the merge, where it is a query of ``sql``; a DataFrame has the snapshot that it was loaded with.
+        Spark evaluates the source once and stores its rows for the merge. A query of ``sql`` is read in the merge's
+        transaction. A DataFrame keeps the snapshot with which it was loaded.
 
         Raises:
-            Refused: a row matches several rows of the source (``hive.merge.cardinality.check``); there is no clause, or one
+            Refused: a row matches several source rows (``hive.merge.cardinality.check``), or the merge has no clause or one
                 that no row can reach.
-            NotFound: there is no such column.
-            NotSupported: a partition or bucketing column is assigned.
-            NotConforming: a value is not of its column's type.
-            WriteConflict: also if the source is a DataFrame of this table, and another transaction has written into it
-                since.
+            NotFound: the table has no such column.
+            NotSupported: a clause assigns a partition or bucketing column.
+            NotConforming: a value does not have its column's type.
+            WriteConflict: as with ``AcidTable.delete``, or the source is a DataFrame of this table and another transaction
+                has written into it since.
             LockNotGranted, TransactionAborted, CommitUnknown: as with ``AcidTable.delete``.
         """
         must_be_complete(self.clauses)
         kinds = {clause.kind for clause in self.clauses}
         is_query = isinstance(self.source, SourceQuery)
-        sources = () if isinstance(self.source, SourceQuery) else sources_in(self.source.schema)
-        # a DataFrame of Spark Connect is loaded when it is evaluated: under the lock then, if it may be one of this table
+        sources = () if isinstance(self.source, SourceQuery) else collect_sources(self.source.schema)
+        # Spark Connect loads a DataFrame when it evaluates it. If it may read this table, that has to happen under the lock.
         is_late = is_query or (bool(sources) and is_remote(self.table.spark))
-        early = None if is_late else self._stored()
+        early = None if is_late else self._store_source()
         request = BeginChange(
             place=self.table._place,
             table=self.table.name,
             deletes=Kind.DELETE in kinds,
-            assigns=assigned(self.clauses),
+            assigns=assigned_columns(self.clauses),
             inserts=Kind.INSERT in kinds,
             is_checked=self._check if kinds != {Kind.INSERT} else False,
             time_zone=self.table._time_zone,
@@ -258,19 +269,19 @@ class Merge:
         )
 
         def rows(begun: BegunChange) -> DataFrame:
-            source = self._stored(begun.change) if early is None else early
-            keys = key_filter(self.on, self.table._alias, begun, source)
-            return merged_rows(self.table._target(begun, row_filter=keys), source, self.on, self.clauses)
+            source = self._store_source(begun.change) if early is None else early
+            keys = build_key_filter(self.on, self.table._alias, begun, source)
+            return join_merged_rows(self.table._target(begun, row_filter=keys), source, self.on, self.clauses)
 
-        return self.table._changed(request, rows)
+        return self.table._run_change(request, rows)
 
-    def _stored(self, change: str = "") -> DataFrame:
+    def _store_source(self, change: str = "") -> DataFrame:
         """Returns the rows of the source, evaluated once."""
-        return stored(self.source.read(change) if isinstance(self.source, SourceQuery) else self.source)
+        return store_source(self.source.read(change) if isinstance(self.source, SourceQuery) else self.source)
 
     @property
     def _check(self) -> bool | None:
-        """The session's hive.merge.cardinality.check; None for the site's."""
+        """The session's hive.merge.cardinality.check; None if the site's setting applies."""
         text = self.table.spark.conf.get(CHECK, None)
         return None if text is None else text.strip().lower() == "true"
 

@@ -1,4 +1,4 @@
-"""The active session of a thread, in which alone Spark looks for a data source that is written to."""
+"""The active session of a thread: Spark looks for the data source of a write only there."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 def activate(spark: SparkSession) -> None:
-    """Makes ``spark`` the active session of this thread: threads that Python starts begin without one, and a write in them
-    would find no ``hive_acid``."""
-    spark.createDataFrame([], "nothing int")  # does so, in every kind of session, and no other public method does
+    """Makes ``spark`` the active session of this thread.
+
+    A thread that Python starts has no active session, so a write in it would not find ``hive_acid``.
+    """
+    spark.createDataFrame([], "nothing int")  # the only public method that activates every kind of session

@@ -1,4 +1,4 @@
-"""Asks the driver's host from a program that may be elsewhere: it reads the one row of a data source."""
+"""Reaches the driver's host from a program on another host, which reads the single row of a data source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def asked(spark: SparkSession, source: str, options: Mapping[str, str]) -> str:
-    """Returns the text of the row. What the driver's host raises comes as what Spark makes of it, with its text."""
+def read_answer(spark: SparkSession, source: str, options: Mapping[str, str]) -> str:
+    """Returns the text of the row. An error on the driver's host arrives as an error of Spark that contains its text."""
     [row] = spark.read.format(source).options(**options).load().collect()
     return str(row[0])

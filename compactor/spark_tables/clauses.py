@@ -1,4 +1,4 @@
-"""The clauses of a merge, and the columns that statements name: decided before anything is asked of Spark."""
+"""Checks the clauses of a merge and the columns that statements name, before Spark evaluates anything."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ _PLAIN = re.compile(r"\s*(?:\w+\.)?\w+\s*")
 
 @dataclass(frozen=True, kw_only=True)
 class Clause:
-    """One WHEN of a merge. ``values`` are by column, in any case; None takes all from columns of the same name.
+    """One WHEN of a merge.
 
-    ``row`` has the values of INSERT … VALUES instead, for the columns ``named``, or for all in the order that the table has
-    once it is locked.
+    Attributes:
+        values: the new values by column name, in any case; None takes each value from the source column of the same name.
+        row: the values of an INSERT … VALUES, instead of ``values``.
+        named: the columns of ``row``; None for all columns, in the order that they have once the table is locked.
     """
 
     kind: Kind
@@ -38,30 +40,30 @@ class Clause:
 
 
 def must_be_complete(clauses: Sequence[Clause]) -> None:
-    """Refuses clauses that say nothing, or that no row can reach.
+    """Checks that a merge has clauses, that each names columns, and that a row can reach each of them.
 
     Raises:
-        Refused: they do.
+        Refused: one of these is not so.
     """
     if not clauses:
-        raise Refused("merge: no clause says what to do; call when_matched_… or when_not_matched_insert before execute")
+        raise Refused("merge: it has no clause; call when_matched_… or when_not_matched_insert before execute")
     for clause in clauses:
         if clause.kind is not Kind.DELETE and clause.values is not None:
             must_name_columns(clause.values, "merge")
     for is_matched in (True, False):
-        of_kind = [clause for clause in clauses if clause.is_matched is is_matched]
-        if any(clause.condition is None for clause in of_kind[:-1]):
+        alternatives = [clause for clause in clauses if clause.is_matched is is_matched]
+        if any(clause.condition is None for clause in alternatives[:-1]):
             raise Refused(
-                f"merge: a clause for rows that are {'' if is_matched else 'not '}matched has no condition and is not the "
-                "last of them, so the next one is never reached; give it a condition, or leave the next one out"
+                f"merge: a clause for {'' if is_matched else 'not '}matched rows has no condition, so no row reaches the "
+                "clause after it; give it a condition, or leave out the clause after it"
             )
 
 
-def with_columns(clause: Clause, columns: Sequence[str], table: str) -> Clause:
-    """Returns a clause whose values are by column.
+def name_columns(clause: Clause, columns: Sequence[str], table: str) -> Clause:
+    """Returns the clause with its row, if it has one, as values by column.
 
     Args:
-        columns: those of the table, read under its lock (PROTOCOL 14.25).
+        columns: the table's columns, read under its lock (PROTOCOL 14.25).
 
     Raises:
         NotConforming: a row has too few or too many values.
@@ -72,57 +74,61 @@ def with_columns(clause: Clause, columns: Sequence[str], table: str) -> Clause:
     names = columns if clause.named is None else clause.named
     if len(names) != len(clause.row):
         raise NotConforming(
-            f"{table}: a row has {len(clause.row)} values; wanted are {len(names)}, for {', '.join(names)}"
+            f"{table}: a row has {len(clause.row)} values; expected are {len(names)}, for {', '.join(names)}"
         )
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise Refused(f"{table}: column {twice} is given twice")
+        raise Refused(f"{table}: column {twice} is named twice")
     return replace(clause, values=dict(zip(names, clause.row, strict=True)), row=None, named=None)
 
 
 def must_name_columns(values: Mapping[str, Expression], statement: str) -> None:
-    """Refuses values that are given for no column at all.
+    """Checks that there is a value for at least one column.
 
     Raises:
-        Refused: they are.
+        Refused: there is none.
     """
     if not values:
-        raise Refused(f"{statement}: set or values name no column; give at least one, such as {{'status': \"'done'\"}}")
+        raise Refused(
+            f"{statement}: set or values is empty; name at least one column, such as {{'status': \"'done'\"}}"
+        )
 
 
-def by_column(values: Mapping[str, Expression], columns: Collection[str], table: str) -> dict[str, Expression]:
-    """Returns ``values`` by the table's names of its columns.
+def map_by_column(values: Mapping[str, Expression], columns: Collection[str], table: str) -> dict[str, Expression]:
+    """Returns ``values`` with the column names spelled as in the table.
 
     Raises:
-        NotFound: there is no such column.
-        Refused: a column is given twice.
+        NotFound: the table has no such column.
+        Refused: a column is named twice.
     """
-    known = {column.lower(): column for column in columns}
-    found: dict[str, Expression] = {}
+    spellings = {column.lower(): column for column in columns}
+    by_column: dict[str, Expression] = {}
     for name, value in values.items():
-        column = known.get(name.lower())
+        column = spellings.get(name.lower())
         if column is None:
             raise NotFound(f"{table} has no column {name!r}; it has {', '.join(columns)}")
-        if column in found:
-            raise Refused(f"{table}: column {column} is given twice; names are the same in any case")
-        found[column] = value
-    return found
+        if column in by_column:
+            raise Refused(f"{table}: column {column} is named twice; names do not differ by case")
+        by_column[column] = value
+    return by_column
 
 
-def assigned(clauses: Iterable[Clause]) -> tuple[str, ...] | None:
-    """Returns the columns that clauses name to update; None if none of them updates. Those that take all name none: they
-    leave partition and bucketing columns as they are."""
+def assigned_columns(clauses: Iterable[Clause]) -> tuple[str, ...] | None:
+    """Returns the columns that clauses update by name; None if no clause updates.
+
+    A clause that takes all values from the source names no column. It leaves partition and bucketing columns unchanged.
+    """
     updates = [clause for clause in clauses if clause.kind is Kind.UPDATE]
     if not updates:
         return None
     return tuple(sorted({name for clause in updates for name in clause.values or ()}))
 
 
-def columns_in(texts: Iterable[Expression | None], columns: Sequence[str]) -> tuple[str, ...] | None:
-    """Returns those of ``columns`` that may be meant in SQL texts, and perhaps others; None for all.
+def find_columns(texts: Iterable[Expression | None], columns: Sequence[str]) -> tuple[str, ...] | None:
+    """Returns every one of ``columns`` that SQL texts may refer to, perhaps more; None for all columns.
 
-    A name in a text is a word of it. Of a Column nothing is known, an asterisk may mean every column, and a variable of
-    Spark any of them.
+    A text can only refer to a column if it contains its name as a word. But an asterisk may mean every column, a variable of
+    Spark may contain any name, and a Column hides its names.
     """
     words: set[str] = set()
     for text in texts:
@@ -135,5 +141,5 @@ def columns_in(texts: Iterable[Expression | None], columns: Sequence[str]) -> tu
 
 
 def is_plain(value: Expression | None) -> bool:
-    """Returns true if a value is known to be a column's name, or NULL: the same each time that it is evaluated."""
+    """Returns true if a value is a column name or NULL, so that each evaluation gives the same result."""
     return value is None or (isinstance(value, str) and _PLAIN.fullmatch(value) is not None)

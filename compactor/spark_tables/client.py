@@ -17,7 +17,7 @@ from compactor.base.errors import (
     TransactionAborted,
 )
 from compactor.rewrite.run.failure import Failure, to_error
-from compactor.spark_tables.application import Process, driver
+from compactor.spark_tables.application import Process, find_driver
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.message_format import decode, encode
 from compactor.spark_tables.messages import (
@@ -34,28 +34,30 @@ from compactor.spark_tables.messages import (
     CommitWrite,
     CountChange,
     PlanScan,
-    Readers,
     ReadersOf,
     Release,
     Renew,
     Request,
+    TableReaders,
     Taken,
     WriteChange,
 )
 from compactor.spark_tables.wire import KeeperConnection, connect
 
 _ENTRY = "compactor.spark_tables.keeper"
-_STARTED: list[subprocess.Popen[bytes]] = []  #: keepers outlive whoever started them, so nobody waits for their end
-#: of these another keeper than the one that has begun knows nothing
+_STARTED: list[
+    subprocess.Popen[bytes]
+] = []  #: keepers outlive the process that starts them, so it never waits for them
+#: Requests that need the keeper that took an earlier request: a new keeper does not have the transaction.
 _LATER = (
     *(CheckSnapshot, Release, ReadersOf, Active, CommitWrite, CommitInserts, AbortWrite, AbortStream),
     *(WriteChange, CommitChange, AbortChange, CountChange, Renew),
 )
-_ATTEMPTS = 3  #: a keeper that has nothing to hold ends, perhaps just now
+_ATTEMPTS = 3  #: an idle keeper ends, perhaps between our connection and our request
 
 
-def _goes_on(request: Request) -> bool:
-    """Returns true for a scan or write of a statement that has begun."""
+def _continues_statement(request: Request) -> bool:
+    """Returns true for a scan or write that belongs to a statement or change."""
     match request:
         case PlanScan(change=change, within=within):
             return (change or within) is not None
@@ -69,27 +71,28 @@ class _NotTaken(EOFError):
 
 
 class Keeper:
-    """The keeper of one application, which need not run yet."""
+    """The client of an application's keeper, which need not run yet."""
 
     def __init__(self, application: Process | None = None, folder: Folder | None = None) -> None:
-        self._application = application or driver()
+        self._application = application or find_driver()
         self._folder = folder or Folder(self._application)
 
     def ask(self, request: Request) -> Any:
-        """Returns the keeper's answer, after starting it if it does not run and the request needs no earlier one.
+        """Returns the keeper's answer. Starts the keeper if it does not run, unless the request needs an earlier one.
 
         Raises:
-            CompactorError: the one that it answered with.
-            SnapshotExpired: a snapshot is asked for that it does not hold, since it was killed.
-            TransactionAborted, CommitUnknown: the same for a commit; of the latter nobody knows what became.
-            StorageError: it cannot be started; its log says why.
-            UnsafeDirectory: another user could put something in the place of its folder.
-            ForeignProcess: another user's process listens in its place.
-            BadMessage: the request or the answer is too long, or the answer is none that the request has.
+            CompactorError: the keeper answered with this error.
+            SnapshotExpired: the keeper that held the snapshot is gone.
+            TransactionAborted: the keeper that held the transaction is gone; nothing was committed.
+            CommitUnknown: the keeper went away during a commit; nobody knows whether it was committed.
+            StorageError: the keeper cannot be started; its log says why.
+            UnsafeDirectory: another user could replace the keeper's folder.
+            ForeignProcess: a process of another user listens instead of the keeper.
+            BadMessage: the request or the answer is too long, or the answer does not belong to the request.
         """
         data = encode(request)
-        is_later = isinstance(request, _LATER) or _goes_on(request)
-        answer = self._ask_running(request, data) if is_later else self._ask_any(request, data)
+        needs_earlier = isinstance(request, _LATER) or _continues_statement(request)
+        answer = self._ask_running(request, data) if needs_earlier else self._ask_any(request, data)
         if isinstance(answer, Failure):
             raise to_error(answer)
         return answer
@@ -97,53 +100,55 @@ class Keeper:
     def _ask_any(self, request: Request, data: bytes) -> Any:
         for _ in range(_ATTEMPTS):
             try:
-                return _answer(self._connected(), request, data)
-            except (EOFError, OSError):  # what it planned or began is lost with it
+                return _exchange(self._connect_or_start(), request, data)
+            except (
+                EOFError,
+                OSError,
+            ):  # its plan or transaction is lost with it, so a new keeper may repeat the request
                 continue
-        raise StorageError(f"the keeper ends whenever it is asked; see {self._folder.log}")
+        raise StorageError(f"the keeper ended during {_ATTEMPTS} attempts; see {self._folder.log}")
 
     def _ask_running(self, request: Request, data: bytes) -> Any:
-        """Asks a keeper that has to run already: another one knows nothing of the transaction."""
+        """Asks a keeper that must already run: a new keeper does not have the transaction."""
         try:
-            return _answer(self._running(), request, data)
+            return _exchange(self._connect(), request, data)
         except _NotTaken as error:
             if isinstance(request, ReadersOf):
-                return Readers(txns=())
+                return TableReaders(txns=())
             if isinstance(request, Active | Release | Renew | AbortWrite | AbortStream | AbortChange):
                 return 0
-            raise _lost(request) from error
+            raise _lost_keeper_error(request) from error
         except (EOFError, OSError, BadMessage) as error:
             if isinstance(request, CommitWrite | CommitInserts | CommitChange):
                 raise CommitUnknown(
-                    f"{_subject(request)}: its keeper did not say whether it committed ({error}); look whether the rows are "
-                    "there before they are written again"
+                    f"{_describe_subject(request)}: its keeper did not say whether it committed ({error}); check whether "
+                    "the rows are there before you write them again"
                 ) from error
             if isinstance(error, BadMessage):
                 raise
-            raise _lost(request) from error
+            raise _lost_keeper_error(request) from error
 
-    def _running(self) -> KeeperConnection:
+    def _connect(self) -> KeeperConnection:
         try:
             self._folder.check()
             return connect(self._folder.socket)
         except OSError as error:
             raise _NotTaken from error
 
-    def _connected(self) -> KeeperConnection:
+    def _connect_or_start(self) -> KeeperConnection:
         try:
-            return self._running()
+            return self._connect()
         except _NotTaken:
             self._folder.make()
         with self._folder.locked():
             try:
-                return connect(self._folder.socket)  # another process has started it meanwhile
+                return connect(self._folder.socket)  # another process may have started it meanwhile
             except OSError:
                 self._start()
             return connect(self._folder.socket)
 
     def _start(self) -> None:
-        """Starts the keeper in a session of its own, so that no signal to Spark's Python ends it, and waits until it
-        listens."""
+        """Starts the keeper and waits until it listens. Its own session protects it from signals to Spark's Python."""
         reading, writing = os.pipe()
         arguments = [str(self._application.pid), str(self._folder.path.parent), str(writing)]
         with self._folder.open_log() as log:
@@ -152,18 +157,18 @@ class Keeper:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(),
+                env=_keeper_environment(),
                 pass_fds=[writing],
                 start_new_session=True,
             )
         _STARTED.append(started)
         os.close(writing)
-        with open(reading, "rb") as said:
-            if said.read(1) != b"1":
+        with open(reading, "rb") as pipe:
+            if pipe.read(1) != b"1":
                 raise StorageError(f"the keeper of this Spark application could not be started; see {self._folder.log}")
 
 
-def _answer(connection: KeeperConnection, request: Request, data: bytes) -> Any:
+def _exchange(connection: KeeperConnection, request: Request, data: bytes) -> Any:
     """Returns the keeper's answer, which may be a ``Failure``."""
     with connection:
         try:
@@ -177,12 +182,12 @@ def _answer(connection: KeeperConnection, request: Request, data: bytes) -> Any:
         return answer
 
 
-def _environment() -> Mapping[str, str]:
-    """Returns this process's environment, with the folders that it imports from: some are known to it alone."""
+def _keeper_environment() -> Mapping[str, str]:
+    """Returns the environment of this process with all its import folders, some of which only ``sys.path`` has."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def _lost(request: Request) -> CompactorError:
+def _lost_keeper_error(request: Request) -> CompactorError:
     match request:
         case (
             CommitWrite()
@@ -194,21 +199,20 @@ def _lost(request: Request) -> CompactorError:
             | BeginInserts()
         ):
             return TransactionAborted(
-                f"{_subject(request)}: the keeper that held it is gone; nothing was committed, write the rows again"
+                f"{_describe_subject(request)}: its keeper is gone; nothing was committed, write the rows again"
             )
         case CountChange():
             return StorageError(
-                f"{_subject(request)} is committed; its keeper ended before it told how many rows it changed"
+                f"{_describe_subject(request)} is committed; its keeper ended before it could report the number of rows"
             )
         case CheckSnapshot(hold=hold):
             return SnapshotExpired(
-                f"transaction {hold.txn}: the keeper that held it is gone, and what it saw is no longer protected; read the "
-                "table anew"
+                f"transaction {hold.txn}: its keeper is gone, so its snapshot is no longer protected; read the table again"
             )
-    return StorageError("the keeper ended while it was asked to let go; what it held times out")
+    return StorageError("the keeper ended during a request to release transactions; they will time out")
 
 
-def _subject(request: Request) -> str:
+def _describe_subject(request: Request) -> str:
     match request:
         case CommitWrite(hold=hold) | CommitInserts(hold=hold):
             return f"transaction {hold.txn}"

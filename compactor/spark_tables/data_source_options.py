@@ -1,4 +1,4 @@
-"""The options of ``hive_acid``, from Spark's texts to values."""
+"""Parses the options of ``hive_acid``, which Spark hands over as texts."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from compactor.base.errors import BadSetting
 from compactor.spark_tables.messages import (
     BeginInserts,
     BeginWrite,
-    Commits,
     Creation,
     FrameSource,
-    Place,
+    MetastorePlace,
     PlanScan,
+    SeenCommits,
     WriteChange,
 )
 
-CREATES = "creates"  #: the table that a write creates, as ``creation_text`` writes it
-INSERTS = "inserts"  #: the tables of several INSERTs, as a list in JSON
-CHANGE = "change"  #: a change that ``AcidTable`` has begun, which rows are found or written for
-WHERE = "where"  #: the condition of a query, which Spark evaluates itself
-WITHIN = "within"  #: a change whose transaction reads a table that its condition names
-STATEMENT = "statement"  #: one that ``BeginStatement`` has begun, whose rows are written
-SOURCES = "sources"  #: what the rows are read from, as ``sources_text`` writes it
+CREATES = "creates"  #: the table that a write creates, as ``format_creation`` writes it
+INSERTS = "inserts"  #: the tables of several INSERTs, as a JSON list
+CHANGE = "change"  #: the change, begun by ``AcidTable``, whose rows are read or written
+WHERE = "where"  #: the condition of a query; Spark evaluates it again
+WITHIN = "within"  #: the change or statement in whose transaction a table is read
+STATEMENT = "statement"  #: the statement, begun by ``BeginStatement``, whose rows are written
+SOURCES = "sources"  #: the tables that the rows are read from, as ``format_sources`` writes them
 _PLACE = ("table", "metastore", "config")
 _READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes", CHANGE, WHERE, WITHIN)
 _WRITING = (*_PLACE, "time_zone", "stream", "batch", CHANGE, CREATES, INSERTS, STATEMENT, SOURCES)
@@ -33,7 +33,7 @@ _STREAMING = (*_PLACE, "time_zone", "stream")
 _STARTING = "starting"
 _STREAMED = (*_PLACE, "columns", "filter", "row_ids", "split_bytes", _STARTING)
 _STREAM = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-#: options of a query that Spark hands on to where it writes
+#: options of a streaming query that Spark passes on to its writer
 _OF_SPARK = ("checkpointlocation", "queryname")
 _SPLIT_BYTES = 32 * 1024 * 1024
 _SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -41,193 +41,197 @@ _SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """The options of a read, as the request that they are; ``split_bytes`` is about what one task reads."""
+    """The options of a read as a request; ``split_bytes`` is roughly what one task reads."""
 
     request: PlanScan
     split_bytes: int
 
 
-def read_options(options: Mapping[str, str], application: str) -> ReadOptions:
+def parse_read_options(options: Mapping[str, str], application: str) -> ReadOptions:
     """Returns the options of a read.
 
     Raises:
-        BadSetting: one is missing, unknown or no value of its kind.
+        BadSetting: an option is missing, unknown or has a bad value.
     """
-    given = _known(options, _READING)
-    columns = given.get("columns")
+    values = _check_names(options, _READING)
+    columns = values.get("columns")
     return ReadOptions(
         request=PlanScan(
-            place=place_of(given, application),
-            table=_table(given),
+            place=parse_place(values, application),
+            table=_required_table(values),
             columns=None if columns is None else tuple(filter(None, map(str.strip, columns.split(",")))),
-            row_filter=given.get("filter"),
-            where=given.get(WHERE),
-            row_ids=_boolean(given, "row_ids"),
-            snapshot=given.get("snapshot"),
-            change=given.get(CHANGE),
-            within=given.get(WITHIN),
+            row_filter=values.get("filter"),
+            where=values.get(WHERE),
+            row_ids=_parse_boolean(values, "row_ids"),
+            snapshot=values.get("snapshot"),
+            change=values.get(CHANGE),
+            within=values.get(WITHIN),
         ),
-        split_bytes=_bytes(given, "split_bytes", _SPLIT_BYTES),
+        split_bytes=_parse_bytes(values, "split_bytes", _SPLIT_BYTES),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions(ReadOptions):
-    """The options of a stream of rows; ``from_latest`` leaves out those that are there when it begins."""
+    """The options of a stream of rows; with ``from_latest`` the stream skips rows that exist when it begins."""
 
     from_latest: bool
 
 
-def stream_options(options: Mapping[str, str], application: str) -> StreamOptions:
+def parse_stream_options(options: Mapping[str, str], application: str) -> StreamOptions:
     """Returns the options of ``readStream``.
 
     Raises:
-        BadSetting: as with ``read_options``.
+        BadSetting: as with ``parse_read_options``.
     """
-    given = _known(options, _STREAMED)
-    starting = given.pop(_STARTING, "earliest").lower()
+    values = _check_names(options, _STREAMED)
+    starting = values.pop(_STARTING, "earliest").lower()
     if starting not in ("earliest", "latest"):
-        raise BadSetting(f"hive_acid: {_STARTING} is {starting!r}; wanted earliest or latest")
-    asked = read_options(given, application)
-    return StreamOptions(request=asked.request, split_bytes=asked.split_bytes, from_latest=starting == "latest")
+        raise BadSetting(f"hive_acid: {_STARTING} is {starting!r}; expected earliest or latest")
+    read = parse_read_options(values, application)
+    return StreamOptions(request=read.request, split_bytes=read.split_bytes, from_latest=starting == "latest")
 
 
-def schema_options(options: Mapping[str, str], application: str) -> ReadOptions:
-    """Returns the options of a read or of ``readStream``: Spark asks for the schema before it says which.
+def parse_schema_options(options: Mapping[str, str], application: str) -> ReadOptions:
+    """Returns the options of a read or of ``readStream``: Spark asks for a schema before it says which of both it runs.
 
     Raises:
-        BadSetting: as with ``read_options``.
+        BadSetting: as with ``parse_read_options``.
     """
     of_stream = any(key.lower() == _STARTING for key in options)
-    return (stream_options if of_stream else read_options)(options, application)
+    return (parse_stream_options if of_stream else parse_read_options)(options, application)
 
 
-def write_request(
+def parse_write_request(
     options: Mapping[str, str], application: str, *, overwrite: bool
 ) -> BeginWrite | BeginInserts | WriteChange:
-    """Returns the options of a write, as the request that they are.
+    """Returns the request that begins or continues a write with these options.
 
     Raises:
-        BadSetting: as with ``read_options``.
+        BadSetting: as with ``parse_read_options``.
     """
-    given = _known(options, _WRITING)
-    if CHANGE in given:
-        return WriteChange(change=given[CHANGE])
-    if INSERTS in given:
-        tables = tuple(json.loads(given[INSERTS]))
+    values = _check_names(options, _WRITING)
+    if CHANGE in values:
+        return WriteChange(change=values[CHANGE])
+    if INSERTS in values:
+        tables = tuple(json.loads(values[INSERTS]))
         return BeginInserts(
-            place=place_of(given, application),
+            place=parse_place(values, application),
             tables=tables,
-            time_zone=given.get("time_zone"),
-            statement=given.get(STATEMENT),
+            time_zone=values.get("time_zone"),
+            statement=values.get(STATEMENT),
         )
-    if ("stream" in given) is not ("batch" in given):
-        raise BadSetting("hive_acid: stream and batch are given together, or none of them")
-    begun = replace(
-        _begin(given, application, overwrite),
-        creates=_creation(given),
-        statement=given.get(STATEMENT),
-        sources=sources_of(given.get(SOURCES, "[]")),
+    if ("stream" in values) is not ("batch" in values):
+        raise BadSetting("hive_acid: only one of stream and batch is set; set both or neither")
+    request = replace(
+        _parse_begin_write(values, application, overwrite),
+        creates=_parse_creation(values),
+        statement=values.get(STATEMENT),
+        sources=parse_sources(values.get(SOURCES, "[]")),
     )
-    return replace(begun, stream=_stream(given), batch=_number(given, "batch")) if "stream" in given else begun
+    if "stream" not in values:
+        return request
+    return replace(request, stream=_required_stream(values), batch=_parse_number(values, "batch"))
 
 
-def creation_text(creation: Creation) -> str:
-    """Returns a table to be created as the option ``creates`` has it."""
+def format_creation(creation: Creation) -> str:
+    """Returns a table that a write creates, as text for the option ``creates``."""
     return json.dumps(asdict(creation))
 
 
-def sources_text(sources: Iterable[FrameSource]) -> str:
-    """Returns what rows are read from as the option ``sources`` has it."""
+def format_sources(sources: Iterable[FrameSource]) -> str:
+    """Returns the tables that rows are read from, as text for the option ``sources``."""
     return json.dumps([asdict(source) for source in sources])
 
 
-def sources_of(text: str) -> tuple[FrameSource, ...]:
-    """Returns what ``sources_text`` wrote."""
-    return tuple(FrameSource(**{**fields, "commits": Commits(**fields["commits"])}) for fields in json.loads(text))
+def parse_sources(text: str) -> tuple[FrameSource, ...]:
+    """Returns the tables that ``format_sources`` wrote."""
+    return tuple(FrameSource(**{**fields, "commits": SeenCommits(**fields["commits"])}) for fields in json.loads(text))
 
 
-def _creation(given: Mapping[str, str]) -> Creation | None:
-    if CREATES not in given:
+def _parse_creation(values: Mapping[str, str]) -> Creation | None:
+    if CREATES not in values:
         return None
-    found = json.loads(given[CREATES])
+    fields = json.loads(values[CREATES])
     return Creation(
-        columns=tuple((name, kind) for name, kind in found["columns"]),
-        partitioned_by=tuple(found["partitioned_by"]),
-        clustered_by=tuple(found["clustered_by"]),
-        buckets=found["buckets"],
-        location=found["location"],
-        properties=tuple((key, value) for key, value in found["properties"]),
+        columns=tuple((name, kind) for name, kind in fields["columns"]),
+        partitioned_by=tuple(fields["partitioned_by"]),
+        clustered_by=tuple(fields["clustered_by"]),
+        buckets=fields["buckets"],
+        location=fields["location"],
+        properties=tuple((key, value) for key, value in fields["properties"]),
     )
 
 
-def stream_request(options: Mapping[str, str], application: str, *, overwrite: bool) -> BeginWrite:
-    """Returns the options of ``writeStream``, as the request that each batch is.
+def parse_stream_request(options: Mapping[str, str], application: str, *, overwrite: bool) -> BeginWrite:
+    """Returns the request that each batch of a ``writeStream`` with these options sends.
 
     Raises:
-        BadSetting: as with ``read_options``.
+        BadSetting: as with ``parse_read_options``.
     """
     known = {key: value for key, value in options.items() if key.lower() not in _OF_SPARK}
-    given = _known(known, _STREAMING)
-    return replace(_begin(given, application, overwrite), stream=_stream(given))
+    values = _check_names(known, _STREAMING)
+    return replace(_parse_begin_write(values, application, overwrite), stream=_required_stream(values))
 
 
-def _begin(given: Mapping[str, str], application: str, overwrite: bool) -> BeginWrite:
+def _parse_begin_write(values: Mapping[str, str], application: str, overwrite: bool) -> BeginWrite:
     return BeginWrite(
-        place=place_of(given, application),
-        table=_table(given),
+        place=parse_place(values, application),
+        table=_required_table(values),
         overwrite=overwrite,
-        time_zone=given.get("time_zone"),
+        time_zone=values.get("time_zone"),
     )
 
 
-def place_of(given: Mapping[str, str], application: str) -> Place:
-    return Place(metastore=given.get("metastore", "default"), config=given.get("config"), application=application)
+def parse_place(values: Mapping[str, str], application: str) -> MetastorePlace:
+    return MetastorePlace(
+        metastore=values.get("metastore", "default"), config=values.get("config"), application=application
+    )
 
 
-def _known(options: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """Returns the options by their names in lower case; Spark gives those of ``CREATE TABLE`` a second time."""
-    given = {key.lower(): value for key, value in options.items() if not key.lower().startswith("option.")}
-    if unknown := sorted(set(given).difference(known)):
+def _check_names(options: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """Returns the options by lower-case name, without the copies ``option.<name>`` that Spark adds for ``CREATE TABLE``."""
+    values = {key.lower(): value for key, value in options.items() if not key.lower().startswith("option.")}
+    if unknown := sorted(set(values).difference(known)):
         raise BadSetting(f"hive_acid has no option {unknown[0]!r} here; it has {', '.join(known)}")
-    return given
+    return values
 
 
-def _table(given: Mapping[str, str]) -> str:
-    if "table" not in given:
-        raise BadSetting('hive_acid: no table is named; wanted .option("table", "<database>.<table>")')
-    return given["table"]
+def _required_table(values: Mapping[str, str]) -> str:
+    if "table" not in values:
+        raise BadSetting('hive_acid: no table is named; expected .option("table", "<database>.<table>")')
+    return values["table"]
 
 
-def _stream(given: Mapping[str, str]) -> str:
-    name = given.get("stream")
+def _required_stream(values: Mapping[str, str]) -> str:
+    name = values.get("stream")
     if name is None:
         raise BadSetting(
-            'hive_acid: no stream is named; wanted .option("stream", "<name>"), the same as long as there is the checkpoint'
+            'hive_acid: no stream is named; expected .option("stream", "<name>"), with the same name for one checkpoint'
         )
     if _STREAM.fullmatch(name) is None:
         raise BadSetting(
-            f"hive_acid: stream is {name!r}; wanted letters, digits, dots, dashes and underscores, at most 128"
+            f"hive_acid: stream is {name!r}; expected at most 128 letters, digits, dots, dashes and underscores"
         )
     return name
 
 
-def _number(given: Mapping[str, str], key: str) -> int:
-    if re.fullmatch(r"\d{1,18}", given[key], re.ASCII) is None:
-        raise BadSetting(f"hive_acid: {key} is {given[key]!r}; wanted a whole number")
-    return int(given[key])
+def _parse_number(values: Mapping[str, str], key: str) -> int:
+    if re.fullmatch(r"\d{1,18}", values[key], re.ASCII) is None:
+        raise BadSetting(f"hive_acid: {key} is {values[key]!r}; expected a whole number")
+    return int(values[key])
 
 
-def _boolean(given: Mapping[str, str], key: str) -> bool:
-    text = given.get(key, "false").lower()
+def _parse_boolean(values: Mapping[str, str], key: str) -> bool:
+    text = values.get(key, "false").lower()
     if text not in ("true", "false"):
-        raise BadSetting(f"hive_acid: {key} is {text!r}; wanted true or false")
+        raise BadSetting(f"hive_acid: {key} is {text!r}; expected true or false")
     return text == "true"
 
 
-def _bytes(given: Mapping[str, str], key: str, default: int) -> int:
-    text = given.get(key, str(default)).strip().lower()
+def _parse_bytes(values: Mapping[str, str], key: str, default: int) -> int:
+    text = values.get(key, str(default)).strip().lower()
     match = re.fullmatch(r"([1-9]\d*)([kmg]?)b?", text)
     if match is None:
-        raise BadSetting(f"hive_acid: {key} is {text!r}; wanted a number of bytes, such as 32m")
+        raise BadSetting(f"hive_acid: {key} is {text!r}; expected a number of bytes, such as 32m")
     return int(match[1]) * _SUFFIXES[match[2]]

@@ -1,4 +1,4 @@
-"""The private folder of an application's keeper: its socket, its lock and its log. Nobody else can make a name in it."""
+"""The private folder of a keeper, with its socket, lock and log. No other user can create a file in it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from compactor.base.private_files import other_writers
 from compactor.spark_tables.application import Process
 
 RUNTIME = "XDG_RUNTIME_DIR"
-_SHARED = Path("/tmp")  #: wherever TMPDIR leads: all processes of an application have to find the same folder
+_SHARED = Path("/tmp")  #: not TMPDIR: all processes of an application have to find the same folder
 _NAME = "compactor-keeper"
-_OTHER_NAMES = 15  #: that are tried where other users have taken the first one
-_LOGS_KEPT_S = 7 * 86_400  #: of applications that have ended
-_LONGEST_ROOT = 107 - len("/4194304-999999999999/socket")  #: bytes: a socket's name has 107 at most (unix(7))
+_OTHER_NAMES = 15  #: further names to try if other users have taken the first one
+_LOGS_KEPT_S = 7 * 86_400  #: how long the folders of ended applications are kept
+_LONGEST_ROOT = 107 - len("/4194304-999999999999/socket")  #: bytes; a socket's path has at most 107 (unix(7))
 
 
 class Folder:
@@ -40,7 +40,7 @@ class Folder:
         return self.path / "keeper.log"
 
     def make(self) -> None:
-        """Makes the folder unless it is there.
+        """Creates the folder unless it exists.
 
         Raises:
             UnsafeDirectory: as ``check``.
@@ -53,11 +53,11 @@ class Folder:
         _check_level(self.path, is_private=True)
 
     def check(self) -> None:
-        """Checks the folder and every directory above it; comes before any name in it is used.
+        """Checks the folder and every directory above it. Call it before you use any file in it.
 
         Raises:
-            FileNotFoundError: it is not there.
-            UnsafeDirectory: another user could make or exchange a name in it, or on the way to it.
+            FileNotFoundError: the folder does not exist.
+            UnsafeDirectory: another user could create or exchange a file in it, or a directory above it.
         """
         check_private(self._root)
         _check_level(self.path, is_private=True)
@@ -65,29 +65,29 @@ class Folder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keeps every other process from starting or ending a keeper until the block ends."""
-        with _opened(self.path / "lock", os.O_WRONLY) as file:
+        with _open_file(self.path / "lock", os.O_WRONLY) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def open_log(self) -> BinaryIO:
-        """Returns the log, to be written at its end."""
-        return _opened(self.log, os.O_WRONLY | os.O_APPEND)
+        """Returns the log, opened for appending."""
+        return _open_file(self.log, os.O_WRONLY | os.O_APPEND)
 
     def remove_old(self) -> None:
         """Removes the folders of applications that ended long ago."""
         for folder in self._root.iterdir():
             with suppress(ValueError, OSError):
-                pid, _, started = folder.name.partition("-")
+                pid, _, started = folder.name.partition("-")  # for example 4711-1234567
                 is_old = time.time() - folder.lstat().st_mtime > _LOGS_KEPT_S
                 if is_old and not Process(pid=int(pid), started=int(started)).is_alive:
                     shutil.rmtree(folder)
 
 
 def find_root() -> Path:
-    """Returns the directory for the folders of this user's keepers, which need not be there yet.
+    """Returns the directory for the folders of this user's keepers. It need not exist yet.
 
-    It is below ``XDG_RUNTIME_DIR`` if that is this user's alone, and else in ``/tmp``, where another user may have taken the
-    first name: then it is the next one that is this user's, or free.
+    It lies in ``XDG_RUNTIME_DIR`` if only this user can write there, else in ``/tmp``. Another user may have taken the first
+    name in ``/tmp``; then the next name counts that this user owns, or else the next free one.
     """
     runtime = Path(os.environ.get(RUNTIME, ""))
     if runtime.is_absolute() and len(os.fsencode(runtime / _NAME)) <= _LONGEST_ROOT and _is_private(runtime):
@@ -99,11 +99,11 @@ def find_root() -> Path:
 
 
 def check_private(folder: Path) -> None:
-    """Checks that only this user can make names in ``folder``, and that no other user can exchange it or a directory above.
+    """Checks that only this user can create files in ``folder``, and exchange it or a directory above it.
 
     Raises:
-        FileNotFoundError: it is not there.
-        UnsafeDirectory: somebody else can; or there is a link on the way.
+        FileNotFoundError: the folder does not exist.
+        UnsafeDirectory: another user can, or a directory above it is a link.
     """
     for level in (*reversed(folder.parents), folder):
         _check_level(level, is_private=level == folder)
@@ -118,22 +118,22 @@ def _is_private(folder: Path) -> bool:
 
 
 def _check_level(folder: Path, *, is_private: bool) -> None:
-    """Checks one directory, whose parent is checked already: in a sticky one, each name belongs to its owner."""
-    found = folder.lstat()
-    mode, user, own = found.st_mode, found.st_uid, os.geteuid()
+    """Checks one directory. Its parent is already checked; in a sticky parent, only its owner can exchange it."""
+    status = folder.lstat()
+    mode, user, own = status.st_mode, status.st_uid, os.geteuid()
     if is_private:
         expected = f"a directory of user {own} with mode 0700"
         is_safe = stat.S_ISDIR(mode) and user == own and not mode & 0o077
     else:
-        expected = f"a directory of root or user {own} in which other users can exchange no name"
-        is_own_name = bool(mode & stat.S_ISVTX) or other_writers(found, folder) is None
+        expected = f"a directory of root or user {own} in which other users cannot exchange a file"
+        is_own_name = bool(mode & stat.S_ISVTX) or other_writers(status, folder) is None
         is_safe = stat.S_ISDIR(mode) and user in (0, own) and is_own_name
     if not is_safe:
         raise UnsafeDirectory(
-            f"{folder}: expected {expected}; found {stat.filemode(mode)} of user {user}. Have it removed or put right, "
-            f"or set {RUNTIME} to a directory of your own with mode 0700"
+            f"{folder}: expected {expected}; found {stat.filemode(mode)} of user {user}. Remove it, correct its owner and "
+            f"mode, or set {RUNTIME} to a directory of your own with mode 0700"
         )
 
 
-def _opened(path: Path, flags: int) -> BinaryIO:
+def _open_file(path: Path, flags: int) -> BinaryIO:
     return os.fdopen(os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "ab")

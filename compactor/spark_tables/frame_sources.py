@@ -1,6 +1,6 @@
-"""The tables that a DataFrame reads, as its columns carry them in the metadata of Spark's schema.
+"""The tables that a DataFrame reads. Its columns carry them in the metadata of Spark's schema.
 
-The metadata goes on with a column through filters, joins and renames, so a write knows what its rows were read from
+Spark keeps a column's metadata through filters, joins and renames, so a write knows which tables its rows were read from
 (PROTOCOL 14.29).
 """
 
@@ -10,27 +10,27 @@ from collections.abc import Iterable
 
 from pyspark.sql.types import StructField, StructType
 
-from compactor.spark_tables.data_source_options import sources_of, sources_text
-from compactor.spark_tables.messages import Commits, FrameSource, Place, PlannedScan
+from compactor.spark_tables.data_source_options import format_sources, parse_sources
+from compactor.spark_tables.messages import FrameSource, MetastorePlace, PlannedScan, SeenCommits
 
-KEY = "hive_acid"  #: of the metadata
+KEY = "hive_acid"  #: the key in the metadata
 
 
-def source_of(place: Place, scan: PlannedScan) -> FrameSource:
-    """Returns what a planned scan reads."""
-    commits = Commits(table_id=scan.table_id, write_ids=str(scan.plan.write_ids))
+def describe_source(place: MetastorePlace, scan: PlannedScan) -> FrameSource:
+    """Returns the table that a planned scan reads, with the commits that it sees."""
+    commits = SeenCommits(table_id=scan.table_id, write_ids=str(scan.plan.write_ids))
     return FrameSource(
         metastore=place.metastore, config=place.config, table=scan.plan.table, commits=commits, snapshot=scan.hold.name
     )
 
 
-def with_source(schema: StructType, source: FrameSource) -> StructType:
-    """Returns ``schema`` with columns that say that they are read from ``source``."""
-    metadata = {KEY: sources_text([source])}
+def add_source(schema: StructType, source: FrameSource) -> StructType:
+    """Returns ``schema`` with ``source`` in the metadata of every column."""
+    metadata = {KEY: format_sources([source])}
     return StructType([StructField(field.name, field.dataType, field.nullable, metadata) for field in schema])
 
 
-def sources_in(schema: Iterable[StructField]) -> tuple[FrameSource, ...]:
-    """Returns what the columns of ``schema`` are known to be read from, each once."""
+def collect_sources(schema: Iterable[StructField]) -> tuple[FrameSource, ...]:
+    """Returns the tables from which columns of ``schema`` are read, each once, as far as their metadata says."""
     texts = dict.fromkeys(field.metadata[KEY] for field in schema if field.metadata and KEY in field.metadata)
-    return tuple(dict.fromkeys(source for text in texts for source in sources_of(text)))
+    return tuple(dict.fromkeys(source for text in texts for source in parse_sources(text)))

@@ -1,7 +1,7 @@
-"""The DataFrames of queries that live, so that the snapshots of others can be let go (PROTOCOL 13.8).
+"""Releases the snapshot of a query once its last DataFrame is garbage (PROTOCOL 13.8).
 
-Spark does not tell when the last DataFrame of a plan has gone. But each DataFrame refers to its session, and one that is
-made of it to the same one: a query gets a session object of its own, and its snapshot ends once that has gone.
+Spark does not report when the last DataFrame of a plan is gone. But every DataFrame refers to its session object, and so do
+all DataFrames derived from it. So each query gets its own session object, and its snapshot ends when that object is garbage.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compactor.spark_tables.active_session import is_remote
-from compactor.spark_tables.asking import asked
-from compactor.spark_tables.data_source_options import sources_of
+from compactor.spark_tables.asking import read_answer
+from compactor.spark_tables.data_source_options import parse_sources
 from compactor.spark_tables.frame_sources import KEY
 from compactor.spark_tables.messages import Active
 from compactor.spark_tables.snapshots import HiveAcidSnapshot
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
-_MAKING = threading.Lock()
+_WATCHES_LOCK = threading.Lock()
 _WATCHES: dict[str, FrameWatch] = {}  #: by application
-_ACTIVE_S = 60.0  #: between two looks whether Spark runs a job
-_BUSY_S = 0.2  #: between two looks whether a job still reads what a DataFrame that has gone was to read
-_LONGEST_S = 10.0  #: that a statement waits for such jobs: those of a stream never end
+_ACTIVE_S = 60.0  #: seconds between two checks whether Spark runs a job
+_BUSY_S = 0.2  #: seconds between two checks whether a job may still read for a DataFrame that is gone
+_LONGEST_S = 10.0  #: how long a statement waits for such jobs: those of a stream never end
 
 
-def session_of_query(spark: SparkSession) -> SparkSession:
-    """Returns an object for the same session that only the DataFrames of one query refer to."""
+def copy_session(spark: SparkSession) -> SparkSession:
+    """Returns a new object for the same session, to which only the DataFrames of one query will refer."""
     return copy.copy(spark)
 
 
-def watch_of(spark: SparkSession) -> FrameWatch | None:
-    """Returns what watches the DataFrames of an application, one for each; None by Spark Connect."""
+def frame_watch(spark: SparkSession) -> FrameWatch | None:
+    """Returns the watch of the session's application, which is created once; None with Spark Connect."""
     if is_remote(spark):
         return None
     application = spark.sparkContext.applicationId
-    with _MAKING:
+    with _WATCHES_LOCK:
         if application not in _WATCHES:
             _WATCHES[application] = FrameWatch(spark)
         return _WATCHES[application]
@@ -53,30 +53,34 @@ def watch_of(spark: SparkSession) -> FrameWatch | None:
 
 @dataclass(frozen=True, slots=True)
 class _Gone:
-    """The snapshots of a query whose DataFrames have gone, and the metastore in which they are."""
+    """The snapshots of a query whose DataFrames are gone, and their metastore."""
 
     snapshots: frozenset[str]
     place: Mapping[str, str]
 
 
 class FrameWatch:
-    """Lets go of the snapshots of queries whose DataFrames have gone, and tells the keeper while Spark runs jobs. Its thread
-    is the only one that asks: a DataFrame may go within any call."""
+    """Releases snapshots of queries whose DataFrames are gone, and tells the keeper while Spark runs jobs.
+
+    Only its thread sends requests, because a DataFrame may be collected within any call of any thread.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        # it is filled while garbage is collected, perhaps by a thread that is using it
+        # The garbage collector fills the queue, perhaps in a thread that is using it; SimpleQueue allows that.
         self._gone: queue.SimpleQueue[_Gone | threading.Event] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="frames", daemon=True)
         self._thread.start()
 
     def watch(self, session: SparkSession, snapshots: Collection[str], place: Mapping[str, str]) -> None:
-        """Lets go of ``snapshots`` once no DataFrame refers to ``session``, which ``session_of_query`` made."""
+        """Releases ``snapshots`` once no DataFrame refers to ``session``, which ``copy_session`` returned."""
         weakref.finalize(session, self._gone.put, _Gone(frozenset(snapshots), place)).atexit = False
 
     def settle(self) -> None:
-        """Waits until the snapshots of all DataFrames that have gone by now are let go, but for those that views or jobs
-        still read."""
+        """Waits until the snapshots of all DataFrames that are gone by now are released.
+
+        Snapshots that views or jobs still read are not waited for.
+        """
         settled = threading.Event()
         self._gone.put(settled)
         while self._thread.is_alive() and not settled.wait(_BUSY_S):
@@ -86,73 +90,73 @@ class FrameWatch:
         waiting: list[_Gone] = []
         while self._spark.sparkContext._jsc is not None:
             settled: list[threading.Event] = []
-            for each in self._next():
-                (settled if isinstance(each, threading.Event) else waiting).append(each)  # type: ignore[arg-type]
+            for item in self._take_queued():
+                (settled if isinstance(item, threading.Event) else waiting).append(item)  # type: ignore[arg-type]
             try:
-                waiting = self._let_go(waiting) if waiting else []
+                waiting = self._release(waiting) if waiting else []
                 if not settled and self._runs_jobs():
                     ask_keeper(self._spark, {}, Active())
-            except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on, and snapshots have an age
-                log.info("the snapshots of DataFrames are held on: %s", error)
+            except Exception as error:  # noqa: BLE001 - the program must go on; snapshots expire after a while
+                log.info("snapshots of DataFrames are not released yet: %s", error)
             for event in settled:
                 event.set()
 
-    def _next(self) -> list[_Gone | threading.Event]:
-        """Returns all that has come, once something has; nothing after a while."""
-        found = []
+    def _take_queued(self) -> list[_Gone | threading.Event]:
+        """Waits for an item and returns all that are queued; returns an empty list after a while."""
+        items = []
         with suppress(queue.Empty):
-            found.append(self._gone.get(timeout=_ACTIVE_S))
+            items.append(self._gone.get(timeout=_ACTIVE_S))
             while True:
-                found.append(self._gone.get_nowait())
-        return found
+                items.append(self._gone.get_nowait())
+        return items
 
-    def _let_go(self, waiting: Sequence[_Gone]) -> list[_Gone]:
-        """Lets go of what no job and no view reads, and returns the rest, which is tried again."""
+    def _release(self, waiting: Sequence[_Gone]) -> list[_Gone]:
+        """Releases snapshots that no job and no view reads; returns the others, to try again later."""
         tries = int(_LONGEST_S / _BUSY_S)
-        while self._runs_jobs():  # such as one whose rows are fetched one by one
+        while self._runs_jobs():  # for example a job whose rows are fetched one by one
             if not tries:
                 return list(waiting)
             tries -= 1
             threading.Event().wait(_BUSY_S)
-        of_views = self._of_views()
+        read_by_views = self._snapshots_of_views()
         for gone in waiting:
-            for snapshot in gone.snapshots - of_views:
+            for snapshot in gone.snapshots - read_by_views:
                 try:
-                    asked(
+                    read_answer(
                         self._spark,
                         HiveAcidSnapshot.name(),
                         {**gone.place, "action": "release", "snapshot": snapshot},
                     )
-                except Exception as error:  # noqa: BLE001 - such as of a metastore that is away: snapshots have an age
-                    log.info("snapshot %s is held until its age: %s", snapshot, error)
-        rest = [_Gone(gone.snapshots & of_views, gone.place) for gone in waiting]
-        return [gone for gone in rest if gone.snapshots]
+                except Exception as error:  # noqa: BLE001 - the metastore may be unreachable; the snapshot expires
+                    log.info("snapshot %s stays until it expires: %s", snapshot, error)
+        remaining = [_Gone(gone.snapshots & read_by_views, gone.place) for gone in waiting]
+        return [gone for gone in remaining if gone.snapshots]
 
     def _runs_jobs(self) -> bool:
         return bool(self._spark.sparkContext.statusTracker().getActiveJobsIds())
 
-    def _of_views(self) -> set[str]:
+    def _snapshots_of_views(self) -> set[str]:
         """Returns the snapshots that temporary views read."""
         names = [table.name for table in self._spark.catalog.listTables() if table.isTemporary]
         snapshots: set[str] = set()
         for name in names:
             try:
-                snapshots |= _snapshots(self._spark.table(name))
+                snapshots |= _snapshots_of_frame(self._spark.table(name))
             except Exception:
                 if self._spark.catalog.tableExists(name):
                     raise
         return snapshots
 
 
-def _snapshots(frame: Any) -> set[str]:
-    """Returns the snapshots of the tables that a DataFrame reads, those of its subqueries included."""
+def _snapshots_of_frame(frame: Any) -> set[str]:
+    """Returns the snapshots of the tables that a DataFrame reads, including its subqueries."""
     plan = frame._jdf.queryExecution().analyzed()
     subqueries = plan.subqueriesAll()
-    found: set[str] = set()
-    for each in (plan, *(subqueries.apply(at) for at in range(subqueries.size()))):
-        leaves = each.collectLeaves()
+    snapshots: set[str] = set()
+    for part in (plan, *(subqueries.apply(at) for at in range(subqueries.size()))):
+        leaves = part.collectLeaves()
         for output in (leaves.apply(at).output() for at in range(leaves.size())):
             metadata = output.head().metadata() if output.size() else None
             if metadata is not None and metadata.contains(KEY):
-                found |= {source.snapshot for source in sources_of(metadata.getString(KEY))}
-    return found
+                snapshots |= {source.snapshot for source in parse_sources(metadata.getString(KEY))}
+    return snapshots

@@ -1,8 +1,7 @@
-"""The rows of a table that a merge may match at all, by the keys of its source.
+"""Narrows the scan of a merge's target to the keys of its source.
 
-Where a merge's condition asks for ``t.key = s.key``, no row matches whose key is none of the source's. So only rows with
-these keys are read: partitions, stripes and rows without them are left out. Spark evaluates the whole condition over what is
-left.
+If the condition requires ``t.key = s.key``, a row can only match if the source contains its key. So the scan skips
+partitions, stripes and rows without these keys. Spark evaluates the whole condition on the remaining rows.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pyspark.sql.datasource import In
 from pyspark.sql.types import DecimalType, IntegralType, StringType
 
 from compactor.base.errors import BadStatement
-from compactor.spark_tables.pushdown import filter_texts, quoted
+from compactor.spark_tables.pushdown import quote_name, translate_filters
 from compactor.statements.tokens import Token, tokens
 from compactor.tables.filters.expressions import LONGEST
 from compactor.tables.schema import ROW_ID
@@ -28,39 +27,43 @@ if TYPE_CHECKING:
 
     from compactor.spark_tables.messages import BegunChange
 
-MOST_KEYS = 100_000  #: beyond that a read evaluates longer than it saves
+MOST_KEYS = 100_000  #: with more keys, evaluating the filter takes longer than it saves
 LONGEST_KEY = 100  #: characters
-_BESIDE = (ROW_ID, FILE, EXACT)  #: what the table's rows have besides its columns
+_ADDITIONAL = (ROW_ID, FILE, EXACT)  #: additional columns of the table's rows
 _COMPARES = frozenset(("=", "==", "<", "<=", ">", ">=", "<>", "!="))
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
-#: Words without a qualifier that Spark may read as a literal or a function, whatever columns there are.
+#: Words without a qualifier that Spark may read as a literal or a function, even if a column has this name.
 _NO_COLUMNS = frozenset(("true", "false", "null", "user", "session_user", "current_user"))
 _VARIABLES = "session"  #: the qualifier of Spark's session variables
 _EQUALS = frozenset(("=", "=="))
 
 
-def equal_columns(on: object, alias: str, columns: Collection[str], source: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns the pairs of a column of the table and one of the source that are equal in each match.
+def find_equal_columns(
+    on: object, alias: str, columns: Collection[str], source: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Returns pairs of a table's column and a source's column that are equal in every match.
+
+    Example: ``t.id = s.id AND t.day = s.day`` gives ``[("id", "id"), ("day", "day")]``.
 
     Args:
-        on: SQL text. There are none in a Column, nor in a text that is more than comparisons of columns and literals, joined
-            by AND, nor in one that Spark may read otherwise than this package.
-        alias: that of the table.
-        columns: the table's.
+        on: the condition. It has no such pairs if it is a Column, if it is more than comparisons of columns and literals,
+            joined by AND, or if Spark may read it in another way than this package.
+        alias: the table's alias.
+        columns: the table's columns.
         source: the source's columns.
     """
     if not isinstance(on, str):
         return []
     try:
-        found = tokens(on)
-    except BadStatement:  # Spark says so, or reads it otherwise
+        condition = tokens(on)
+    except BadStatement:  # Spark rejects it too, or reads it in another way
         return []
-    if not _is_read_alike(on, found):
+    if not _is_read_alike(on, condition):
         return []
     names = _Names(alias, columns, source)
     pairs = []
-    for comparison in _conjuncts(_without_parentheses(found)):
-        sides = _sides(comparison)
+    for comparison in _split_at_and(_strip_parentheses(condition)):
+        sides = _split_comparison(comparison)
         if sides is None:
             return []
         left, operator, right = sides
@@ -69,31 +72,31 @@ def equal_columns(on: object, alias: str, columns: Collection[str], source: Sequ
     return pairs
 
 
-def key_filter(on: object, alias: str, target: BegunChange, source: DataFrame) -> str | None:
-    """Returns a filter, in the grammar of tables, that every row meets which matches a row of ``source``; None for none.
+def build_key_filter(on: object, alias: str, target: BegunChange, source: DataFrame) -> str | None:
+    """Returns a filter that keeps every row that can match ``source``; None if no filter can be built.
 
-    The source is read for it: ``stored`` makes that cheap, and the same as what is merged.
+    It reads the keys of the source. ``store_source`` makes that cheap, and ensures that these rows are the merged ones.
     """
     if source.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
-        return None  # names here are as Hive's, which are not
+        return None  # names are compared without case here, as in Hive
     types = dict(zip(target.columns, target.types, strict=True))
-    for column, key in equal_columns(on, alias, (*types, *_BESIDE), source.columns):
+    for column, key in find_equal_columns(on, alias, (*types, *_ADDITIONAL), source.columns):
         if column in types and _is_compared_alike(types[column], source.schema[key].dataType):
-            values = _values(source, key)
-            texts = filter_texts([In((column,), tuple(values))], [column]) if values else []
+            values = _key_values(source, key)
+            texts = translate_filters([In((column,), tuple(values))], [column]) if values else []
             if texts and len(texts[0]) <= LONGEST:
                 return texts[0]
     return None
 
 
-def _values(source: DataFrame, key: str) -> list[Any]:
-    """Returns the values of a column of the source but NULL; none if they are too many, too long, or no text."""
-    column = F.col(quoted(key))
+def _key_values(source: DataFrame, key: str) -> list[Any]:
+    """Returns the distinct non-NULL values of a source column; none if they are too many, too long or not text."""
+    column = F.col(quote_name(key))
     if source.schema[key].dataType == StringType():
-        column = F.substring(column, 1, LONGEST_KEY + 1)  # of a longer one no more than that travels
-    found = source.select(column).distinct().limit(MOST_KEYS + 1).toArrow().column(0).drop_null()
+        column = F.substring(column, 1, LONGEST_KEY + 1)  # enough to see that a key is too long
+    keys = source.select(column).distinct().limit(MOST_KEYS + 1).toArrow().column(0).drop_null()
     try:
-        values = found.to_pylist()
+        values = keys.to_pylist()
     except UnicodeDecodeError:
         return []
     is_long = any(isinstance(value, str) and len(value) > LONGEST_KEY for value in values)
@@ -101,22 +104,26 @@ def _values(source: DataFrame, key: str) -> list[Any]:
 
 
 class _Names:
-    """The names in a condition: of which side each is."""
+    """Decides whether a name in a condition is a column of the table or of the source."""
 
     def __init__(self, alias: str, target: Collection[str], source: Collection[str]) -> None:
-        self._alias, self._target, self._source = alias.lower(), _once(target), _once(source)
+        self._alias, self._target, self._source = (
+            alias.lower(),
+            _unique_by_lower_case(target),
+            _unique_by_lower_case(source),
+        )
         of_target, of_source = ({name.lower() for name in names} for names in (target, source))
         self._every, self._shared = of_target | of_source, of_target & of_source
 
-    def pair(self, one: Sequence[Token], other: Sequence[Token]) -> list[tuple[str, str]]:
-        """Returns the table's column that is ``one`` and the source's that is ``other``, if they are."""
-        column = self._of(one, self._target, is_target=True)
-        key = self._of(other, self._source, is_target=False)
+    def pair(self, target: Sequence[Token], source: Sequence[Token]) -> list[tuple[str, str]]:
+        """Returns the table's column ``target`` and the source's column ``source``; nothing if one of them is not sure."""
+        column = self._resolve(target, self._target, is_target=True)
+        key = self._resolve(source, self._source, is_target=False)
         return [] if column is None or key is None else [(column, key)]
 
-    def _of(self, side: Sequence[Token], own: Mapping[str, str], *, is_target: bool) -> str | None:
-        """Returns the column among ``own`` that ``side`` is for sure."""
-        name = _column(side)
+    def _resolve(self, side: Sequence[Token], own: Mapping[str, str], *, is_target: bool) -> str | None:
+        """Returns the column in ``own`` to which ``side`` surely refers; None if it may refer to something else."""
+        name = _parse_column(side)
         if name is None:
             return None
         if len(side) == 1:
@@ -124,49 +131,53 @@ class _Names:
             return None if means_more else own.get(name)
         qualifier = side[0].value
         if qualifier in self._every or qualifier == _VARIABLES:
-            return None  # a column's field, or a variable, perhaps
+            return None  # perhaps a field of a column, or a variable
         return own.get(name) if (qualifier == self._alias) is is_target else None
 
 
-def _once(columns: Collection[str]) -> dict[str, str]:
-    """Returns names by their lower case, those left out that are there twice then."""
+def _unique_by_lower_case(columns: Collection[str]) -> dict[str, str]:
+    """Returns column names by lower-case name, without names that differ only by case."""
     lowered = [column.lower() for column in columns]
     return {column.lower(): column for column in columns if lowered.count(column.lower()) == 1}
 
 
-def _is_read_alike(text: str, found: Sequence[Token]) -> bool:
-    """Returns true for a text in which Spark sees the same tokens for sure: it ends comments and literals in another way,
-    knows other blanks, and puts in the values of its own variables."""
+def _is_read_alike(text: str, condition: Sequence[Token]) -> bool:
+    """Returns true if Spark surely sees the same tokens in a text.
+
+    Spark ends comments and literals in another way, knows other blanks, and replaces its own variables.
+    """
     if "${" in text or "\\" in text:
         return False
-    ends, starts = [0, *(token.end for token in found)], [*(token.start for token in found), len(text)]
+    ends, starts = [0, *(token.end for token in condition)], [*(token.start for token in condition), len(text)]
     if any(text[end:start].strip(" \t\r\n") for end, start in zip(ends, starts, strict=True)):
         return False
-    return all(token.kind != "word" or _WORD.fullmatch(token.value) for token in found)
+    return all(token.kind != "word" or _WORD.fullmatch(token.value) for token in condition)
 
 
-def _without_parentheses(found: Sequence[Token]) -> Sequence[Token]:
-    while len(found) > 1 and found[0].value == "(" and found[-1].value == ")" and found[0].kind == "sign":
-        found = found[1:-1]
-    return found
+def _strip_parentheses(condition: Sequence[Token]) -> Sequence[Token]:
+    while (
+        len(condition) > 1 and condition[0].value == "(" and condition[-1].value == ")" and condition[0].kind == "sign"
+    ):
+        condition = condition[1:-1]
+    return condition
 
 
-def _conjuncts(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
+def _split_at_and(condition: Sequence[Token]) -> Iterator[Sequence[Token]]:
     start = 0
-    for place, token in enumerate(found):
+    for place, token in enumerate(condition):
         if token.kind == "word" and token.value == "and":
-            yield found[start:place]
+            yield condition[start:place]
             start = place + 1
-    yield found[start:]
+    yield condition[start:]
 
 
-def _sides(comparison: Sequence[Token]) -> tuple[Sequence[Token], str, Sequence[Token]] | None:
-    """Returns both sides of a comparison of columns and literals, and its operator; None for anything else."""
+def _split_comparison(comparison: Sequence[Token]) -> tuple[Sequence[Token], str, Sequence[Token]] | None:
+    """Returns left side, operator and right side of a comparison of columns and literals; None for anything else."""
     places = [at for at, token in enumerate(comparison) if token.kind == "sign" and token.value in _COMPARES]
     if len(places) != 1:
         return None
     left, right = comparison[: places[0]], comparison[places[0] + 1 :]
-    if not all(_is_literal(side) or _column(side) is not None for side in (left, right)):
+    if not all(_is_literal(side) or _parse_column(side) is not None for side in (left, right)):
         return None
     return left, comparison[places[0]].value, right
 
@@ -175,7 +186,7 @@ def _is_literal(side: Sequence[Token]) -> bool:
     return len(side) == 1 and side[0].kind in ("text", "number")
 
 
-def _column(side: Sequence[Token]) -> str | None:
+def _parse_column(side: Sequence[Token]) -> str | None:
     """Returns the name, in lower case, of ``column`` or ``alias.column``."""
     is_name = [token.kind in ("word", "quoted") for token in side]
     if is_name == [True] or (len(side) == 3 and is_name == [True, False, True] and side[1].value == "."):
@@ -184,8 +195,8 @@ def _column(side: Sequence[Token]) -> str | None:
 
 
 def _is_compared_alike(hive_type: str, other: DataType) -> bool:
-    """Returns true for columns of one type, of which equal values are equal here, too."""
-    is_text = hive_type.startswith(("char(", "varchar("))  # both are strings of Spark
+    """Returns true if columns have one type and if values that Spark finds equal are equal here, too."""
+    is_text = hive_type.startswith(("char(", "varchar("))  # Spark has both as strings
     return isinstance(other, IntegralType | DecimalType | StringType) and other.simpleString() == (
         "string" if is_text else hive_type
     )

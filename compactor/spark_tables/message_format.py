@@ -1,4 +1,4 @@
-"""Messages of ``messages`` as MessagePack: a closed list of types, each checked field by field. Nothing is unpickled."""
+"""Encodes the messages of ``messages`` as MessagePack: a closed list of types, checked field by field, without pickle."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _Packed: TypeAlias = Any  #: lists, numbers, texts and bytes
 #: Every kind of message; a test compares it with the requests and their answers.
 KINDS: Mapping[str, type] = {kind.__name__: kind for kind in (*get_args(Request), *ANSWERS.values(), Taken, Failure)}
 _NUMBERS = range(-(2**63), 2**64)  #: MessagePack's integers
-#: AND and OR within each other: a condition that was bound has one for each level of its text, and one for each NOT
+#: Levels of nested AND and OR. A bound condition has at most one for each level of its text, and one for each NOT.
 _DEEPEST = 4 * DEEPEST
-#: What msgspec, pyarrow and Python raise of bytes that are not what they should be
+#: What msgspec, pyarrow and Python raise on malformed bytes
 _NOT_UNDERSTOOD = (
     *(msgspec.MsgspecError, pa.ArrowException, ValueError, TypeError, LookupError, ArithmeticError),
     *(RuntimeError, OSError, StopIteration, MemoryError),
@@ -42,14 +42,14 @@ def encode(message: object) -> bytes:
     """Returns a message as bytes.
 
     Raises:
-        BadMessage: it is none of the list, or too long.
+        BadMessage: its type is unknown, or it is too long.
     """
     kind = type(message)
     if KINDS.get(kind.__name__) is not kind:
         raise BadMessage(f"a message of type {kind.__name__}; known are {', '.join(KINDS)}")
     try:
-        content = _packed_scan(message) if isinstance(message, PlannedScan) else message
-        data = msgspec.msgpack.encode([kind.__name__, msgspec.Raw(msgspec.msgpack.encode(content, enc_hook=_packed))])
+        content = _pack_scan(message) if isinstance(message, PlannedScan) else message
+        data = msgspec.msgpack.encode([kind.__name__, msgspec.Raw(msgspec.msgpack.encode(content, enc_hook=_pack))])
     except (msgspec.MsgspecError, pa.ArrowException, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise BadMessage(f"a message {kind.__name__} cannot be sent: {type(error).__name__}: {error}") from error
     if len(data) > LONGEST:
@@ -60,10 +60,10 @@ def encode(message: object) -> bytes:
 
 
 def decode(data: bytes, kinds: Iterable[type]) -> Any:
-    """Returns the message in ``data``, which is one of ``kinds``.
+    """Returns the message in ``data``, which has one of the types ``kinds``.
 
     Raises:
-        BadMessage: it is another one, or a field is not of its type.
+        BadMessage: it has another type, or a field does not have its type.
     """
     known = {kind.__name__: kind for kind in kinds}
     try:
@@ -72,30 +72,30 @@ def decode(data: bytes, kinds: Iterable[type]) -> Any:
             raise BadMessage(f"a message {message.kind[:100]!r}; expected {' or '.join(known)}")
         kind = known[message.kind]
         content = _decoder(kind).decode(message.content)
-        return _scan(content) if kind is PlannedScan else content
+        return _unpack_scan(content) if kind is PlannedScan else content
     except _NOT_UNDERSTOOD as error:
         raise BadMessage(f"a message that cannot be understood: {type(error).__name__}: {error}") from error
 
 
 @cache
 def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(_SCAN if kind is PlannedScan else kind, dec_hook=_unpacked)
+    return msgspec.msgpack.Decoder(_SCAN if kind is PlannedScan else kind, dec_hook=_unpack)
 
 
-def _packed(value: object) -> _Packed:
+def _pack(value: object) -> _Packed:
     if isinstance(value, pa.Schema):
         return value.serialize().to_pybytes()
     raise NotImplementedError(f"a value of type {type(value).__name__}")
 
 
-def _unpacked(kind: type, packed: _Packed) -> object:
+def _unpack(kind: type, packed: _Packed) -> object:
     if kind is pa.Schema and isinstance(packed, bytes):
         return pa.ipc.read_schema(pa.BufferReader(packed))
     raise ValueError(f"{type(packed).__name__} in the place of {kind.__name__}")
 
 
-def _travelling(kind: type, **others: Any) -> Any:
-    """Returns a type with the fields of ``kind``, some of which travel as ``others``."""
+def _define_transport(kind: type, **others: Any) -> Any:
+    """Returns a type with the fields of ``kind`` for the wire, where the fields ``others`` have other types."""
     return msgspec.defstruct(
         f"Travelling{kind.__name__}",
         [*({**get_type_hints(kind), **others}.items())],
@@ -104,9 +104,9 @@ def _travelling(kind: type, **others: Any) -> Any:
     )
 
 
-# A plan's list of write IDs may be one of two kinds, its condition is a tree of many, and the values of partition columns
-# are Arrow's: they travel as what MessagePack has, and the constants of all tasks as one batch.
-_PLAN = _travelling(
+# Three fields of a plan have types that MessagePack does not have: its write IDs are of one of two types, its condition is a
+# tree, and the values of partition columns are Arrow scalars. The values of all tasks travel as one Arrow batch.
+_PLAN = _define_transport(
     ScanPlan,
     write_ids=ValidWriteIdList,
     earlier=ValidWriteIdList | None,
@@ -115,43 +115,43 @@ _PLAN = _travelling(
     condition_kinds=tuple[c.Kind, ...],
     constants=bytes,
 )
-_SCAN = _travelling(PlannedScan, plan=_PLAN)
+_SCAN = _define_transport(PlannedScan, plan=_PLAN)
 
 
-def _packed_scan(scan: PlannedScan) -> Any:
+def _pack_scan(scan: PlannedScan) -> Any:
     plan = scan.plan
     columns = {} if plan.condition is None else c.columns_of(plan.condition)
-    packed = _fields(plan) | {
+    packed = _field_values(plan) | {
         "earlier": plan.write_ids.earlier if isinstance(plan.write_ids, LaterWriteIdList) else None,
-        "condition": None if plan.condition is None else _packed_condition(plan.condition),
+        "condition": None if plan.condition is None else _pack_condition(plan.condition),
         "condition_columns": pa.schema([pa.field(name, column.type) for name, column in columns.items()]),
         "condition_kinds": tuple(column.kind for column in columns.values()),
-        "constants": _packed_constants(plan.tasks),
+        "constants": _pack_constants(plan.tasks),
         "tasks": tuple(replace(task, constants={}) if task.constants else task for task in plan.tasks),
     }
-    return _SCAN(**_fields(scan) | {"plan": _PLAN(**packed)})
+    return _SCAN(**_field_values(scan) | {"plan": _PLAN(**packed)})
 
 
-def _scan(packed: Any) -> PlannedScan:
+def _unpack_scan(packed: Any) -> PlannedScan:
     plan = packed.plan
     write_ids = plan.write_ids if plan.earlier is None else plan.write_ids.since(plan.earlier)
     columns = {
         field.name: c.Column(name=field.name, kind=kind, type=field.type)
         for field, kind in zip(plan.condition_columns, plan.condition_kinds, strict=True)
     }
-    condition = None if plan.condition is None else _condition(plan.condition, columns)
-    tasks = _with_constants(plan.tasks, plan.constants)
+    condition = None if plan.condition is None else _unpack_condition(plan.condition, columns)
+    tasks = _unpack_constants(plan.tasks, plan.constants)
     others = {"write_ids": write_ids, "condition": condition, "tasks": tasks}
     whole = ScanPlan(**{field.name: getattr(plan, field.name) for field in fields(ScanPlan)} | others)
     return PlannedScan(**{field.name: getattr(packed, field.name) for field in fields(PlannedScan)} | {"plan": whole})
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def _field_values(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
-def _packed_constants(tasks: Iterable[ScanTask]) -> bytes:
-    """Returns the values of partition columns as a stream of Arrow: a row for each partition, in the order of tasks."""
+def _pack_constants(tasks: Iterable[ScanTask]) -> bytes:
+    """Returns the values of partition columns as an Arrow stream, with a row for each partition in the order of tasks."""
     rows = list({task.partition: task.constants for task in tasks if task.constants}.values())
     if not rows:
         return b""
@@ -164,7 +164,7 @@ def _packed_constants(tasks: Iterable[ScanTask]) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]  # of pyarrow
 
 
-def _with_constants(tasks: tuple[ScanTask, ...], packed: bytes) -> tuple[ScanTask, ...]:
+def _unpack_constants(tasks: tuple[ScanTask, ...], packed: bytes) -> tuple[ScanTask, ...]:
     if not packed:
         return tasks
     with pa.ipc.open_stream(packed) as stream:
@@ -180,15 +180,15 @@ def _with_constants(tasks: tuple[ScanTask, ...], packed: bytes) -> tuple[ScanTas
     return tuple(replace(task, constants=constants[task.partition]) for task in tasks)
 
 
-def _packed_condition(condition: c.Condition) -> _Packed:
-    """Returns a condition as a list: its kind, and what it has."""
+def _pack_condition(condition: c.Condition) -> _Packed:
+    """Returns a condition as a list: its kind and its fields, for example ``["compared", "id", "=", 7]``."""
     match condition:
         case c.Compared(column=column, operator=operator, value=value):
-            return ["compared", column.name, operator, _packed_value(value)]
+            return ["compared", column.name, operator, _pack_value(value)]
         case c.Pair(left=left, operator=operator, right=right):
             return ["pair", left.name, operator, right.name]
         case c.OneOf(column=column, values=values, or_null=or_null):
-            return ["one of", column.name, [_packed_value(value) for value in values], or_null]
+            return ["one of", column.name, [_pack_value(value) for value in values], or_null]
         case c.Missing(column=column):
             return ["missing", column.name]
         case c.Matches(column=column, pattern=pattern):
@@ -198,23 +198,23 @@ def _packed_condition(condition: c.Condition) -> _Packed:
         case c.Constant(value=value):
             return ["constant", value]
         case c.Not(part=part):
-            return ["not", _packed_condition(part)]
+            return ["not", _pack_condition(part)]
         case c.All(parts=parts):
-            return ["all", [_packed_condition(part) for part in parts]]
+            return ["all", [_pack_condition(part) for part in parts]]
         case c.Any(parts=parts):
-            return ["any", [_packed_condition(part) for part in parts]]
+            return ["any", [_pack_condition(part) for part in parts]]
 
 
-def _condition(packed: _Packed, columns: Mapping[str, c.Column], depth: int = 0) -> c.Condition:
+def _unpack_condition(packed: _Packed, columns: Mapping[str, c.Column], depth: int = 0) -> c.Condition:
     if depth > _DEEPEST:
-        raise ValueError(f"a condition of more than {_DEEPEST} levels")
+        raise ValueError(f"a condition has more than {_DEEPEST} levels")
     match packed:
         case ["compared", str(name), str(operator), value]:
-            return c.Compared(column=columns[name], operator=operator, value=_value(value))
+            return c.Compared(column=columns[name], operator=operator, value=_unpack_value(value))
         case ["pair", str(left), str(operator), str(right)]:
             return c.Pair(left=columns[left], operator=operator, right=columns[right])
         case ["one of", str(name), list(values), bool(or_null)]:
-            return c.OneOf(column=columns[name], values=tuple(map(_value, values)), or_null=or_null)
+            return c.OneOf(column=columns[name], values=tuple(map(_unpack_value, values)), or_null=or_null)
         case ["missing", str(name)]:
             return c.Missing(column=columns[name])
         case ["matches", str(name), str(pattern)]:
@@ -224,15 +224,15 @@ def _condition(packed: _Packed, columns: Mapping[str, c.Column], depth: int = 0)
         case ["constant", bool() | None as value]:
             return c.Constant(value=value)
         case ["not", part]:
-            return c.Not(part=_condition(part, columns, depth + 1))
+            return c.Not(part=_unpack_condition(part, columns, depth + 1))
         case ["all", list(parts)]:
-            return c.All(parts=tuple(_condition(part, columns, depth + 1) for part in parts))
+            return c.All(parts=tuple(_unpack_condition(part, columns, depth + 1) for part in parts))
         case ["any", list(parts)]:
-            return c.Any(parts=tuple(_condition(part, columns, depth + 1) for part in parts))
-    raise ValueError(f"a condition of no known kind: {str(packed)[:100]}")
+            return c.Any(parts=tuple(_unpack_condition(part, columns, depth + 1) for part in parts))
+    raise ValueError(f"a condition of an unknown kind: {str(packed)[:100]}")
 
 
-def _packed_value(value: c.Value) -> _Packed:
+def _pack_value(value: c.Value) -> _Packed:
     if isinstance(value, Decimal):
         return ["decimal", str(value)]
     if isinstance(value, int) and value not in _NUMBERS:
@@ -240,7 +240,7 @@ def _packed_value(value: c.Value) -> _Packed:
     return value
 
 
-def _value(packed: _Packed) -> c.Value:
+def _unpack_value(packed: _Packed) -> c.Value:
     match packed:
         case bool() | int() | float() | bytes():
             return packed
@@ -248,4 +248,4 @@ def _value(packed: _Packed) -> c.Value:
             return Decimal(text)
         case ["integer", str(text)]:
             return int(text)
-    raise ValueError(f"a value of no known kind: {str(packed)[:100]}")
+    raise ValueError(f"a value of an unknown kind: {str(packed)[:100]}")

@@ -1,5 +1,4 @@
-"""The requests to a keeper, and its answers: plain values between processes of one user on one host. They travel as
-``message_format`` says."""
+"""The requests to a keeper and its answers: plain values that ``message_format`` encodes."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ from compactor.tables.writing.written_part import ChangedPart, WrittenPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The metastore that is meant, as ``open_metastore`` takes it, and the name of the application that asks."""
+class MetastorePlace:
+    """A metastore, named as for ``open_metastore``, and the name of the application that sends the request."""
 
     metastore: str = "default"
     config: str | None = None
@@ -28,8 +27,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commits:
-    """The past of a table that a stream has seen: the table's id, and its valid write-id list as Hive writes it."""
+class SeenCommits:
+    """The commits of a table that a stream or DataFrame has seen: the table's id, and Hive's text of the valid write IDs."""
 
     table_id: int
     write_ids: str
@@ -37,45 +36,43 @@ class Commits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSource:
-    """A table that a DataFrame reads, and the commits of it that its snapshot sees."""
+    """A table that a DataFrame reads, and the commits that its snapshot sees."""
 
     metastore: str
     config: str | None
     table: str
-    commits: Commits
-    snapshot: str  #: its name, as ``Hold`` has it
+    commits: SeenCommits
+    snapshot: str  #: the name of the snapshot, as in ``Hold``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestCommits:
-    """Asks for the ``Commits`` that a table has now."""
+    """Asks for the current commits of a table."""
 
-    place: Place
+    place: MetastorePlace
     table: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanScan:
-    """Asks for the plan of a scan; under the ``snapshot`` that ``OpenSnapshot`` named, else under one of its own. With
-    ``between`` only of the rows that came after the first of these and up to the second. The snapshot is let go when the
-    process ``reader`` ends, which Spark may kill."""
+    """Asks for the plan of a scan."""
 
-    place: Place
+    place: MetastorePlace
     table: str
     columns: tuple[str, ...] | None = None
     row_filter: str | None = None
-    where: str | None = None  #: a condition that Spark evaluates: what cannot meet it need not be read
+    where: str | None = None  #: a condition that Spark evaluates: rows that cannot meet it need not be read
     row_ids: bool = False
-    snapshot: str | None = None
-    change: str | None = None  #: that ``BeginChange`` named: its rows are found with their ROW__IDs and files
-    within: str | None = None  #: a change or statement that reads the table, under its locks and snapshot
-    between: tuple[Commits, Commits] | None = None
-    reader: Process | None = None
+    snapshot: str | None = None  #: the name of an ``OpenSnapshot``; without it, ``change`` and ``within`` a new one
+    change: str | None = None  #: the name of a change whose rows are read, with ROW__IDs and files
+    within: str | None = None  #: a change or statement that reads the table under its locks and snapshot
+    between: tuple[SeenCommits, SeenCommits] | None = None  #: only rows later than the first, up to the second
+    reader: Process | None = None  #: the snapshot is released when this process, which Spark may kill, ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """A transaction that the keeper holds. ``name`` is unique: transactions of two metastores may have one number."""
+    """A transaction that the keeper holds. ``name`` is unique; two metastores may use the same number ``txn``."""
 
     name: str
     txn: int
@@ -83,21 +80,20 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedScan:
-    """A plan, and what executors need besides. ``padded`` are the columns whose trailing blanks do not count in filters;
-    with ``has_files`` each row comes with the file that holds it. ``shown`` is the schema that Spark sees where the plan's
-    has timestamps in parts: rows have both then, so that what stays as it is keeps every digit."""
+    """The plan of a scan, and what executors need to read it."""
 
     hold: Hold
     plan: ScanPlan
     stores: StoreOptions = field(repr=False)
     table_id: int
-    padded: tuple[str, ...] = ()
-    has_files: bool = False
+    padded: tuple[str, ...] = ()  #: columns whose trailing blanks do not count in filters
+    has_files: bool = False  #: each row comes with the file that contains it
+    #: Spark's schema, if the plan reads timestamps in parts. Rows then have both: unchanged values keep every digit.
     shown: pa.Schema | None = None
 
     @property
     def without_tasks(self) -> PlannedScan:
-        """The same without its files, of which each executor is given its own."""
+        """The same scan without its files: each executor gets only its own."""
         return replace(self, plan=replace(self.plan, tasks=()))
 
 
@@ -110,30 +106,29 @@ class CheckSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSnapshot:
-    """Asks for a snapshot that several scans may see; answered by its name. It is held until it is released, or, where it
-    ``is_of_frames``, until no frame needs it."""
+    """Asks for a snapshot for several scans; the answer is its name. It is held until it is released."""
 
-    place: Place
-    is_of_frames: bool = False
+    place: MetastorePlace
+    is_of_frames: bool = False  #: the snapshot is held only until no DataFrame needs it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Asks that a snapshot that has a name, or with None each that is held, is let go; answered by their number."""
+    """Asks to release one snapshot, or all with None; the answer is the number of released snapshots."""
 
     snapshot: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadersOf:
-    """Asks for the ``Readers`` of a table."""
+    """Asks for the ``TableReaders`` of a table."""
 
-    place: Place
+    place: MetastorePlace
     table: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readers:
+class TableReaders:
     """The transactions of this application that still read a table."""
 
     txns: tuple[int, ...]
@@ -141,15 +136,14 @@ class Readers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Active:
-    """Says that the program of an application is at work, so that the snapshots of its frames are held on."""
+    """Reports that the program of an application is active, so that snapshots of its DataFrames stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creation:
-    """A table that is created with the rows that are written into it: its columns with Hive's types, in their order, and
-    those of ``partitioned_by`` among them."""
+    """A table that a write creates."""
 
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[str, str], ...]  #: names and Hive's types of all columns, including partition columns
     partitioned_by: tuple[str, ...] = ()
     clustered_by: tuple[str, ...] = ()
     buckets: int = 0
@@ -159,18 +153,20 @@ class Creation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginStatement:
-    """Asks for a transaction in which a query is read and its rows are written, with the locks of all of its tables in one
-    request; answered by its name. ``targets`` are written into: overwritten, if there is one and ``overwrites`` says so."""
+    """Asks for a transaction that reads a query and writes its rows; the answer is its name.
 
-    place: Place
-    targets: tuple[str, ...] = ()
-    overwrites: bool = False
-    reads: tuple[str, ...] = ()
+    All tables are locked in one request.
+    """
+
+    place: MetastorePlace
+    targets: tuple[str, ...] = ()  #: the tables to write
+    overwrites: bool = False  #: the single target is overwritten
+    reads: tuple[str, ...] = ()  #: the tables that the query reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renew:
-    """Says that the program of a statement or change is at work; answered by whether it is under way."""
+    """Reports that the program of a statement or change is active; the answer says whether that is under way."""
 
     name: str
 
@@ -180,15 +176,14 @@ class BeginWrite:
     """Asks for a transaction that appends to a table, or overwrites it.
 
     Attributes:
-        statement: the one that has begun the transaction; without it, another one is opened.
-        sources: the tables that the rows are known to be read from.
-        stream: the name of the stream whose batch is written. One of the same stream into this table that is under way is
-            ended: it is tried again.
-        batch: the batch's number, if it is known already.
-        creates: the table, which comes with the commit; None for one that is there.
+        statement: the statement that has begun the transaction; without it, a new transaction is opened.
+        sources: the tables that the rows are read from, as far as they are known.
+        stream: the name of the stream whose batch is written. An earlier attempt of this stream into this table is aborted.
+        batch: the batch's number, if it is already known.
+        creates: the table that the commit creates; None if the table exists.
     """
 
-    place: Place
+    place: MetastorePlace
     table: str
     overwrite: bool
     time_zone: str | None = None
@@ -210,20 +205,22 @@ class BegunWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitWrite:
-    """Asks that what the writers have staged is named and committed; answered by the number of rows. ``batch`` is that of a
-    stream; one that is committed already has none."""
+    """Asks to name and commit what the writers have staged; the answer is the number of rows.
+
+    It is 0 for a batch of a stream that is already committed.
+    """
 
     hold: Hold
     parts: tuple[WrittenPart, ...]
-    batch: int | None = None
-    query: str = ""  #: Spark's id of the query whose batch it is
+    batch: int | None = None  #: the number of the stream's batch
+    query: str = ""  #: Spark's id of the streaming query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginInserts:
-    """Asks for a transaction that appends to several tables, or for the one that ``statement`` has begun."""
+    """Asks for a transaction that appends to several tables, or continues the one that ``statement`` has begun."""
 
-    place: Place
+    place: MetastorePlace
     tables: tuple[str, ...]
     time_zone: str | None = None
     statement: str | None = None
@@ -231,7 +228,7 @@ class BeginInserts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BegunInserts:
-    """Appends to several tables that are under way, and what their writers need for each."""
+    """Appends to several tables that are under way, and what the writers need for each table."""
 
     hold: Hold
     works: tuple[SharedStatement, ...]
@@ -240,7 +237,7 @@ class BegunInserts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitInserts:
-    """Asks that what the writers have staged for each table is named and committed; answered by the number of rows."""
+    """Asks to name and commit what the writers have staged for each table; the answer is the number of rows."""
 
     hold: Hold
     parts: tuple[tuple[WrittenPart, ...], ...]
@@ -248,60 +245,56 @@ class CommitInserts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortWrite:
-    """Asks that a write ends without a trace; answered by whether it was under way."""
+    """Asks to abort a write; the answer says whether it was under way."""
 
     hold: Hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortStream:
-    """Asks that the batch of a stream that is under way ends without a trace; answered by whether there was one."""
+    """Asks to abort the batch of a stream that is under way; the answer says whether there was one."""
 
-    place: Place
+    place: MetastorePlace
     table: str
     stream: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetStream:
-    """Asks that the batches of a stream into a table, and whose it is, are forgotten; answered by whether any were known."""
+    """Asks to forget a stream's batches into a table, and its query; the answer says whether any batch was known."""
 
-    place: Place
+    place: MetastorePlace
     table: str
     stream: str
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Sent before the work on a request begins, and its answer after it: without this nothing was done."""
+    """Precedes the answer: the keeper sends it before it begins to work on a request. Without it nothing was done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginChange:
-    """Asks for a transaction that updates, deletes or merges rows of a table; see ``Intent``.
+    """Asks for a transaction that updates, deletes or merges rows of a table; see ``Intent``."""
 
-    ``is_checked`` is None for what ``hive.merge.cardinality.check`` says; a statement that matches nothing needs no check.
-    """
-
-    place: Place
+    place: MetastorePlace
     table: str
     deletes: bool = False
     assigns: tuple[str, ...] | None = None
     inserts: bool = False
-    is_checked: bool | None = False
+    is_checked: bool | None = False  #: checks a merge's cardinality; None follows ``hive.merge.cardinality.check``
     time_zone: str | None = None  #: in which an instant becomes a timestamp of Hive
     reads: tuple[str, ...] = ()  #: other tables that the statement reads
-    sources: tuple[FrameSource, ...] = ()  #: the tables that a merge's source is known to be read from
+    sources: tuple[FrameSource, ...] = ()  #: the tables that a merge's source reads, as far as they are known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BegunChange:
-    """A change that is under way, by its name, and what the statement needs to know of its table: the names of all columns
-    and Hive's types of them, the names of partition columns, and of those by which rows are bucketed."""
+    """A change that is under way, and what the statement needs to know about its table."""
 
-    change: str
-    columns: tuple[str, ...]
-    types: tuple[str, ...]
+    change: str  #: the name of the change
+    columns: tuple[str, ...]  #: names of all columns, partition columns last
+    types: tuple[str, ...]  #: Hive's types of all columns
     partition_keys: tuple[str, ...]
     bucket_columns: tuple[str, ...]
     is_checked: bool
@@ -309,14 +302,14 @@ class BegunChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteChange:
-    """Asks for what the writers of a change need; answered by ``ChangeWork``."""
+    """Asks for what the writers of a change need; the answer is ``ChangeWork``."""
 
     change: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeWork:
-    """The work of those who write a change."""
+    """The table, files and stores that the writers of a change need."""
 
     change: str
     work: SharedChange
@@ -325,7 +318,7 @@ class ChangeWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitChange:
-    """Asks that what the writers of a change have staged is named and committed."""
+    """Asks to name and commit what the writers of a change have staged."""
 
     change: str
     parts: tuple[ChangedPart, ...]
@@ -333,15 +326,14 @@ class CommitChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortChange:
-    """Asks that a change or statement ends without a trace, or the write that a statement became; answered by whether it
-    was under way."""
+    """Asks to abort a change, a statement or its write; the answer says whether it was under way."""
 
     change: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountChange:
-    """Asks, once, for the numbers of rows that a committed change has changed."""
+    """Asks for the row counts of a committed change. They can be read once."""
 
     change: str
 
@@ -373,11 +365,11 @@ Request: TypeAlias = (
 #: The type of the answer to each request, if it is not an error.
 ANSWERS: Mapping[type, type] = {
     PlanScan: PlannedScan,
-    LatestCommits: Commits,
+    LatestCommits: SeenCommits,
     CheckSnapshot: NoneType,
     OpenSnapshot: str,
     Release: int,
-    ReadersOf: Readers,
+    ReadersOf: TableReaders,
     Active: NoneType,
     BeginStatement: str,
     Renew: bool,

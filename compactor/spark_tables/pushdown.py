@@ -1,8 +1,8 @@
-"""Filters of Spark as texts of this package's own filters.
+"""Translates Spark's filters into this package's filter language.
 
-Spark evaluates each filter again, so here a row may stay that does not meet it, and none may go that does. What Spark
-compares in another way is not pushed: floating-point numbers (NaN is the largest, and equal to itself) and char columns
-(trailing blanks count).
+Spark evaluates each filter again, so a translated filter may keep rows that do not meet it, but must keep all rows that do.
+Comparisons that Spark evaluates in another way are not translated: floating-point numbers (in Spark NaN is the largest and
+equals itself) and char columns (in Spark trailing blanks count).
 """
 
 from __future__ import annotations
@@ -23,53 +23,53 @@ _COMPARED = {
 }
 
 
-def filter_texts(filters: Iterable[ds.Filter], columns: Collection[str]) -> list[str]:
-    """Returns the texts of those of ``filters`` that mean the same here.
+def translate_filters(filters: Iterable[ds.Filter], columns: Collection[str]) -> list[str]:
+    """Returns the filters as texts, without filters that mean something else here.
 
     Args:
-        columns: the names of those whose values are compared as Spark compares them.
+        columns: the columns whose values are compared here as in Spark.
     """
-    return [text for one in filters if (text := _text(one, columns)) is not None]
+    return [text for spark_filter in filters if (text := _translate(spark_filter, columns)) is not None]
 
 
-def _text(found: ds.Filter, columns: Collection[str]) -> str | None:
-    if isinstance(found, ds.Not):
-        inner = None if isinstance(found.child, ds.EqualNullSafe) else _text(found.child, columns)
+def _translate(spark_filter: ds.Filter, columns: Collection[str]) -> str | None:
+    if isinstance(spark_filter, ds.Not):
+        inner = None if isinstance(spark_filter.child, ds.EqualNullSafe) else _translate(spark_filter.child, columns)
         return None if inner is None else f"NOT ({inner})"
-    if len(found.attribute) != 1 or found.attribute[0] not in columns:
+    if len(spark_filter.attribute) != 1 or spark_filter.attribute[0] not in columns:
         return None
-    name = quoted(found.attribute[0])
-    if isinstance(found, ds.IsNull | ds.IsNotNull):
-        return f"{name} IS {'NOT ' if isinstance(found, ds.IsNotNull) else ''}NULL"
-    if isinstance(found, ds.In):
-        values = [_literal(value) for value in found.value]
+    name = quote_name(spark_filter.attribute[0])
+    if isinstance(spark_filter, ds.IsNull | ds.IsNotNull):
+        return f"{name} IS {'NOT ' if isinstance(spark_filter, ds.IsNotNull) else ''}NULL"
+    if isinstance(spark_filter, ds.In):
+        values = [_literal(value) for value in spark_filter.value]
         return None if not values or None in values else f"{name} IN ({', '.join(map(str, values))})"
-    return _of_one_value(found, name)
+    return _translate_comparison(spark_filter, name)
 
 
-def _of_one_value(found: Any, name: str) -> str | None:
-    if isinstance(found, ds.StringStartsWith | ds.StringEndsWith | ds.StringContains):
-        before = "" if isinstance(found, ds.StringStartsWith) else "%"
-        after = "" if isinstance(found, ds.StringEndsWith) else "%"
-        if after and found.value.endswith("\\"):
-            return None  # no pattern of Hive's says that anything may follow a backslash
-        return f"{name} LIKE {_literal(before + _as_pattern(found.value) + after)}"
-    value = _literal(found.value)
-    operator = "=" if isinstance(found, ds.EqualNullSafe) else _COMPARED.get(type(found))
+def _translate_comparison(spark_filter: Any, name: str) -> str | None:
+    if isinstance(spark_filter, ds.StringStartsWith | ds.StringEndsWith | ds.StringContains):
+        before = "" if isinstance(spark_filter, ds.StringStartsWith) else "%"
+        after = "" if isinstance(spark_filter, ds.StringEndsWith) else "%"
+        if after and spark_filter.value.endswith("\\"):
+            return None  # in a pattern of Hive a backslash escapes the % that follows it
+        return f"{name} LIKE {_literal(before + _escape_pattern(spark_filter.value) + after)}"
+    value = _literal(spark_filter.value)
+    operator = "=" if isinstance(spark_filter, ds.EqualNullSafe) else _COMPARED.get(type(spark_filter))
     return None if value is None or operator is None else f"{name} {operator} {value}"
 
 
-def quoted(name: str) -> str:
-    """Returns a column's name as one of the grammar, and of Spark, whatever characters it has."""
+def quote_name(name: str) -> str:
+    """Returns a column's name in backquotes, as this package and Spark read it, whatever characters it contains."""
     return "`" + name.replace("`", "``") + "`"
 
 
-def _as_pattern(text: str) -> str:
-    return "".join(f"\\{one}" if one in "%_" else one for one in text)
+def _escape_pattern(text: str) -> str:
+    return "".join(f"\\{character}" if character in "%_" else character for character in text)
 
 
 def _literal(value: object) -> str | None:
-    """Returns a value as a literal of the grammar; None where it has none, or one that is compared otherwise."""
+    """Returns a value as a literal of the filter language; None if it has no literal that is compared as in Spark."""
     match value:
         case bool():
             return "TRUE" if value else "FALSE"

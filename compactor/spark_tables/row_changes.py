@@ -1,5 +1,4 @@
-"""Begins, renews, aborts and counts changes and statements for a program that may be far from the driver: it reads a row,
-the driver's host acts."""
+"""A data source through which a program, perhaps on another host, begins, renews, aborts and counts changes."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from compactor.spark_tables.data_source_options import place_of, sources_of
+from compactor.spark_tables.data_source_options import parse_place, parse_sources
 from compactor.spark_tables.messages import (
     AbortChange,
     Active,
@@ -23,10 +22,10 @@ from compactor.spark_tables.messages import (
     ReadersOf,
     Renew,
 )
-from compactor.spark_tables.snapshots import Answer
+from compactor.spark_tables.snapshots import KeeperAnswer
 from compactor.tables.writing.row_change import Changed
 
-#: What a program asks the keeper for through this source.
+#: The requests that a program sends to the keeper through this source.
 KeeperRequest: TypeAlias = (
     BeginChange | BeginStatement | Renew | ForgetStream | ReadersOf | Active | AbortChange | CountChange
 )
@@ -43,7 +42,7 @@ _KINDS: Mapping[str, type[KeeperRequest]] = {
 
 
 class HiveAcidChange(DataSource):
-    """One row: the keeper's answer as JSON, such as a ``BegunChange`` or the numbers of a committed change."""
+    """One row: the keeper's answer as JSON, such as a ``BegunChange`` or the row counts of a committed change."""
 
     application: ClassVar[str] = ""
 
@@ -54,39 +53,39 @@ class HiveAcidChange(DataSource):
     def schema(self) -> str:
         return "answer string"
 
-    def reader(self, schema: StructType) -> Answer:
-        return Answer(request_of(dict(self.options.items()), self.application), as_json)
+    def reader(self, schema: StructType) -> KeeperAnswer:
+        return KeeperAnswer(request_from_options(dict(self.options.items()), self.application), answer_to_json)
 
 
-def options_of(request: KeeperRequest) -> dict[str, str]:
-    """Returns a request as options of this source, without its place."""
+def request_to_options(request: KeeperRequest) -> dict[str, str]:
+    """Returns a request as options of this source, without its ``place``."""
     action = next(name for name, kind in _KINDS.items() if isinstance(request, kind))
     fields = dataclasses.asdict(request)
     fields.pop("place", None)
     return {"action": action, "request": json.dumps(fields)}
 
 
-def request_of(options: Mapping[str, str], application: str) -> KeeperRequest:
-    """Returns the request that ``options_of`` made these options from, with the place that they name besides."""
+def request_from_options(options: Mapping[str, str], application: str) -> KeeperRequest:
+    """Returns the request that ``request_to_options`` wrote, with the place from the other options."""
     kind = _KINDS[options["action"]]
     fields = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in json.loads(options["request"]).items()
     }
     if "sources" in fields:
-        fields["sources"] = sources_of(json.dumps(fields["sources"]))
+        fields["sources"] = parse_sources(json.dumps(fields["sources"]))
     if any(field.name == "place" for field in dataclasses.fields(kind)):
-        fields["place"] = place_of(options, application)
-    return kind(**fields)  # type: ignore[arg-type]  # they are those of ``options_of``
+        fields["place"] = parse_place(options, application)
+    return kind(**fields)  # type: ignore[arg-type]  # ``request_to_options`` wrote them
 
 
-def as_json(answer: Any) -> str:
-    """Returns the answer of a keeper as the text of the row."""
+def answer_to_json(answer: Any) -> str:
+    """Returns an answer of the keeper as the text of the row."""
     return json.dumps(dataclasses.asdict(answer) if dataclasses.is_dataclass(type(answer)) else answer)
 
 
-def begun_of(answer: str) -> BegunChange:
-    """Returns a change that was begun from the text of its row."""
+def parse_begun_change(answer: str) -> BegunChange:
+    """Returns a begun change from the text of the row."""
     fields = json.loads(answer)
     return BegunChange(
         change=fields["change"],
@@ -98,6 +97,6 @@ def begun_of(answer: str) -> BegunChange:
     )
 
 
-def counts_of(answer: str) -> Changed:
-    """Returns the numbers of a committed change from the text of its row."""
+def parse_counts(answer: str) -> Changed:
+    """Returns the row counts of a committed change from the text of the row."""
     return Changed(**json.loads(answer))

@@ -1,4 +1,4 @@
-"""Spark's types for a scan's columns."""
+"""Converts between the types of Arrow, Spark and Hive."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from compactor.base.errors import NotConforming, NotSupported
 from compactor.tables.hive_columns import hive_columns
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
-    """Returns the schema that Spark gives to the rows: a timestamp of Hive has no zone and is a ``timestamp_ntz``."""
+def to_spark_schema(schema: pa.Schema) -> StructType:
+    """Returns Spark's schema for rows of a table. Hive's timestamps have no zone and become ``timestamp_ntz``."""
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
-def as_spark_expects(batches: Iterator[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Yields ``batches`` in the Arrow that Spark wants for its ``schema``; the names within nested types differ."""
-    wanted = to_arrow_schema(schema, timezone="UTC")
+def cast_for_spark(batches: Iterator[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Yields ``batches`` in the Arrow schema that Spark expects; only names inside nested types differ."""
+    arrow_schema = to_arrow_schema(schema, timezone="UTC")
     for batch in batches:
-        yield batch.cast(wanted)
+        yield batch.cast(arrow_schema)
 
 
-def hive_types(table: str, schema: StructType, *, has_time_zone: bool) -> tuple[tuple[str, str], ...]:
-    """Returns the columns of a query with Hive's types, for a table that is created with its rows.
+def to_hive_columns(table: str, schema: StructType, *, has_time_zone: bool) -> tuple[tuple[str, str], ...]:
+    """Returns the columns of a query with Hive's types, for a table that is created with the query's rows.
 
     Args:
-        has_time_zone: a time zone is given in which an instant becomes a timestamp of Hive, which has none.
+        has_time_zone: the write has a time zone in which instants become timestamps of Hive, which have no zone.
 
     Raises:
-        NotConforming: a column has no name of its own, but the text of its expression.
-        NotSupported: a column is of a type that Hive has no equal of; or is an instant, and no time zone is given.
+        NotConforming: a column has no name, only the text of its expression.
+        NotSupported: Hive has no such type, or a column is an instant and the write has no time zone.
     """
-    found: list[tuple[str, str]] = []
+    columns: list[tuple[str, str]] = []
     for place, field in enumerate(to_arrow_schema(schema, timezone="UTC"), start=1):
         if re.fullmatch(r"[\w ]+", field.name) is None:
             raise NotConforming(
@@ -45,10 +45,10 @@ def hive_types(table: str, schema: StructType, *, has_time_zone: bool) -> tuple[
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             if not has_time_zone:
                 raise NotSupported(
-                    f"{table}: column {field.name} is an instant, a timestamp of Hive has no time zone; give time_zone, or "
-                    "cast it to timestamp_ntz"
+                    f"{table}: column {field.name} is an instant, but a timestamp of Hive has no time zone; set time_zone, "
+                    "or cast the column to timestamp_ntz"
                 )
-            found.append((field.name, "timestamp"))
+            columns.append((field.name, "timestamp"))
         else:
-            found += hive_columns(table, pa.schema([field])).items()
-    return tuple(found)
+            columns += hive_columns(table, pa.schema([field])).items()
+    return tuple(columns)

@@ -1,4 +1,4 @@
-"""The version of Spark that tables for Spark need: that its data sources in Python are built on."""
+"""The oldest version of Spark with the Python data sources that this package needs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ OLDEST = (4, 2)
 
 
 def must_have_data_sources(version: str = pyspark.__version__) -> None:
-    """Does nothing where ``version`` of PySpark has what this package is built on.
+    """Checks that ``version`` of PySpark has the data sources that this package needs.
 
     Raises:
-        NotSupported: it is older.
+        NotSupported: the version is older.
     """
     if tuple(map(int, version.split(".")[:2])) < OLDEST:
         raise NotSupported(

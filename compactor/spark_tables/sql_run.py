@@ -1,5 +1,8 @@
-"""SQL in a session of Spark: queries and changes of rows are Spark's, over DataFrames of ``hive_acid``; every other
-statement is done as without it, where the program runs."""
+"""Runs SQL in a session of Spark.
+
+Spark runs queries and changes of rows over DataFrames of ``hive_acid``. All other statements run as without Spark, in the
+program's process.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.site.deployment import open_deployment
 from compactor.spark_tables.acid_table import AcidTable, SourceQuery
-from compactor.spark_tables.changed_frames import SOURCE_ROW, stored
+from compactor.spark_tables.changed_frames import SOURCE_ROW, store_source
 from compactor.spark_tables.clauses import Clause, is_plain
 from compactor.spark_tables.data_source_options import (
     CREATES,
@@ -27,17 +30,17 @@ from compactor.spark_tables.data_source_options import (
     STATEMENT,
     WHERE,
     WITHIN,
-    creation_text,
-    sources_text,
+    format_creation,
+    format_sources,
 )
-from compactor.spark_tables.frame_sources import sources_in
-from compactor.spark_tables.living_frames import session_of_query, watch_of
-from compactor.spark_tables.messages import BeginStatement, Creation, Place, ReadersOf
-from compactor.spark_tables.pushdown import quoted
+from compactor.spark_tables.frame_sources import collect_sources
+from compactor.spark_tables.living_frames import copy_session, frame_watch
+from compactor.spark_tables.messages import BeginStatement, Creation, MetastorePlace, ReadersOf
+from compactor.spark_tables.pushdown import quote_name
 from compactor.spark_tables.session import open_snapshot, register
 from compactor.spark_tables.spark_plan import must_only_read
-from compactor.spark_tables.spark_types import hive_types
-from compactor.spark_tables.statement_control import ask_keeper, at_work
+from compactor.spark_tables.spark_types import to_hive_columns
+from compactor.spark_tables.statement_control import ask_keeper, keep_alive
 from compactor.statements import parsed_actions
 from compactor.statements.spark_text import SparkText
 from compactor.statements.statement import Statement
@@ -54,8 +57,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_TABLE = "compactor_table"  #: stands for each table of a query while it is checked
-#: Classes of the functions that Spark itself has
+_TABLE = "compactor_table"  #: replaces each table of a query in the text that is checked
+#: Classes of Spark's own functions
 _OF_SPARK = ("org.apache.spark.sql.catalyst.expressions.", "org.apache.spark.sql.catalyst.plans.")
 
 
@@ -72,18 +75,18 @@ def sql(
     """Runs the statements of ``text``, as ``compactor sql`` does, and returns the rows of the last one.
 
     Args:
-        database: the current one at the beginning.
-        snapshot: one of ``snapshot``, under which queries and the queries of statements read. Without it a query has one of
-            its own for all of its tables, which ends once no DataFrame needs it, and a statement that writes reads in its
-            own transaction.
+        database: the current database at the beginning.
+        snapshot: the name that ``snapshot`` yields; all queries read under it. Without it, a query gets its own snapshot for
+            all of its tables, which ends once no DataFrame needs it, and a statement that writes reads in its own
+            transaction.
         time_zone: as for a write with ``hive_acid``.
         metastore, config: as for a read with ``hive_acid``.
 
     Raises:
-        BadStatement: a statement is none of the list; nothing was done.
-        NotSupported: one is not run; nothing was done.
+        BadStatement: a statement is not one of the supported ones; nothing was done.
+        NotSupported: a statement cannot be run here; nothing was done.
         CompactorError: as ``compactor sql``.
-        Exception: what Spark raises of a query or a write.
+        Exception: Spark's error of a query or a write.
     """
     options = {"metastore": metastore, **({} if config is None else {"config": config})}
     statements = checked(text, has_spark=True)
@@ -98,11 +101,11 @@ def sql(
 
 
 def _must_be_harmless(spark: SparkSession, text: SparkText, statements: Sequence[Statement]) -> None:
-    """Checks what Spark is to be given of all statements, before the first is done.
+    """Checks every text that Spark will get, before the first statement runs.
 
     Raises:
-        NotSupported: something of it reaches code, files or another catalog.
-        Exception: Spark does not understand a query.
+        NotSupported: a text reaches code, files or another catalog.
+        Exception: Spark cannot parse a query.
     """
     in_transaction = False
     for statement in statements:
@@ -119,24 +122,24 @@ def _must_be_harmless(spark: SparkSession, text: SparkText, statements: Sequence
 
 
 def _must_be_registered(spark: SparkSession, call: Token) -> None:
-    """Refuses a function that is none of Spark's and that the program has not registered in its session.
+    """Checks that a function that we do not know is one that the program has registered in its session.
 
     Raises:
-        NotSupported: it is such a function: of a catalog, or of a newer Spark.
+        NotSupported: it is not; it may belong to a catalog or a newer Spark.
     """
-    name = quoted(call.value)
+    name = quote_name(call.value)
     if spark.catalog.functionExists(name):
         function = spark.catalog.getFunction(name)
         if function.isTemporary and not (function.className or "").startswith(_OF_SPARK):
             return
     raise NotSupported(
-        f"statement: {call.place}: {call} is none of Spark's functions that are called here, and the program has not "
-        "registered it in its session (spark.udf.register); put AS before a name with columns; nothing was done"
+        f"statement: {call.place}: {call} is neither a function of Spark that may be called here nor registered in this "
+        "session (spark.udf.register); put AS before a name with columns; nothing was done"
     )
 
 
 class _Script:
-    """One text in a session of Spark; the metastore is opened here once a statement needs it."""
+    """The statements of one text in a session of Spark. It opens the metastore once a statement needs it."""
 
     def __init__(self, spark: SparkSession, text: str, options: Mapping[str, str], database: str) -> None:
         self._spark, self._text, self._options, self._database = spark, text, options, database
@@ -158,8 +161,8 @@ class _Script:
     def session(self) -> Session:
         """The session over the metastore."""
         if self._session is None:
-            opened = open_deployment(self._options["metastore"], config_path=self._options.get("config"))
-            self._session = Session(self._stack.enter_context(opened), self._database)
+            site = open_deployment(self._options["metastore"], config_path=self._options.get("config"))
+            self._session = Session(self._stack.enter_context(site), self._database)
         return self._session
 
     def run(self, statement: Statement) -> DataFrame:
@@ -179,9 +182,9 @@ class _Script:
                 return self._create(statement, action)
             case parsed_actions.Merge():
                 return self._merge(statement, action)
-        self._must_not_be_in_its_own_way(statement)
+        self._must_not_block_itself(statement)
         answer = HANDLERS[type(action)](self.session, statement, action)
-        return _frame(self._spark, list(answer.rows), answer.columns)
+        return _make_frame(self._spark, list(answer.rows), answer.columns)
 
     def _query(
         self,
@@ -189,68 +192,70 @@ class _Script:
         within: str | None = None,
         before: str = "",
         where: str | None = None,
-        **given: DataFrame,
+        **other_frames: DataFrame,
     ) -> DataFrame:
-        """Returns the query's DataFrame: Spark gets its text, with the DataFrames of its tables in place of their names.
+        """Returns a query's DataFrame. Spark gets the query's text with DataFrames in place of the tables' names.
 
         Args:
-            within: the statement or change that reads it.
-            before: text that comes before the query, with the names of DataFrames that are ``given``.
+            within: the statement or change that reads the query.
+            before: text in front of the query, with the names of ``other_frames``.
             where: the condition of a query that names one table once.
         """
-        tables = _tables(query)
+        # "select a from t" becomes "select a from {table_0}", and Spark gets the DataFrame table_0.
+        tables = _table_names(query)
         fields = {name: f"table_{number}" for number, name in enumerate(tables)}
-        written = before + self._spark_text.query(query, lambda name: f"{{{fields[name]}}}")
-        if not tables and not given:
-            return self._spark.sql(written.format())
-        held = self._reading(within)
-        is_own = not held  # a snapshot that ends with the DataFrame
-        if is_own and len(tables) > 1:
-            is_watched = watch_of(self._spark) is not None
-            held = {"snapshot": open_snapshot(self._spark, self._options, is_of_frames=is_watched)}
+        text = before + self._spark_text.query(query, lambda name: f"{{{fields[name]}}}")
+        if not tables and not other_frames:
+            return self._spark.sql(text.format())
+        # Several tables need a common snapshot. A single table gets its own when it is loaded.
+        read_options = self._read_options(within)
+        has_own_snapshot = not read_options
+        if has_own_snapshot and len(tables) > 1:
+            is_watched = frame_watch(self._spark) is not None
+            read_options = {"snapshot": open_snapshot(self._spark, self._options, is_of_frames=is_watched)}
         if where is not None:
-            held[WHERE] = where
-        frames = {field: self._read(name, **held) for name, field in fields.items()}
-        if not is_own or (watch := watch_of(self._spark)) is None:
-            return self._spark.sql(written, **given, **frames)
-        session = session_of_query(self._spark)
-        snapshots = {source.snapshot for frame in frames.values() for source in sources_in(frame.schema)}
+            read_options[WHERE] = where
+        frames = {field: self._read(name, **read_options) for name, field in fields.items()}
+        if not has_own_snapshot or (watch := frame_watch(self._spark)) is None:
+            return self._spark.sql(text, **other_frames, **frames)
+        # The query's own snapshot ends once its last DataFrame is garbage.
+        session = copy_session(self._spark)
+        snapshots = {source.snapshot for frame in frames.values() for source in collect_sources(frame.schema)}
         watch.watch(session, snapshots, self._options)
-        return session.sql(written, **given, **frames)
+        return session.sql(text, **other_frames, **frames)
 
-    def _must_not_be_in_its_own_way(self, statement: Statement) -> None:
-        """Refuses a statement that needs a table for itself while the program itself reads it.
+    def _must_not_block_itself(self, statement: Statement) -> None:
+        """Refuses a statement that needs an exclusive lock on a table that this program still reads.
 
         Raises:
-            LockNotGranted: it does.
+            LockNotGranted: the program still reads it.
         """
         try:
-            planned = planned_locks(self.session.site, statement, self.session.database)
-        except CompactorError:  # which the statement says better
+            locks = planned_locks(self.session.site, statement, self.session.database)
+        except CompactorError:  # running the statement raises a better error
             return
-        requests = [one.request for one in planned if one.request.type is LockType.EXCLUSIVE]
+        requests = [lock.request for lock in locks if lock.request.type is LockType.EXCLUSIVE]
         for table in sorted({f"{request.database}.{request.table}" for request in requests if request.table}):
             if self._own_readers(table):
-                gc.collect()  # DataFrames that only refer to each other are held by nobody
+                gc.collect()  # DataFrames that only refer to each other are not needed
             if txns := self._own_readers(table):
                 raise LockNotGranted(
-                    f"{statement.name}: {table} is read by this program itself, in transaction {', '.join(map(str, txns))}: "
-                    "a DataFrame or view that was loaded, or a snapshot that is open, holds it. Read within "
-                    "compactor.spark_tables.snapshot, whose end lets go of all that was read in it"
+                    f"{statement.name}: this program itself still reads {table}, in transaction "
+                    f"{', '.join(map(str, txns))}: a loaded DataFrame or view, or an open snapshot, needs it. Read within "
+                    "compactor.spark_tables.snapshot: at its end the table is free"
                 )
 
     def _own_readers(self, table: str) -> list[int]:
-        """Returns the transactions in which this program reads a table, once it has let go of what it could."""
-        if (watch := watch_of(self._spark)) is not None:
+        """Returns the transactions in which this program still reads a table, after releasing unneeded snapshots."""
+        if (watch := frame_watch(self._spark)) is not None:
             watch.settle()
-        txns: list[int] = json.loads(ask_keeper(self._spark, self._options, ReadersOf(place=Place(), table=table)))[
-            "txns"
-        ]
+        txns: list[int] = json.loads(
+            ask_keeper(self._spark, self._options, ReadersOf(place=MetastorePlace(), table=table))
+        )["txns"]
         return txns
 
-    def _reading(self, within: str | None) -> dict[str, str]:
-        """Returns the options of what a statement reads: under the snapshot of the text if there is one, else in its own
-        transaction."""
+    def _read_options(self, within: str | None) -> dict[str, str]:
+        """Returns the options of a statement's reads: under the text's snapshot if it has one, else in its transaction."""
         if self.snapshot is not None:
             return {"snapshot": self.snapshot}
         return {} if within is None else {WITHIN: within}
@@ -259,33 +264,33 @@ class _Script:
     def _statement(
         self, targets: Sequence[Name], into: parsed_actions.Target | None, *queries: parsed_actions.Query
     ) -> Iterator[str]:
-        """Begins a statement that writes the rows of queries, and yields its name; it ends without a trace if the block
-        raises."""
-        tables = dict.fromkeys(self._full(name) for query in queries for name in _tables(query))
+        """Begins a statement that writes the rows of queries, and yields its name. If the block raises, aborts it."""
+        tables = dict.fromkeys(self._qualify(name) for query in queries for name in _table_names(query))
         request = BeginStatement(
-            place=Place(),
-            targets=tuple(map(self._full, targets)),
+            place=MetastorePlace(),
+            targets=tuple(map(self._qualify, targets)),
             overwrites=into is not None and into.overwrite,
             reads=() if self.snapshot is not None else tuple(tables),
         )
         name: str = json.loads(ask_keeper(self._spark, self._options, request))
-        with at_work(self._spark, self._options, name):
+        with keep_alive(self._spark, self._options, name):
             yield name
 
     def _read(self, name: Name, **options: str) -> DataFrame:
-        return self._spark.read.format("hive_acid").options(table=self._full(name), **self._options, **options).load()
+        return (
+            self._spark.read.format("hive_acid").options(table=self._qualify(name), **self._options, **options).load()
+        )
 
     def _table(self, name: Name, alias: str) -> AcidTable:
-        found = AcidTable.for_name(self._spark, self._full(name), **self._options)
-        return found.alias(alias)
+        return AcidTable.for_name(self._spark, self._qualify(name), **self._options).alias(alias)
 
     def _change(self, statement: Statement, action: parsed_actions.Update | parsed_actions.Delete) -> DataFrame:
         """Updates or deletes rows; raises as ``AcidTable`` does."""
         table = self._table(action.table, action.alias)
         condition = self._expression(action.condition)
         if action.nested is not None:
-            views = {one.table: f"compactor_{uuid.uuid4().hex}" for one in action.nested.places}
-            table = replace(table, reads=tuple((view, self._full(name)) for name, view in views.items()))
+            views = {place.table: f"compactor_{uuid.uuid4().hex}" for place in action.nested.places}
+            table = replace(table, reads=tuple((view, self._qualify(name)) for name, view in views.items()))
             condition = f"({self._spark_text.query(action.nested, views.__getitem__).format()})"
         if isinstance(action, parsed_actions.Delete):
             count = table.delete(condition).deleted
@@ -293,7 +298,7 @@ class _Script:
             columns = (column for column, _ in action.assignments)
             values = dict(zip(columns, map(self._text_of, action.values), strict=True))
             count = table.update(condition, values).updated
-        return _frame(self._spark, [{"statement": statement.name, "table": table.name, "rows": count}], ())
+        return _make_frame(self._spark, [{"statement": statement.name, "table": table.name, "rows": count}], ())
 
     def _merge(self, statement: Statement, action: parsed_actions.Merge) -> DataFrame:
         """Merges a table or the rows of a query; raises as ``AcidTable.merge`` does.
@@ -313,28 +318,32 @@ class _Script:
                 merge = merge.when_matched_update(condition, dict(zip(clause.columns, values, strict=True)))
             else:
                 merge = merge.when_matched_delete(condition)
-        return _frame(self._spark, [{"statement": statement.name, "table": table.name, **asdict(merge.execute())}], ())
+        return _make_frame(
+            self._spark, [{"statement": statement.name, "table": table.name, **asdict(merge.execute())}], ()
+        )
 
     def _source(self, action: parsed_actions.Merge) -> SourceQuery | DataFrame:
-        """Returns the source of a merge: read in its transaction, or under the snapshot of the text."""
+        """Returns the source of a merge, read in the merge's transaction or under the text's snapshot."""
 
         def read(change: str | None) -> DataFrame:
             source = action.source
             frame = (
-                self._read(source, **self._reading(change)) if isinstance(source, Name) else self._query(source, change)
+                self._read(source, **self._read_options(change))
+                if isinstance(source, Name)
+                else self._query(source, change)
             )
             return frame.alias(action.source_alias)
 
         if self.snapshot is not None:
             return read(None)
-        names = [action.source] if isinstance(action.source, Name) else _tables(action.source)
-        return SourceQuery(read=read, tables=tuple(map(self._full, names)))
+        names = [action.source] if isinstance(action.source, Name) else _table_names(action.source)
+        return SourceQuery(read=read, tables=tuple(map(self._qualify, names)))
 
     def _expression(self, span: parsed_actions.Span | None) -> str | None:
         return None if span is None else self._text_of(span)
 
     def _text_of(self, span: parsed_actions.Span) -> str:
-        """Returns an expression that Spark reads as one, and to its end."""
+        """Returns the text of an expression, in parentheses so that Spark reads it as a single expression."""
         text = self._spark_text.expression(span)
         return text if is_plain(text) else f"({text})"
 
@@ -342,77 +351,78 @@ class _Script:
         """Writes the rows of a query.
 
         Raises:
-            NotSupported: it overwrites a partition that the statement names: without rows nothing would be replaced.
-            NotConforming: it has too few or too many columns.
+            NotSupported: it overwrites a partition that the statement names: a query without rows would replace nothing.
+            NotConforming: the query has too few or too many columns.
         """
         mode = "overwrite" if into.overwrite else "append"
         with self._statement([into.table], into, query) as name:
-            found = self.session.found(into.table)  # under the lock: its columns stay as they are
-            if into.overwrite and key_values(found, into.partition):
+            table = self.session.found(into.table)  # under the lock, so its columns cannot change
+            if into.overwrite and key_values(table, into.partition):
                 raise NotSupported(
-                    f"{statement.name} at {statement.place}: PARTITION with values; give them in the query, as dynamic ones"
+                    f"{statement.name} at {statement.place}: PARTITION with values; select them in the query, as dynamic "
+                    "partitions"
                 )
-            rows = _as_columns(found, into, self._query(query, name))
-            options = {"table": str(found), STATEMENT: name, SOURCES: self._sources(found, query), **self._writing}
+            rows = _name_columns(table, into, self._query(query, name))
+            sources = self._sources(table, query)
+            options = {"table": str(table), STATEMENT: name, SOURCES: sources, **self._write_options}
             rows.write.format("hive_acid").options(**options).mode(mode).save()
-        return _frame(self._spark, [{"statement": statement.name, "table": str(found)}], ())
+        return _make_frame(self._spark, [{"statement": statement.name, "table": str(table)}], ())
 
     def _insert_all(self, statement: Statement, action: parsed_actions.MultiInsert) -> DataFrame:
-        """Writes the rows of several INSERTs of one query in one job and one transaction, in which all tables that it reads
-        are seen.
+        """Writes the rows of several INSERTs in one job and one transaction, which also reads their query.
 
         Raises:
             NotConforming: a SELECT has too few or too many columns.
             Refused: two INSERTs name one table.
         """
-        names = [one.into.table for one in action.inserts]
-        queries = [*([] if action.source is None else [action.source]), *(one.query for one in action.inserts)]
+        names = [insert.into.table for insert in action.inserts]
+        queries = [*([] if action.source is None else [action.source]), *(insert.query for insert in action.inserts)]
         with self._statement(names, None, *queries) as name:
             targets = [self.session.found(table) for table in names]
-            every = self._rows_of_all(action, targets, name)
+            rows = self._rows_of_inserts(action, targets, name)
             tables = json.dumps([str(target) for target in targets])
-            options = {INSERTS: tables, STATEMENT: name, **self._writing}
-            every.write.format("hive_acid").options(**options).mode("append").save()
-        return _frame(self._spark, [{"statement": statement.name, "table": str(target)} for target in targets], ())
+            options = {INSERTS: tables, STATEMENT: name, **self._write_options}
+            rows.write.format("hive_acid").options(**options).mode("append").save()
+        return _make_frame(self._spark, [{"statement": statement.name, "table": str(target)} for target in targets], ())
 
-    def _rows_of_all(self, action: parsed_actions.MultiInsert, targets: Sequence[Table], within: str) -> DataFrame:
-        """Returns the rows of several INSERTs as those of one DataFrame."""
+    def _rows_of_inserts(self, action: parsed_actions.MultiInsert, targets: Sequence[Table], within: str) -> DataFrame:
+        """Returns the rows of several INSERTs in one DataFrame, each with the number of its INSERT."""
         from pyspark.sql.functions import lit, struct
 
         source: dict[str, DataFrame] = {}
         before = ""
         if action.source is not None:
-            source = {"source": stored(self._query(action.source, within)).drop(SOURCE_ROW)}
-            before = f"FROM {{source}} AS {quoted(action.alias)} "
-        every: DataFrame | None = None
-        for number, (one, target) in enumerate(zip(action.inserts, targets, strict=True)):
-            rows = _as_columns(target, one.into, self._query(one.query, within, before, **source))
-            own = rows.select(lit(number).alias(TARGET), struct("*").alias(values_of(number)))
-            every = own if every is None else every.unionByName(own, allowMissingColumns=True)
-        assert every is not None
-        return every
+            source = {"source": store_source(self._query(action.source, within)).drop(SOURCE_ROW)}
+            before = f"FROM {{source}} AS {quote_name(action.alias)} "
+        union: DataFrame | None = None
+        for number, (insert, target) in enumerate(zip(action.inserts, targets, strict=True)):
+            rows = _name_columns(target, insert.into, self._query(insert.query, within, before, **source))
+            numbered = rows.select(lit(number).alias(TARGET), struct("*").alias(values_of(number)))
+            union = numbered if union is None else union.unionByName(numbered, allowMissingColumns=True)
+        assert union is not None
+        return union
 
     def _create(self, statement: Statement, action: parsed_actions.CreateTableAs) -> DataFrame:
         """Creates a table with the rows of a query.
 
         Raises:
-            NotConforming: a column of the query is there twice, or has no name of its own.
-            NotSupported: one has a type that Hive has no equal of.
-            Refused: there is a table of this name; or the metastore is Hive's.
+            NotConforming: the query has a column twice, or one without a name.
+            NotSupported: Hive has no type for a column.
+            Refused: a table of this name exists, or the metastore is Hive's.
         """
-        there = answer_if_there(self.session, statement, action)
-        if there is not None:
-            return _frame(self._spark, list(there.rows), there.columns)
-        table = self._full(action.table)
+        answer = answer_if_there(self.session, statement, action)
+        if answer is not None:
+            return _make_frame(self._spark, list(answer.rows), answer.columns)
+        table = self._qualify(action.table)
         with self._statement([], None, action.query) as name:
             self._write_new(table, action, self._query(action.query, name), name)
-        return _frame(self._spark, [{"statement": statement.name, "table": table, "created": True}], ())
+        return _make_frame(self._spark, [{"statement": statement.name, "table": table, "created": True}], ())
 
     def _write_new(self, name: str, action: parsed_actions.CreateTableAs, rows: DataFrame, statement: str) -> None:
-        """Writes the rows with which a table is created."""
-        columns = hive_types(name, rows.schema, has_time_zone=self.time_zone is not None)
+        """Writes the rows of a new table; the commit creates it."""
+        columns = to_hive_columns(name, rows.schema, has_time_zone=self.time_zone is not None)
         must_be_there_once(name, [column for column, _ in columns])
-        wanted = Creation(
+        creation = Creation(
             columns=columns,
             partitioned_by=action.partitioned_by,
             clustered_by=action.clustered_by,
@@ -420,37 +430,39 @@ class _Script:
             location=action.location,
             properties=action.properties,
         )
-        options = {"table": name, CREATES: creation_text(wanted), STATEMENT: statement, **self._writing}
+        options = {"table": name, CREATES: format_creation(creation), STATEMENT: statement, **self._write_options}
         rows.write.format("hive_acid").options(**options).mode("append").save()
 
     def _sources(self, target: Table, query: parsed_actions.Query) -> str:
-        """Returns, as the option ``sources``, what a statement reads of its own target under the snapshot of the text; all
-        else it reads in its own transaction."""
-        names = [name for name in _tables(query) if self._full(name) == str(target)]
+        """Returns the option ``sources``: the statement's own target, if it is read under the text's snapshot.
+
+        Other reads need no such check: without that snapshot they happen in the statement's own transaction.
+        """
+        names = [name for name in _table_names(query) if self._qualify(name) == str(target)]
         if self.snapshot is None or not names:
-            return sources_text([])
-        return sources_text(sources_in(self._read(names[0], snapshot=self.snapshot).schema))
+            return format_sources([])
+        return format_sources(collect_sources(self._read(names[0], snapshot=self.snapshot).schema))
 
     @property
-    def _writing(self) -> dict[str, str]:
+    def _write_options(self) -> dict[str, str]:
         """The options of every write."""
         return {**self._options, **({} if self.time_zone is None else {"time_zone": self.time_zone})}
 
-    def _full(self, name: Name) -> str:
+    def _qualify(self, name: Name) -> str:
         current = self._database if self._session is None else self._session.database
         return f"{name.database or current}.{name.table}"
 
 
-def _tables(query: parsed_actions.Query) -> list[Name]:
+def _table_names(query: parsed_actions.Query) -> list[Name]:
     """Returns the tables that a query names, each once."""
     return list(dict.fromkeys(place.table for place in query.places))
 
 
-def _as_columns(table: Table, into: parsed_actions.Target, rows: DataFrame) -> DataFrame:
-    """Returns the rows of a query in the columns that an INSERT names, with the values of its PARTITION.
+def _name_columns(table: Table, into: parsed_actions.Target, rows: DataFrame) -> DataFrame:
+    """Gives a query's columns the names of the columns that an INSERT fills, and adds the values of its PARTITION.
 
     Raises:
-        NotConforming: it has too few or too many columns.
+        NotConforming: the query has too few or too many columns.
     """
     from pyspark.sql.functions import lit
 
@@ -458,7 +470,7 @@ def _as_columns(table: Table, into: parsed_actions.Target, rows: DataFrame) -> D
     names = [column.name for column in columns_of_values(table, into, static)]
     if len(rows.columns) != len(names):
         raise NotConforming(
-            f"{table}: the query has {len(rows.columns)} columns; wanted are {len(names)}, for {', '.join(names)}"
+            f"{table}: the query has {len(rows.columns)} columns; expected are {len(names)}, for {', '.join(names)}"
         )
     rows = rows.toDF(*names)
     for key, value in static.items():
@@ -466,22 +478,22 @@ def _as_columns(table: Table, into: parsed_actions.Target, rows: DataFrame) -> D
     return rows
 
 
-def _frame(spark: SparkSession, rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> DataFrame:
-    """Returns rows as a DataFrame; lists and structures are JSON."""
+def _make_frame(spark: SparkSession, rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> DataFrame:
+    """Returns rows as a DataFrame; lists and structures become JSON texts."""
     names = list(dict.fromkeys([*(name for row in rows for name in row), *columns]))
-    kinds = {name: _kind([row.get(name) for row in rows]) for name in names}
-    schema = ", ".join(f"{quoted(name)} {kind}" for name, kind in kinds.items())
-    values = [tuple(_plain(row.get(name), kinds[name]) for name in names) for row in rows]
+    kinds = {name: _column_type([row.get(name) for row in rows]) for name in names}
+    schema = ", ".join(f"{quote_name(name)} {kind}" for name, kind in kinds.items())
+    values = [tuple(_to_cell(row.get(name), kinds[name]) for name in names) for row in rows]
     return spark.createDataFrame(values, schema)
 
 
-def _kind(values: Sequence[object]) -> str:
+def _column_type(values: Sequence[object]) -> str:
     """Returns Spark's type of a column."""
-    there = {type(value) for value in values if value is not None}
-    return {frozenset((bool,)): "boolean", frozenset((int,)): "bigint"}.get(frozenset(there), "string")
+    types = {type(value) for value in values if value is not None}
+    return {frozenset((bool,)): "boolean", frozenset((int,)): "bigint"}.get(frozenset(types), "string")
 
 
-def _plain(value: Any, kind: str) -> Any:
+def _to_cell(value: Any, kind: str) -> Any:
     if value is None or kind != "string" or isinstance(value, str):
         return value
     return json.dumps(value, default=str)

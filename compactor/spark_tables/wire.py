@@ -1,4 +1,4 @@
-"""Bytes over a local socket, between two processes of one user: the kernel says who is at the other end."""
+"""Sends bytes over a local socket between processes of one user; the kernel tells the user at the other end."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Self
 
 from compactor.base.errors import BadMessage, ForeignProcess
 
-LONGEST = 256 << 20  #: bytes of one message: a plan of a million files has fewer
-SEND_WITHIN_S = 60.0  #: that a process which has connected may be silent before its request is there
+LONGEST = 256 << 20  #: bytes of one message; a plan with a million files is shorter
+SEND_WITHIN_S = 60.0  #: a connected process has to send its request within so many seconds
 _LENGTH = struct.Struct("!Q")
 _PIECE = 1 << 20
-_CREDENTIALS = struct.Struct("3i")  #: of ``struct ucred`` (unix(7)): process, user and group
+_CREDENTIALS = struct.Struct("3i")  #: ``struct ucred`` (unix(7)): process, user and group
 
 
 class KeeperConnection:
@@ -33,24 +33,24 @@ class KeeperConnection:
         self._socket.close()
 
     def wait_at_most(self, seconds: float | None) -> None:
-        """Sets how long ``receive`` waits for the next bytes; None is for ever."""
+        """Sets how long ``receive`` waits for the next bytes; None means forever."""
         self._socket.settimeout(seconds)
 
     def send(self, data: bytes) -> None:
         """Sends one message.
 
         Raises:
-            OSError: the other process has gone.
+            OSError: the other process is gone.
         """
         self._socket.sendall(_LENGTH.pack(len(data)))
         self._socket.sendall(data)
 
     def receive(self) -> bytes:
-        """Returns the next message. No more memory is taken than bytes have come.
+        """Returns the next message. It takes only as much memory as bytes have arrived.
 
         Raises:
-            EOFError, OSError: the other process has gone, or is silent.
-            BadMessage: it is too long.
+            EOFError, OSError: the other process is gone or silent.
+            BadMessage: the message is too long.
         """
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         if length > LONGEST:
@@ -72,15 +72,15 @@ def connect(path: Path) -> KeeperConnection:
 
     Raises:
         OSError: nobody listens there.
-        ForeignProcess: another user's process does; nothing was sent to it.
+        ForeignProcess: a process of another user listens there; nothing was sent to it.
     """
     connected = socket.socket(socket.AF_UNIX)
     try:
         connected.connect(str(path))
-        if (user := _user_of(connected)) != os.geteuid():
+        if (user := _peer_user(connected)) != os.geteuid():
             raise ForeignProcess(
-                f"{path}: a process of user {user} listens here; wanted one of user {os.geteuid()}. Nothing was sent to it; "
-                "find out who made the socket"
+                f"{path}: a process of user {user} listens here; expected one of user {os.geteuid()}. Nothing was sent to "
+                "it; find out who created the socket"
             )
     except BaseException:
         connected.close()
@@ -89,7 +89,7 @@ def connect(path: Path) -> KeeperConnection:
 
 
 def listen(path: Path) -> socket.socket:
-    """Returns a socket that listens at ``path``, where there may be one that nobody listens at any longer."""
+    """Returns a socket that listens at ``path``; replaces an abandoned socket there."""
     path.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(path))
@@ -98,14 +98,14 @@ def listen(path: Path) -> socket.socket:
 
 
 def accept(listening: socket.socket) -> KeeperConnection | None:
-    """Returns the connection that waits; None if it is another user's, of whom nothing is read."""
+    """Returns the waiting connection; None if it belongs to another user, from whom nothing is read."""
     connected, _ = listening.accept()
-    if _user_of(connected) != os.geteuid():
+    if _peer_user(connected) != os.geteuid():
         connected.close()
         return None
     return KeeperConnection(connected)
 
 
-def _user_of(connected: socket.socket) -> int:
+def _peer_user(connected: socket.socket) -> int:
     credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(credentials)[1])

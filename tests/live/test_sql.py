@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compactor.spark_tables.application import process
+from compactor.spark_tables.application import find_process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import Release
 from tests.support.beside import TRANSACTIONAL, Beside
@@ -299,7 +299,7 @@ def by_spark(spark: SparkSession, text: str, config: str) -> None:
 
 def let_go(spark: SparkSession) -> None:
     """Gives back the snapshots that the sources of statements were read under."""
-    Keeper(process(pid_of(spark))).ask(Release())
+    Keeper(find_process(pid_of(spark))).ask(Release())
 
 
 def definition(beside: Beside, name: str) -> list[str]:

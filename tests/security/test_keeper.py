@@ -16,13 +16,13 @@ import pytest
 
 from compactor.base.errors import ForeignProcess, SnapshotExpired, UnsafeDirectory
 from compactor.spark_tables import folder as folders
-from compactor.spark_tables.application import Process, process
+from compactor.spark_tables.application import Process, find_process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import RUNTIME, Folder
-from compactor.spark_tables.keeper.dispatch import Desk
-from compactor.spark_tables.keeper.server import Server
+from compactor.spark_tables.keeper.dispatch import Dispatcher
+from compactor.spark_tables.keeper.server import KeeperServer
 from compactor.spark_tables.message_format import decode, encode
-from compactor.spark_tables.messages import Active, CheckSnapshot, Hold, OpenSnapshot, Place, Taken
+from compactor.spark_tables.messages import Active, CheckSnapshot, Hold, MetastorePlace, OpenSnapshot, Taken
 from compactor.spark_tables.wire import accept, connect, listen
 from tests.support import second_user
 
@@ -64,7 +64,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def application() -> Process:
-    return process(os.getpid())
+    return find_process(os.getpid())
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_folder_that_was_made_beforehand_is_not_believed(mode: str, shared: Pa
             ):
                 keeper.ask(CHECK)
             with pytest.raises(UnsafeDirectory):
-                keeper.ask(OpenSnapshot(place=Place()))
+                keeper.ask(OpenSnapshot(place=MetastorePlace()))
         assert Folder(application).path.parent == taken.path.parent.with_name(f"{taken.path.parent.name}.1")
         with pytest.raises(SnapshotExpired):
             Keeper(application).ask(CHECK)
@@ -171,11 +171,11 @@ def test_a_keeper_answers_its_own_user_alone(shared: Path, application: Process)
         finally:
             folder.socket.unlink()
 
-    with Desk() as desk, listen(shared / "socket") as listening:
+    with Dispatcher() as dispatcher, listen(shared / "socket") as listening:
         (shared / "socket").chmod(0o777)
         asking = threading.Thread(target=ask)
         asking.start()
-        assert "its folder is gone" in Server(listening, desk, folder, application).serve()
+        assert "its folder is gone" in KeeperServer(listening, dispatcher, folder, application).serve()
         asking.join()
     assert answers == ["0\n", Taken(), None]
 

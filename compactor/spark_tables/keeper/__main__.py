@@ -7,10 +7,10 @@ import os
 import sys
 from pathlib import Path
 
-from compactor.spark_tables.application import process
+from compactor.spark_tables.application import find_process
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.keeper.dispatch import Desk
-from compactor.spark_tables.keeper.server import Server
+from compactor.spark_tables.keeper.dispatch import Dispatcher
+from compactor.spark_tables.keeper.server import KeeperServer
 from compactor.spark_tables.wire import listen
 
 log = logging.getLogger("compactor.spark_tables.keeper")
@@ -18,15 +18,16 @@ log = logging.getLogger("compactor.spark_tables.keeper")
 
 def main(pid: int, root: Path, descriptor: int) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    application = process(pid)
+    application = find_process(pid)
     folder = Folder(application, root)
     folder.check()
     folder.remove_old()
-    with Desk() as desk, listen(folder.socket) as listening:
+    with Dispatcher() as dispatcher, listen(folder.socket) as listening:
+        # The starting process waits for this byte: requests may come from now on.
         os.write(descriptor, b"1")
         os.close(descriptor)
         log.info("keeper %d of the application in process %d is ready", os.getpid(), pid)
-        reason = Server(listening, desk, folder, application).serve()
+        reason = KeeperServer(listening, dispatcher, folder, application).serve()
         log.info("the keeper ends: %s", reason)
 
 

@@ -1,4 +1,4 @@
-"""The transactions of one application in which others write, by the name of what is held."""
+"""The open write transactions of one application, by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from typing import Generic, Protocol, TypeVar
 
 from compactor.base.errors import CompactorError, TransactionAborted
-from compactor.spark_tables.keeper.held_transaction import Held
+from compactor.spark_tables.keeper.held_transaction import HeldTransaction
 from compactor.spark_tables.messages import Hold
 
 log = logging.getLogger(__name__)
@@ -15,14 +15,14 @@ log = logging.getLogger(__name__)
 
 class _InTransaction(Protocol):
     @property
-    def held(self) -> Held: ...
+    def held(self) -> HeldTransaction: ...
 
 
 _Work = TypeVar("_Work", bound=_InTransaction)
 
 
-class UnderWay(Generic[_Work]):
-    """Works that have begun and not ended. Requests come side by side, and whoever takes one out is alone with it."""
+class HeldByName(Generic[_Work]):
+    """Writes of one kind that are under way. Requests run side by side: only one of them can take a write out."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,25 +32,25 @@ class UnderWay(Generic[_Work]):
         return bool(self._works)
 
     def put(self, work: _Work) -> None:
-        """Adds one that has begun."""
+        """Adds a write that has begun."""
         with self._lock:
             self._works[work.held.name] = work
 
     def find(self, name: str) -> _Work | None:
-        """Returns one; None if it is not under way."""
+        """Returns the write of this name; None if it is not under way."""
         with self._lock:
             return self._works.get(name)
 
     def take(self, name: str) -> _Work | None:
-        """Takes one out, and returns it; None if it is not under way."""
+        """Removes a write and returns it; None if it is not under way."""
         with self._lock:
             return self._works.pop(name, None)
 
     def must_take(self, hold: Hold) -> _Work:
-        """Takes out one that is to be committed, and returns it.
+        """Removes the write that is to be committed, and returns it.
 
         Raises:
-            TransactionAborted: it is not under way: lost, or ended before.
+            TransactionAborted: the write was lost or has already ended.
         """
         work = self.take(hold.name)
         if work is None:
@@ -60,12 +60,12 @@ class UnderWay(Generic[_Work]):
         return work
 
     def every(self) -> list[_Work]:
-        """Returns those that are under way now."""
+        """Returns the writes that are under way now."""
         with self._lock:
             return list(self._works.values())
 
     def abort(self, name: str) -> bool:
-        """Ends one without a trace; returns false if it is not under way."""
+        """Aborts a write, which leaves no trace; returns false if it is not under way."""
         work = self.take(name)
         if work is None:
             return False
@@ -78,6 +78,6 @@ class UnderWay(Generic[_Work]):
         return True
 
     def abort_all(self) -> None:
-        """Ends all of them."""
+        """Aborts every write that is under way."""
         for work in self.every():
             self.abort(work.held.name)

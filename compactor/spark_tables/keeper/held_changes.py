@@ -1,4 +1,4 @@
-"""Changes of rows by Spark: begun for one process, read and written for others, committed or aborted for another."""
+"""Changes of rows by Spark. One process begins a change, others read and write, another one commits or aborts it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from compactor.base.errors import TransactionAborted
 from compactor.site.mode import must_write
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.held_by_name import UnderWay
-from compactor.spark_tables.keeper.held_transaction import Held
-from compactor.spark_tables.keeper.statements import SILENT_S, parts_to_read
+from compactor.spark_tables.keeper.held_by_name import HeldByName
+from compactor.spark_tables.keeper.held_transaction import HeldTransaction
+from compactor.spark_tables.keeper.statements import SILENT_S, list_entities_to_read
 from compactor.spark_tables.keeper.stream_position import must_have_been_seen
 from compactor.spark_tables.messages import BeginChange, BegunChange, ChangeWork
 from compactor.tables.store import named_table
@@ -27,15 +27,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class _Change:
-    held: Held
+    held: HeldTransaction
     statements: ChangeStatements
     work: ChangeWork
-    heard_of: float
+    renewed_at: float
     is_written: bool = False
 
 
-class Changes(UnderWay[_Change]):
-    """The changes of one application that are under way, and the numbers of those that nobody has asked for yet."""
+class HeldChanges(HeldByName[_Change]):
+    """The changes of one application that are under way, and the row counts of committed ones until they are read."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Changes(UnderWay[_Change]):
         self._counts: dict[str, Changed] = {}
 
     def begin(self, site: Site, role: str, request: BeginChange) -> BegunChange:
-        """Begins a change in a transaction of its own; raises as ``begin_changes`` and ``must_have_been_seen`` do."""
+        """Begins a change in its own transaction; raises as ``begin_changes`` and ``must_have_been_seen`` do."""
         table = named_table(site, request.table)
         settings = site.settings_for(table)
         must_write(settings, request.table)
@@ -55,49 +55,49 @@ class Changes(UnderWay[_Change]):
             inserts=request.inserts,
             is_checked=is_checked,
         )
-        held = Held(site, role, writes=[table])
+        held = HeldTransaction(site, role, writes=[table])
         try:
-            others = parts_to_read(held.txn, request.reads)
+            others = list_entities_to_read(held.txn, request.reads)
             statements, work = begin_changes(held.txn, table, intent, others, request.time_zone)
             must_have_been_seen(held.txn, table, work.rows.write_id, request)
             stores = held.tokens.standing_in(site.storage.options, table.location)
         except BaseException:
             held.abort()
             raise
-        made = _Change(
+        change = _Change(
             held=held,
             statements=statements,
             work=ChangeWork(change=held.name, work=work, stores=stores),
-            heard_of=self._clock(),
+            renewed_at=self._clock(),
         )
-        self.put(made)
+        self.put(change)
         log.info("transaction %d changes %s for %s", held.txn.id, table, request.place.application)
-        return _begun(held.name, work)
+        return _describe_change(held.name, work)
 
-    def held(self, name: str) -> Held:
+    def held(self, name: str) -> HeldTransaction:
         """Returns the transaction of a change that is under way.
 
         Raises:
-            TransactionAborted: it is not.
+            TransactionAborted: the change has ended.
         """
-        return self._under_way(name).held
+        return self._get(name).held
 
     def work(self, name: str) -> ChangeWork:
-        """Returns the work of those who write a change; raises as ``held`` does."""
-        change = self._under_way(name)
+        """Returns what the writers of a change need; raises as ``held`` does."""
+        change = self._get(name)
         change.is_written = True
         return change.work
 
     def commit(self, name: str, parts: Sequence[ChangedPart]) -> None:
-        """Commits a change with what its tasks have staged.
+        """Commits a change with the files that its tasks have staged.
 
         Raises:
-            TransactionAborted: it is not under way: lost, or ended before.
-            CommitUnknown: the answer of the database was lost.
+            TransactionAborted: the change was lost or has already ended.
+            CommitUnknown: the database's answer was lost.
         """
         change = self.take(name)
         if change is None:
-            raise _gone(name)
+            raise _change_has_ended(name)
         with change.held.finishing():
             finish_changes(change.held.txn, change.statements, parts)
         counts = Changed.total(part.counts for part in parts)
@@ -105,45 +105,47 @@ class Changes(UnderWay[_Change]):
             self._counts[name] = counts
         log.info("transaction %d is committed: %s", change.held.txn.id, counts)
 
-    def counts(self, name: str) -> Changed:
-        """Returns the numbers of a committed change, once.
+    def take_counts(self, name: str) -> Changed:
+        """Returns the row counts of a committed change. They can be read once.
 
         Raises:
-            TransactionAborted: it was not committed.
+            TransactionAborted: the change was not committed.
         """
         with self._counting:
-            found = self._counts.pop(name, None)
-        if found is None:
-            raise _gone(name)
-        return found
+            counts = self._counts.pop(name, None)
+        if counts is None:
+            raise _change_has_ended(name)
+        return counts
 
     def renew(self, name: str) -> bool:
         """Notes that the program of a change is at work; returns false if it is not under way."""
         change = self.find(name)
         if change is not None:
-            change.heard_of = self._clock()
+            change.renewed_at = self._clock()
         return change is not None
 
-    def let_go_of_lost(self) -> None:
-        """Ends changes whose program went away, perhaps far from here, before it had them written: Spark says how those
-        end that are."""
+    def abort_lost(self) -> None:
+        """Aborts changes whose program went away before it wrote them.
+
+        The program may run on another host. Once a change is being written, Spark commits or aborts it.
+        """
         for change in self.every():
-            if not change.is_written and self._clock() - change.heard_of >= SILENT_S:
+            if not change.is_written and self._clock() - change.renewed_at >= SILENT_S:
                 log.warning("transaction %d: nobody has written its change", change.held.txn.id)
                 self.abort(change.held.name)
 
     def rewrites(self, name: str | None) -> bool:
-        """Returns true if it is a change that gives rows new versions; raises as ``held`` does."""
-        return name is not None and all(self._under_way(name).statements.both)
+        """Returns true if the change gives rows new versions; raises as ``held`` does."""
+        return name is not None and all(self._get(name).statements.both)
 
-    def _under_way(self, name: str) -> _Change:
-        found = self.find(name)
-        if found is None:
-            raise _gone(name)
-        return found
+    def _get(self, name: str) -> _Change:
+        change = self.find(name)
+        if change is None:
+            raise _change_has_ended(name)
+        return change
 
 
-def _begun(name: str, work: SharedChange) -> BegunChange:
+def _describe_change(name: str, work: SharedChange) -> BegunChange:
     table = work.rows.table
     columns = (*table.columns, *table.partition_keys)
     return BegunChange(
@@ -156,5 +158,5 @@ def _begun(name: str, work: SharedChange) -> BegunChange:
     )
 
 
-def _gone(name: str) -> TransactionAborted:
-    return TransactionAborted(f"change {name} is not held: it has ended; nothing was committed, begin it again")
+def _change_has_ended(name: str) -> TransactionAborted:
+    return TransactionAborted(f"change {name} has ended; nothing was committed, begin it again")

@@ -1,4 +1,4 @@
-"""Several INSERTs of Spark in one transaction: begun for one process, committed or aborted for another."""
+"""Several INSERTs of Spark in one transaction. One process begins them, another one commits or aborts them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from compactor.locking.lock_types import LockType
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.held_by_name import UnderWay
-from compactor.spark_tables.keeper.held_transaction import Held
-from compactor.spark_tables.keeper.held_writes import existing
+from compactor.spark_tables.keeper.held_by_name import HeldByName
+from compactor.spark_tables.keeper.held_transaction import HeldTransaction
+from compactor.spark_tables.keeper.held_writes import load_writable_table
 from compactor.spark_tables.messages import BeginInserts, BegunInserts, CommitInserts
 from compactor.tables.transactions.lock_kinds import lock_of
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
@@ -26,46 +26,48 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inserts:
-    held: Held
+    held: HeldTransaction
     statements: tuple[WriteStatement, ...]
 
 
-class Inserts(UnderWay[_Inserts]):
+class HeldInserts(HeldByName[_Inserts]):
     """The groups of INSERTs of one application that are under way."""
 
-    def begin(self, site: Site, role: str, request: BeginInserts, held: Held | None = None) -> BegunInserts:
-        """Begins a statement on each table, in a transaction of their own, with all locks in one request, or in the one that
-        a statement has begun.
+    def begin(self, site: Site, role: str, request: BeginInserts, held: HeldTransaction | None = None) -> BegunInserts:
+        """Begins one INSERT for each table, with all locks in one request.
+
+        Args:
+            held: the transaction that a statement has begun. Without it, the INSERTs get a new one.
 
         Raises:
-            Refused: a table is named twice; or the mode of one is observe.
-            NotFound: there is no such table.
-            NotSupported: one is not written here.
-            LockNotGranted: somebody holds a conflicting lock.
+            Refused: a table is named twice, or its mode is observe.
+            NotFound: a table does not exist.
+            NotSupported: Compactor does not write such a table.
+            LockNotGranted: another transaction holds a conflicting lock.
         """
-        held = held or Held(site, role, writes=existing_once(site, request.tables))
+        held = held or HeldTransaction(site, role, writes=load_distinct_tables(site, request.tables))
         try:
-            tables = existing_once(site, request.tables)
+            tables = load_distinct_tables(site, request.tables)
             lock_for_inserts(held.txn, tables)
-            begun = [begin(held.txn, table, WriteOperation.INSERT, request.time_zone) for table in tables]
+            pairs = [begin(held.txn, table, WriteOperation.INSERT, request.time_zone) for table in tables]
             stores = site.storage.options
             for table in tables:
                 stores = held.tokens.standing_in(stores, table.location)
         except BaseException:
             held.abort()
             raise
-        self.put(_Inserts(held=held, statements=tuple(statement for statement, _ in begun)))
+        self.put(_Inserts(held=held, statements=tuple(statement for statement, _ in pairs)))
         log.info(
             "transaction %d writes into %s for %s", held.txn.id, ", ".join(map(str, tables)), request.place.application
         )
-        return BegunInserts(hold=held.hold, works=tuple(work for _, work in begun), stores=stores)
+        return BegunInserts(hold=held.hold, works=tuple(work for _, work in pairs), stores=stores)
 
     def commit(self, request: CommitInserts) -> int:
-        """Commits what the tasks have staged for all tables; returns the number of rows.
+        """Commits the files that the tasks have staged for all tables; returns the number of rows.
 
         Raises:
-            TransactionAborted: it is not under way: lost, or ended before.
-            CommitUnknown: the answer of the database was lost.
+            TransactionAborted: the transaction was lost or has already ended.
+            CommitUnknown: the database's answer was lost.
         """
         hold = request.hold
         inserts = self.must_take(hold)
@@ -76,26 +78,26 @@ class Inserts(UnderWay[_Inserts]):
         return rows
 
 
-def existing_once(site: Site, names: Sequence[str]) -> list[Table]:
-    """Returns the tables that are to be written; raises as ``existing`` does.
+def load_distinct_tables(site: Site, names: Sequence[str]) -> list[Table]:
+    """Returns the tables to write; raises as ``load_writable_table`` does.
 
     Raises:
-        Refused: one is named twice.
+        Refused: a table is named twice.
     """
-    tables = [existing(site, name) for name in names]
+    tables = [load_writable_table(site, name) for name in names]
     if len({table.id for table in tables}) < len(tables):
         raise Refused(f"{', '.join(names)}: a table is named twice; write its rows with one INSERT")
     return tables
 
 
 def lock_for_inserts(txn: Transaction, tables: Sequence[Table], to_read: Sequence[Entity] = ()) -> None:
-    """Takes the locks of all tables in one request, so that no two groups wait for each other."""
+    """Locks all tables in one request, so that two groups of INSERTs never wait for each other."""
     kind = lock_of(txn.site, AccessKind.INSERT)
     if kind is None:
         return
     writing = [LockRequest(database=table.database, table=table.name, type=kind) for table in tables]
     reading = [
-        LockRequest(database=one.database, table=one.table, partition=one.partition, type=LockType.SHARED_READ)
-        for one in to_read
+        LockRequest(database=entity.database, table=entity.table, partition=entity.partition, type=LockType.SHARED_READ)
+        for entity in to_read
     ]
     txn.lock_as_planned(sorted_requests([*writing, *reading]))

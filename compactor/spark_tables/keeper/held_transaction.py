@@ -1,4 +1,4 @@
-"""A transaction that outlives the request it began with."""
+"""A transaction that stays open after the request that began it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.transactions.transaction_block import give_up, transaction
 
 
-class Held:
-    """An open transaction, perhaps for the process ``reader`` alone. ``lock`` is for whoever uses it: requests come side by
-    side."""
+class HeldTransaction:
+    """An open transaction. Requests run side by side, so each of them takes ``lock`` while it uses the transaction.
+
+    With ``reader``, the transaction is valid only as long as that process lives.
+    """
 
     def __init__(
         self,
@@ -31,8 +33,8 @@ class Held:
         writes: Collection[Table] = (),
     ) -> None:
         self._reader = reader
-        self.is_of_frames = is_of_frames  #: it is let go once no frame needs it, or the program is idle
-        self.tables: set[str] = set()  #: those that were read
+        self.is_of_frames = is_of_frames  #: released once no DataFrame needs it, or the program is idle
+        self.tables: set[str] = set()  #: the tables that were read under it
         self._stack = ExitStack()
         self.name = uuid.uuid4().hex
         self.lock = threading.RLock()
@@ -41,46 +43,46 @@ class Held:
 
     @property
     def hold(self) -> Hold:
-        """The name that others have for it."""
+        """Its name, as messages carry it."""
         return Hold(name=self.name, txn=self.txn.id)
 
     def check(self) -> None:
-        """Checks that it is still open and protected.
+        """Checks that the transaction is open and its snapshot protected.
 
         Raises:
-            SnapshotExpired: it is not, or the process that it was for has ended.
+            SnapshotExpired: it is not, or its reader has ended.
         """
         if self._reader is not None and not self._reader.is_alive:
-            raise SnapshotExpired(f"transaction {self.txn.id}: process {self._reader.pid}, which read by it, has ended")
+            raise SnapshotExpired(f"transaction {self.txn.id}: process {self._reader.pid}, its reader, has ended")
         try:
             self.txn.check()
         except SnapshotExpired:
             raise
         except CompactorError as error:
-            raise SnapshotExpired(f"transaction {self.txn.id}: {error}; read the table anew") from error
+            raise SnapshotExpired(f"transaction {self.txn.id}: {error}; read the table again") from error
 
     def end(self) -> None:
-        """Ends it after reading; one that is lost already has ended."""
+        """Ends the transaction after reading. A transaction that is lost has already ended."""
         with suppress(CompactorError):
             self.commit()
 
     def commit(self) -> None:
-        """Ends it with everything that is staged named and committed; see ``transaction`` for the errors."""
+        """Names what is staged and commits; see ``transaction`` for the errors."""
         with self.lock:
             self._stack.close()
 
     def abort(self) -> None:
-        """Ends it without a trace, whatever has become of it."""
+        """Aborts the transaction, in whatever state it is. It leaves no trace."""
         with self.lock:
             give_up(self._stack)
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
-        """Commits at the end of the block, which takes in what others have staged; leaves no trace if that raises.
+        """Commits at the end of the block; aborts if the block raises. The block collects what other processes have staged.
 
         Raises:
-            TransactionAborted: it has timed out, or was aborted.
-            CommitUnknown: the answer of the database was lost.
+            TransactionAborted: the transaction has timed out or was aborted.
+            CommitUnknown: the database's answer was lost.
         """
         try:
             with self.lock:
@@ -92,7 +94,7 @@ class Held:
         self.commit()
 
     def _must_be_open(self) -> None:
-        """Asks the metastore whether it is still open: a process that was suspended does not know."""
+        """Asks the metastore whether the transaction is open: a process that was suspended does not know."""
         try:
             self.txn.site.metastore.transactions.heartbeat(self.txn.id)
         except NotFound as error:

@@ -1,4 +1,4 @@
-"""Plans scans for Spark."""
+"""Plans scans for Spark, with as much of its conditions as Spark and this package evaluate alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compactor.base.errors import BadExpression, BadStatement
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind
-from compactor.spark_tables.keeper.held_transaction import Held
+from compactor.spark_tables.keeper.held_transaction import HeldTransaction
 from compactor.spark_tables.keeper.stream_position import write_ids_between
 from compactor.spark_tables.messages import PlannedScan, PlanScan
 from compactor.statements.tokens import tokens
@@ -34,20 +34,20 @@ from compactor.tables.reading.wanted import Wanted, comparable_schema
 from compactor.tables.schema import IN_PARTS
 from compactor.tables.store import named_table
 
-_TIMESTAMPS = "us"  #: all that Spark has
-_DIGITS = 18  #: of a number that Spark compares exactly with any other
+_TIMESTAMPS = "us"  #: the only precision of Spark
+_DIGITS = 18  #: numbers with at most so many digits are compared exactly by Spark
 
 
-def planned(held: Held, request: PlanScan, *, rewrites: bool = False) -> PlannedScan:
+def plan_for_spark(held: HeldTransaction, request: PlanScan, *, rewrites: bool = False) -> PlannedScan:
     """Returns the plan of a scan under the snapshot of ``held``; see ``plan_scan`` for the errors.
 
     Args:
-        rewrites: rows will be written again, so that no digit may be lost.
+        rewrites: the rows are written back, so their timestamps must keep every digit.
     """
     site = held.txn.site
     table = named_table(site, request.table)
     filters = [request.row_filter] if request.row_filter is not None else []
-    filters += [] if request.where is None else evaluated_alike(request.where, table)
+    filters += [] if request.where is None else keep_alike_conditions(request.where, table)
     wanted = Wanted(
         row_filter=" AND ".join(f"({text})" for text in filters) or None,
         selected_fields=request.columns,
@@ -66,38 +66,41 @@ def planned(held: Held, request: PlanScan, *, rewrites: bool = False) -> Planned
         plan=plan,
         stores=stores,
         table_id=table.id,
-        padded=_padded(table),
+        padded=_char_columns(table),
         has_files=has_files,
         shown=None if plan.schema.equals(shown) else shown,
     )
 
 
-def evaluated_alike(where: str, table: Table) -> list[str]:
-    """Returns the parts of a condition that are true here for each row for which Spark finds them true.
+def keep_alike_conditions(where: str, table: Table) -> list[str]:
+    """Returns the parts of a condition that are true for every row for which Spark finds them true.
 
-    These are comparisons of whole numbers, decimals, texts and dates with literals of their kind. Numbers have at most 18
-    digits and no exponent: Spark compares longer ones with less precision, and those with an exponent as doubles.
+    These parts compare whole numbers, decimals, texts or dates with literals of the same kind. Their numbers have at most
+    18 digits and no exponent: Spark compares longer numbers with less precision, and numbers with an exponent as doubles.
     """
     schema = comparable_schema(table, _TIMESTAMPS)
     parts = []
-    for text in _conjuncts(where):
+    for text in _split_at_and(where):
         with suppress(BadExpression, BadStatement):
             numbers = [token.value for token in tokens(text) if token.kind == "number"]
             if all(len(number) <= _DIGITS and "e" not in number for number in numbers) and _is_alike(
-                bind(text, schema, chars=_padded(table))
+                bind(text, schema, chars=_char_columns(table))
             ):
                 parts.append(text)
     return parts
 
 
-def _conjuncts(where: str) -> list[str]:
-    """Returns the parts that AND joins; the whole where AND may mean something else."""
+def _split_at_and(where: str) -> list[str]:
+    """Returns the parts that AND joins; the whole condition if an AND may mean something else.
+
+    Example: ``a > 1 AND (b = 2 OR c = 3)`` becomes ``a > 1`` and ``(b = 2 OR c = 3)``; ``a BETWEEN 1 AND 2`` stays whole.
+    """
     try:
-        found = tokens(where)
+        where_tokens = tokens(where)
     except BadStatement:
         return []
     depth, start, parts = 0, 0, []
-    for token in found:
+    for token in where_tokens:
         if token.kind == "sign":
             depth += {"(": 1, ")": -1}.get(token.value, 0)
         elif token.kind == "word" and depth == 0 and token.value in ("or", "between"):
@@ -120,7 +123,7 @@ def _is_alike(condition: Condition) -> bool:
     return isinstance(condition, Constant)
 
 
-def _padded(table: Table) -> tuple[str, ...]:
-    """Returns the columns of type char, with which trailing blanks are compared here and not in Spark."""
+def _char_columns(table: Table) -> tuple[str, ...]:
+    """Returns the columns of type char: this package ignores their trailing blanks in comparisons, Spark does not."""
     columns = (*table.columns, *table.partition_keys)
-    return tuple(one.name for one in columns if parse_hive_type(one.type)[0].kind is TypeKind.CHAR)
+    return tuple(column.name for column in columns if parse_hive_type(column.type)[0].kind is TypeKind.CHAR)

@@ -1,4 +1,4 @@
-"""The commits of a table that a stream of its rows has seen and is still to see."""
+"""Compares the commits of a table that a stream or a DataFrame has seen with those that it has now."""
 
 from __future__ import annotations
 
@@ -9,61 +9,61 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
-from compactor.spark_tables.messages import BeginChange, BeginWrite, Commits
+from compactor.spark_tables.messages import BeginChange, BeginWrite, SeenCommits
 from compactor.tables.reading.later_rows import NOTHING
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction import Transaction
 
 _DONE = (State.READY_FOR_CLEANING, State.SUCCEEDED)
-_ANEW = "start the query with a new checkpoint"
+_RESTART = "start the query with a new checkpoint"
 
 
-def latest(site: Site, name: str) -> Commits:
+def latest_commits(site: Site, name: str) -> SeenCommits:
     """Returns the commits that a table has now.
 
     Raises:
-        NotFound: there is no such table.
+        NotFound: the table does not exist.
     """
     table = named_table(site, name)
     now = site.write_ids(table, site.metastore.transactions.snapshot())
-    return Commits(table_id=table.id, write_ids=str(now))
+    return SeenCommits(table_id=table.id, write_ids=str(now))
 
 
 def write_ids_between(
-    site: Site, table: Table, between: tuple[Commits, Commits], now: ValidWriteIdList
+    site: Site, table: Table, between: tuple[SeenCommits, SeenCommits], now: ValidWriteIdList
 ) -> tuple[ValidWriteIdList, ValidWriteIdList]:
-    """Returns the lists that a stream has seen, and will have seen.
+    """Returns the write IDs that a stream has seen before a batch, and those that it has seen after it.
 
     Args:
-        now: the list by which the batch is read.
+        now: the write IDs by which the batch is read.
 
     Raises:
-        Refused: the table is another one, or older than that, or was sorted since, which gives old rows new write IDs.
+        Refused: the table was re-created, restored to an older state, or sorted, which gives old rows new write IDs.
     """
-    start, end = (ValidWriteIdList.parse(one.write_ids) for one in between)
-    if {one.table_id for one in between} != {table.id}:
+    start, end = (ValidWriteIdList.parse(commits.write_ids) for commits in between)
+    if {commits.table_id for commits in between} != {table.id}:
         raise Refused(
-            f"{table} has id {table.id}; the stream has read a table of id {between[0].table_id}: it was dropped and made "
-            f"anew; {_ANEW}"
+            f"{table} has id {table.id}; the stream has read a table of id {between[0].table_id}: it was dropped and "
+            f"re-created; {_RESTART}"
         )
     if now.high_watermark < end.high_watermark:
         raise Refused(
             f"{table} has write IDs up to {now.high_watermark}, the stream is at {end.high_watermark}: the metastore was "
-            f"restored from an older copy; {_ANEW}"
+            f"restored from an older copy; {_RESTART}"
         )
     _must_not_be_sorted(site, table, start, end)
     return start, end
 
 
 def must_have_been_seen(txn: Transaction, table: Table, own: WriteId | None, request: BeginWrite | BeginChange) -> None:
-    """Refuses rows from a DataFrame of ``table`` that would take the place of rows which the DataFrame did not see.
+    """Refuses to replace rows of ``table`` that the DataFrame, from which the new rows come, did not see.
 
     Args:
         own: the write ID of ``txn``.
 
     Raises:
         WriteConflict: another transaction has written into the table since the DataFrame was loaded.
-        Refused: the DataFrame is one of a table that was dropped, and made anew since.
+        Refused: the table was dropped and re-created since the DataFrame was loaded.
     """
     here = (request.place.metastore, request.place.config)
     for source in request.sources:
@@ -74,7 +74,7 @@ def must_have_been_seen(txn: Transaction, table: Table, own: WriteId | None, req
         elif source.table.lower() == str(table):
             raise Refused(
                 f"{table} has id {table.id}, the rows are read from a table of id {source.commits.table_id}: it was dropped "
-                "and made anew since the DataFrame was loaded; load it again"
+                "and re-created since the DataFrame was loaded; load it again"
             )
 
 
@@ -85,8 +85,8 @@ def _must_see_all(txn: Transaction, table: Table, own: WriteId | None, seen: Val
     if later and (later := later - write_ids.of_compactions(table.database, table.name)):
         winner = write_ids.transactions(table.database, table.name).get(max(later), 0)
         raise WriteConflict(
-            f"{table}: transaction {winner} wrote into it after the DataFrame that the rows are read from was loaded, and "
-            "what it wrote would be lost; load the table again and write once more",
+            f"{table}: transaction {winner} wrote into it after the DataFrame of these rows was loaded, and its rows would "
+            "be lost; load the table again and write once more",
             winner,
         )
 
@@ -97,15 +97,14 @@ def _must_not_be_sorted(site: Site, table: Table, start: ValidWriteIdList, end: 
         return
     later = end.since(start)
     entries = site.metastore.entries
-    for one in (
+    for entry in (
         *entries.queue(database=table.database, table=table.name, states=_DONE),
         *entries.history(table=(table.database, table.name), type=CompactionType.REBALANCE),
     ):
-        if _sorts(one) and one.highest_write_id is not None and later.is_valid(one.highest_write_id):
+        if _sorts(entry) and entry.highest_write_id is not None and later.is_valid(entry.highest_write_id):
             raise Refused(
-                f"{table} was rebalanced with {one.order_by} (compaction {one.id}) after the rows that the stream "
-                f"has read last: its old rows cannot be told from new ones; {_ANEW}, or read from then on with "
-                "starting=latest"
+                f"{table} was rebalanced with {entry.order_by} (compaction {entry.id}) since the stream's last batch: its "
+                f"old rows cannot be told from new ones; {_RESTART}, or read only new rows with starting=latest"
             )
 
 

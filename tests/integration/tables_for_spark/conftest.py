@@ -14,10 +14,10 @@ import pytest
 from compactor.acid import txn_states
 from compactor.base.errors import NotSupported
 from compactor.site.site import Site
-from compactor.spark_tables.application import process
+from compactor.spark_tables.application import find_process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.messages import Place
+from compactor.spark_tables.messages import MetastorePlace
 from compactor.tables import Store
 from tests.support.passes import every_role, time_out_all
 from tests.support.patience import until
@@ -43,8 +43,8 @@ def config(metastore_url: str, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def place(config: str) -> Place:
-    return Place(config=config, application="app-7")
+def place(config: str) -> MetastorePlace:
+    return MetastorePlace(config=config, application="app-7")
 
 
 @pytest.fixture
@@ -57,13 +57,13 @@ def application() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def folder(application: subprocess.Popen[bytes], tmp_path: Path) -> Folder:
-    return Folder(process(application.pid), tmp_path / "k")
+    return Folder(find_process(application.pid), tmp_path / "k")
 
 
 @pytest.fixture
 def keeper(application: subprocess.Popen[bytes], folder: Folder) -> Iterator[Keeper]:
     """The client of the application's keeper; one that runs in the end is told to end."""
-    yield Keeper(process(application.pid), folder)
+    yield Keeper(find_process(application.pid), folder)
     if folder.log.exists() and (pid := keeper_of(folder)) is not None:
         os.kill(pid, signal.SIGTERM)
         until("the end of the keeper", lambda: keeper_of(folder) is None)
@@ -74,7 +74,7 @@ def keeper_of(folder: Folder) -> int | None:
     ready = [line for line in folder.log.read_text().splitlines() if "is ready" in line]
     pid = int(ready[-1].split(" keeper ")[1].split()[0])
     try:
-        return process(pid).pid
+        return find_process(pid).pid
     except NotSupported:
         return None
 

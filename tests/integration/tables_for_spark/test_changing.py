@@ -14,7 +14,7 @@ import pytest
 
 from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused
 from compactor.spark_tables import AcidTable, Changed, merge_scan_filter, register, sql
-from compactor.spark_tables.application import process
+from compactor.spark_tables.application import find_process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
 from compactor.tables.schema import PARTS
@@ -40,7 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session that tries a failed task once again."""
     with local_session(tmp_path_factory.mktemp("spark"), "local[2,2]") as session:
         yield session
-        jvm = process(pid_of(session))
+        jvm = find_process(pid_of(session))
     until("the end of the keeper", lambda: keeper_of(Folder(jvm)) is None)
 
 
@@ -374,7 +374,7 @@ def test_what_no_statement_may_do_is_refused_and_leaves_no_transaction(
     with pytest.raises(NotConforming, match=r"column v: the row with ROW__ID .*'much': it is no value"):
         ours.update("i = 7", {"v": "if(i = 7, 'much', '1')"})
     moved = spark.createDataFrame([(7, 0, "0")], "i long, v int, p string")
-    with pytest.raises(NotConforming, match="column p says in which partition"):
+    with pytest.raises(NotConforming, match="column p decides in which partition"):
         ours.merge(moved.alias("s"), "s.i = limits.i").when_matched_update_all().execute()
     with pytest.raises(Exception, match=r"(?i)resolve"):
         ours.delete("no_such_column = 1")

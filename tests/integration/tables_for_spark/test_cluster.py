@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pytest
 
 from compactor.spark_tables import AcidTable, Changed
-from compactor.spark_tables.application import driver, process
+from compactor.spark_tables.application import find_driver, find_process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_of
@@ -60,7 +60,7 @@ def spark(master: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spa
     more = {"spark.checkpoint.dir": str(folder / "checkpoints")}
     with local_session(folder, master, {**_SMALL, **_SPECULATING, **more}) as session:
         yield session
-        jvm = process(pid_of(session))
+        jvm = find_process(pid_of(session))
     until("the end of the keeper", lambda: keeper_of(Folder(jvm)) is None)
 
 
@@ -99,7 +99,7 @@ class Kill:
         """Kills the JVM above the task."""
         if not os.path.exists(self._mark):
             Path(self._mark).touch()
-            os.kill(driver().pid, signal.SIGKILL)
+            os.kill(find_driver().pid, signal.SIGKILL)
 
     @property
     def happened(self) -> bool:

@@ -22,7 +22,15 @@ from compactor.site.site import Site
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.message_format import decode, encode
-from compactor.spark_tables.messages import CheckSnapshot, OpenSnapshot, Place, PlannedScan, PlanScan, Release, Taken
+from compactor.spark_tables.messages import (
+    CheckSnapshot,
+    MetastorePlace,
+    OpenSnapshot,
+    PlannedScan,
+    PlanScan,
+    Release,
+    Taken,
+)
 from compactor.spark_tables.wire import LONGEST, connect
 from compactor.tables import Store
 from compactor.tables.reading.task_reader import read_task
@@ -38,7 +46,7 @@ def rows_of(scan: PlannedScan, site: Site) -> list[int]:
 
 @pytest.mark.usefixtures("store")
 def test_a_snapshot_outlives_the_process_that_asked_and_names_its_application(
-    keeper: Keeper, place: Place, folder: Folder, open_agents: Callable[[], list[str]]
+    keeper: Keeper, place: MetastorePlace, folder: Folder, open_agents: Callable[[], list[str]]
 ) -> None:
     scan = keeper.ask(PlanScan(place=place, table="db.t"))
     keeper.ask(CheckSnapshot(hold=scan.hold))
@@ -49,7 +57,7 @@ def test_a_snapshot_outlives_the_process_that_asked_and_names_its_application(
 
 @pytest.mark.whole
 def test_scans_of_one_snapshot_see_the_same_rows(
-    keeper: Keeper, place: Place, store: Store, deployment: Site, open_agents: Callable[[], list[str]]
+    keeper: Keeper, place: MetastorePlace, store: Store, deployment: Site, open_agents: Callable[[], list[str]]
 ) -> None:
     name = keeper.ask(OpenSnapshot(place=place))
     first = keeper.ask(PlanScan(place=place, table="db.t", snapshot=name))
@@ -64,7 +72,7 @@ def test_scans_of_one_snapshot_see_the_same_rows(
     assert len(open_agents()) == 1
     with pytest.raises(SnapshotExpired, match="not held"):
         keeper.ask(PlanScan(place=place, table="db.t", snapshot=name))
-    with pytest.raises(SnapshotExpired, match="no longer held"):
+    with pytest.raises(SnapshotExpired, match="was released or lost"):
         keeper.ask(CheckSnapshot(hold=first.hold))
     assert keeper.ask(Release()) == 1
     assert open_agents() == []
@@ -73,7 +81,7 @@ def test_scans_of_one_snapshot_see_the_same_rows(
 @pytest.mark.whole
 @pytest.mark.usefixtures("store")
 def test_an_error_comes_back_as_what_it_is_and_leaves_no_transaction(
-    keeper: Keeper, place: Place, open_agents: Callable[[], list[str]]
+    keeper: Keeper, place: MetastorePlace, open_agents: Callable[[], list[str]]
 ) -> None:
     with pytest.raises(NotFound, match=r"db\.none"):
         keeper.ask(PlanScan(place=place, table="db.none"))
@@ -83,7 +91,7 @@ def test_an_error_comes_back_as_what_it_is_and_leaves_no_transaction(
 @pytest.mark.usefixtures("store")
 def test_a_keeper_ends_with_its_application_and_lets_go_of_everything(
     keeper: Keeper,
-    place: Place,
+    place: MetastorePlace,
     application: subprocess.Popen[bytes],
     folder: Folder,
     open_agents: Callable[[], list[str]],
@@ -98,7 +106,7 @@ def test_a_keeper_ends_with_its_application_and_lets_go_of_everything(
 
 @pytest.mark.usefixtures("store")
 def test_whatever_bytes_come_a_keeper_goes_on_and_takes_no_memory_for_them(
-    keeper: Keeper, place: Place, folder: Folder
+    keeper: Keeper, place: MetastorePlace, folder: Folder
 ) -> None:
     scan = keeper.ask(PlanScan(place=place, table="db.t"))
     pid = keeper_of(folder)
@@ -128,7 +136,7 @@ def peak_memory(pid: int | None) -> int:
 
 @pytest.mark.usefixtures("store")
 def test_what_a_killed_keeper_held_is_expired_and_is_not_looked_at_again(
-    keeper: Keeper, place: Place, folder: Folder
+    keeper: Keeper, place: MetastorePlace, folder: Folder
 ) -> None:
     name = keeper.ask(OpenSnapshot(place=place))
     scan = keeper.ask(PlanScan(place=place, table="db.t", snapshot=name))
@@ -136,7 +144,7 @@ def test_what_a_killed_keeper_held_is_expired_and_is_not_looked_at_again(
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     until("the end of the keeper", lambda: keeper_of(folder) is None)
-    with pytest.raises(SnapshotExpired, match="the keeper that held it is gone"):
+    with pytest.raises(SnapshotExpired, match="its keeper is gone"):
         keeper.ask(CheckSnapshot(hold=scan.hold))
     assert keeper.ask(Release(snapshot=name)) == 0
     with pytest.raises(SnapshotExpired, match="not held"):  # another keeper, which knows nothing of it
@@ -146,7 +154,7 @@ def test_what_a_killed_keeper_held_is_expired_and_is_not_looked_at_again(
 
 @pytest.mark.whole
 @pytest.mark.usefixtures("store")
-def test_processes_that_ask_at_once_start_one_keeper(keeper: Keeper, place: Place, folder: Folder) -> None:
+def test_processes_that_ask_at_once_start_one_keeper(keeper: Keeper, place: MetastorePlace, folder: Folder) -> None:
     with ThreadPoolExecutor(6) as threads:
         found = list(threads.map(lambda _: keeper.ask(PlanScan(place=place, table="db.t")), range(6)))
     assert len({scan.plan.txn for scan in found}) == 6
@@ -156,7 +164,7 @@ def test_processes_that_ask_at_once_start_one_keeper(keeper: Keeper, place: Plac
 @pytest.mark.whole
 @pytest.mark.usefixtures("store")
 def test_a_snapshot_that_is_too_old_is_let_go(
-    keeper: Keeper, place: Place, config: str, open_agents: Callable[[], list[str]]
+    keeper: Keeper, place: MetastorePlace, config: str, open_agents: Callable[[], list[str]]
 ) -> None:
     with Path(config).open("a") as file:
         file.write('[metastore.default.settings]\n"compactor.read.max.age" = "1s"\n')
@@ -167,7 +175,7 @@ def test_a_snapshot_that_is_too_old_is_let_go(
 
 
 def test_a_keeper_that_cannot_start_says_where_its_log_is(
-    keeper: Keeper, place: Place, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    keeper: Keeper, place: MetastorePlace, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("compactor.spark_tables.client._ENTRY", "compactor.spark_tables.nothing")
     with pytest.raises(StorageError, match=str(folder.log)):

@@ -25,13 +25,13 @@ from compactor.spark_tables.messages import (
     ChangeWork,
     CommitChange,
     CountChange,
-    Place,
+    MetastorePlace,
     PlannedScan,
     PlanScan,
     WriteChange,
 )
-from compactor.spark_tables.reader import Portion, Reader, schema_of
-from compactor.spark_tables.spark_types import spark_schema
+from compactor.spark_tables.reader import Reader, ReadPortion, scan_schema
+from compactor.spark_tables.spark_types import to_spark_schema
 from compactor.tables import Store
 from compactor.tables.schema import ROW_ID
 from compactor.tables.writing.change_parts import write_changes
@@ -43,20 +43,22 @@ from tests.support.patience import until
 from tests.support.tables import make_table
 
 
-def begun(keeper: Keeper, place: Place, table: str = "db.t", **more: Any) -> BegunChange:
+def begun(keeper: Keeper, place: MetastorePlace, table: str = "db.t", **more: Any) -> BegunChange:
     found = keeper.ask(BeginChange(place=place, table=table, **{"deletes": True, "is_checked": None, **more}))
     assert isinstance(found, BegunChange)
     return found
 
 
-def staged(keeper: Keeper, site: Site, place: Place, change: str, table: str = "db.t") -> tuple[ChangedPart, ...]:
+def staged(
+    keeper: Keeper, site: Site, place: MetastorePlace, change: str, table: str = "db.t"
+) -> tuple[ChangedPart, ...]:
     """Deletes the rows below 3, gives the next one another value and adds a row, as the tasks of two executors do."""
     work = keeper.ask(WriteChange(change=change))
     assert isinstance(work, ChangeWork)
     scan = keeper.ask(PlanScan(place=place, table=table, change=change))
     assert isinstance(scan, PlannedScan)
-    schema = schema_of(scan)
-    batches = list(Reader(scan, spark_schema(schema), 1 << 20).read(Portion(scan.plan.tasks)))
+    schema = scan_schema(scan)
+    batches = list(Reader(scan, to_spark_schema(schema), 1 << 20).read(ReadPortion(scan.plan.tasks)))
     rows = sorted(pa.Table.from_batches(batches, batches[0].schema).to_pylist(), key=lambda row: row["i"])
     kinds = {1: Kind.DELETE, 2: Kind.DELETE, 3: Kind.UPDATE}
     changed = [{KIND: int(kinds[row["i"]]), **row, "i": -row["i"]} for row in rows]
@@ -75,7 +77,7 @@ EVERYTHING = {"assigns": ("i",), "inserts": True}
 
 @pytest.mark.parametrize(("other", "lock"), [("t", "SHARED_WRITE"), ("u", "SHARED_READ")])
 def test_a_condition_reads_tables_under_the_snapshot_of_its_change(
-    keeper: Keeper, place: Place, store: Store, deployment: Site, other: str, lock: str
+    keeper: Keeper, place: MetastorePlace, store: Store, deployment: Site, other: str, lock: str
 ) -> None:
     """TABLES rule 11, PROTOCOL 13.2: what comes after the change has begun is not there, and a lock protects what is."""
     store.create_table("db.u", {"i": "bigint"}).append(pa.table({"i": [1, 2, 3]}))
@@ -83,16 +85,21 @@ def test_a_condition_reads_tables_under_the_snapshot_of_its_change(
     store.load_table(f"db.{other}").append(pa.table({"i": [4]}))
     scan = keeper.ask(PlanScan(place=place, table=f"db.{other}", columns=("i",), within=change.change))
     assert (scan.has_files, scan.plan.schema.names) == (False, ["i"])
-    batches = Reader(scan, spark_schema(schema_of(scan)), 1 << 20).read(Portion(scan.plan.tasks))
+    batches = Reader(scan, to_spark_schema(scan_schema(scan)), 1 << 20).read(ReadPortion(scan.plan.tasks))
     assert sorted(row for batch in batches for row in batch.column("i").to_pylist()) == [1, 2, 3]
     assert (other, lock) in {(one.table, one.type.name) for one in deployment.metastore.locks.show()}
     keeper.ask(AbortChange(change=change.change))
-    with pytest.raises(TransactionAborted, match="is not held"):
+    with pytest.raises(TransactionAborted, match="has ended"):
         keeper.ask(PlanScan(place=place, table=f"db.{other}", within=change.change))
 
 
 def test_a_change_is_committed_by_another_process_once_and_tells_its_numbers(
-    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, open_agents: Callable[[], list[str]]
+    keeper: Keeper,
+    place: MetastorePlace,
+    store: Store,
+    deployment: Site,
+    warehouse: Path,
+    open_agents: Callable[[], list[str]],
 ) -> None:
     """TABLES rules 10 and 14."""
     change = begun(keeper, place, **EVERYTHING)
@@ -114,7 +121,12 @@ def test_a_change_is_committed_by_another_process_once_and_tells_its_numbers(
 
 
 def test_of_two_changes_at_once_the_one_that_commits_first_wins(
-    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, open_agents: Callable[[], list[str]]
+    keeper: Keeper,
+    place: MetastorePlace,
+    store: Store,
+    deployment: Site,
+    warehouse: Path,
+    open_agents: Callable[[], list[str]],
 ) -> None:
     """TABLES rule 2."""
     one, other = (begun(keeper, place, assigns=("i",)).change for _ in range(2))
@@ -129,7 +141,12 @@ def test_of_two_changes_at_once_the_one_that_commits_first_wins(
 
 
 def test_what_may_not_be_changed_is_refused_and_leaves_no_transaction(
-    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, open_agents: Callable[[], list[str]]
+    keeper: Keeper,
+    place: MetastorePlace,
+    store: Store,
+    deployment: Site,
+    warehouse: Path,
+    open_agents: Callable[[], list[str]],
 ) -> None:
     assert rows_of(store) == [1, 2, 3]
     with pytest.raises(NotFound, match="no column 'x'"):
@@ -141,7 +158,9 @@ def test_what_may_not_be_changed_is_refused_and_leaves_no_transaction(
 
 
 @pytest.mark.whole
-def test_a_table_that_is_only_observed_is_not_changed(keeper: Keeper, place: Place, store: Store, config: str) -> None:
+def test_a_table_that_is_only_observed_is_not_changed(
+    keeper: Keeper, place: MetastorePlace, store: Store, config: str
+) -> None:
     assert rows_of(store) == [1, 2, 3]
     with Path(config).open("a") as file:
         file.write('[metastore.default.settings]\n"compactor.mode" = "observe"\n')
@@ -150,7 +169,7 @@ def test_a_table_that_is_only_observed_is_not_changed(keeper: Keeper, place: Pla
 
 
 def test_the_check_is_the_sites_where_the_statement_leaves_it_open(
-    keeper: Keeper, place: Place, store: Store, config: str
+    keeper: Keeper, place: MetastorePlace, store: Store, config: str
 ) -> None:
     assert rows_of(store) == [1, 2, 3]
     with Path(config).open("a") as file:
@@ -164,7 +183,7 @@ def test_the_check_is_the_sites_where_the_statement_leaves_it_open(
 @pytest.mark.whole
 def test_an_application_that_ends_between_write_and_commit_leaves_nothing(
     keeper: Keeper,
-    place: Place,
+    place: MetastorePlace,
     store: Store,
     deployment: Site,
     warehouse: Path,
@@ -185,7 +204,7 @@ def test_an_application_that_ends_between_write_and_commit_leaves_nothing(
 
 @pytest.mark.whole
 def test_a_keeper_that_was_paused_for_too_long_names_nothing(
-    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, folder: Folder
+    keeper: Keeper, place: MetastorePlace, store: Store, deployment: Site, warehouse: Path, folder: Folder
 ) -> None:
     """TABLES rule 4: a paused writer that wakes after its transaction was forgotten puts no row under a name."""
     change = begun(keeper, place, **EVERYTHING)
@@ -208,7 +227,7 @@ def test_a_keeper_that_was_paused_for_too_long_names_nothing(
 @pytest.mark.parametrize("step", list(WriteStep)[1:])
 def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
     keeper: Keeper,
-    place: Place,
+    place: MetastorePlace,
     store: Store,
     deployment: Site,
     warehouse: Path,
@@ -219,15 +238,15 @@ def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
     store.create_table("db.parts", {"i": "bigint", "p": "int"}, partitioned_by=["p"]).append(
         pa.table({"i": [1, 2, 3], "p": [1, 2, 2]})
     )
-    environment: Mapping[str, str] = {**client._environment(), "COMPACTOR_DIE_AT": step.name}
-    monkeypatch.setattr(client, "_environment", lambda: environment)
+    environment: Mapping[str, str] = {**client._keeper_environment(), "COMPACTOR_DIE_AT": step.name}
+    monkeypatch.setattr(client, "_keeper_environment", lambda: environment)
     name = "parts" if is_partitioned else "t"
     change = begun(keeper, place, f"db.{name}", **EVERYTHING)
     parts = staged(keeper, deployment, place, change.change, f"db.{name}")
     if not is_partitioned and step is WriteStep.WRITE_PARTITIONS_ADDED:
         keeper.ask(CommitChange(change=change.change, parts=parts))
         return
-    with pytest.raises(CommitUnknown, match="look whether the rows are there"):
+    with pytest.raises(CommitUnknown, match="check whether the rows are there"):
         keeper.ask(CommitChange(change=change.change, parts=parts))
     is_committed = step is WriteStep.WRITE_COMMITTED
     assert rows_of(store, f"db.{name}") == ([-3, 9] if is_committed else [1, 2, 3])

@@ -20,7 +20,7 @@ from compactor.site.site import Site
 from compactor.spark_tables import client
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.messages import AbortWrite, BeginWrite, BegunWrite, CommitWrite, Creation, Place
+from compactor.spark_tables.messages import AbortWrite, BeginWrite, BegunWrite, CommitWrite, Creation, MetastorePlace
 from compactor.tables import Store, open_metastore
 from compactor.tables.writing.part_files import write_part
 from compactor.tables.writing.written_part import WrittenPart
@@ -28,7 +28,7 @@ from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_
 from tests.support.patience import until
 
 
-def begun(keeper: Keeper, place: Place, table: str = "db.t", **more: Any) -> BegunWrite:
+def begun(keeper: Keeper, place: MetastorePlace, table: str = "db.t", **more: Any) -> BegunWrite:
     found = keeper.ask(BeginWrite(place=place, table=table, **{"overwrite": False, **more}))
     assert isinstance(found, BegunWrite)
     return found
@@ -39,7 +39,12 @@ def staged(write: BegunWrite, site: Site, *values: int, writer: int = 0, **more:
 
 
 def test_a_write_is_committed_by_another_process_once(
-    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, open_agents: Callable[[], list[str]]
+    keeper: Keeper,
+    place: MetastorePlace,
+    store: Store,
+    deployment: Site,
+    warehouse: Path,
+    open_agents: Callable[[], list[str]],
 ) -> None:
     write = begun(keeper, place)
     [agent] = open_agents()
@@ -71,7 +76,7 @@ def other(config: str, empty_metastore: Path, tmp_path: Path) -> Iterator[Store]
 
 
 def test_writes_in_two_metastores_are_told_apart_where_their_transactions_have_one_number(
-    keeper: Keeper, place: Place, store: Store, other: Store, deployment: Site
+    keeper: Keeper, place: MetastorePlace, store: Store, other: Store, deployment: Site
 ) -> None:
     first = begun(keeper, place)
     second = begun(keeper, replace(place, metastore="other"))
@@ -85,7 +90,12 @@ def test_writes_in_two_metastores_are_told_apart_where_their_transactions_have_o
 
 
 def test_an_aborted_write_leaves_nothing(
-    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, open_agents: Callable[[], list[str]]
+    keeper: Keeper,
+    place: MetastorePlace,
+    store: Store,
+    deployment: Site,
+    warehouse: Path,
+    open_agents: Callable[[], list[str]],
 ) -> None:
     write = begun(keeper, place, overwrite=True)
     staged(write, deployment, 4)
@@ -97,7 +107,7 @@ def test_an_aborted_write_leaves_nothing(
 
 @pytest.mark.whole
 def test_what_cannot_be_written_is_refused_and_leaves_no_transaction(
-    keeper: Keeper, place: Place, store: Store, config: str, open_agents: Callable[[], list[str]]
+    keeper: Keeper, place: MetastorePlace, store: Store, config: str, open_agents: Callable[[], list[str]]
 ) -> None:
     with Path(config).open("a") as file:
         file.write('[metastore.default.settings]\n"compactor.mode" = "observe"\n')
@@ -109,7 +119,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_no_transaction(
 @pytest.mark.whole
 def test_an_application_that_ends_between_write_and_commit_leaves_nothing(
     keeper: Keeper,
-    place: Place,
+    place: MetastorePlace,
     store: Store,
     deployment: Site,
     warehouse: Path,
@@ -129,7 +139,7 @@ def test_an_application_that_ends_between_write_and_commit_leaves_nothing(
 
 
 def test_a_keeper_that_is_killed_before_the_commit_leaves_what_roles_sweep(
-    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, folder: Folder
+    keeper: Keeper, place: MetastorePlace, store: Store, deployment: Site, warehouse: Path, folder: Folder
 ) -> None:
     store.create_table("db.parts", {"i": "bigint", "p": "int"}, partitioned_by=["p"])
     write = begun(keeper, place, "db.parts")
@@ -148,7 +158,7 @@ def test_a_keeper_that_is_killed_before_the_commit_leaves_what_roles_sweep(
 
 @pytest.mark.whole
 def test_a_keeper_that_was_paused_past_its_time_out_names_nothing(
-    keeper: Keeper, place: Place, store: Store, deployment: Site, warehouse: Path, folder: Folder
+    keeper: Keeper, place: MetastorePlace, store: Store, deployment: Site, warehouse: Path, folder: Folder
 ) -> None:
     """PROTOCOL 14.1: its transaction was timed out, swept and forgotten while it was suspended."""
     write = begun(keeper, place)
@@ -172,7 +182,7 @@ def test_a_keeper_that_was_paused_past_its_time_out_names_nothing(
 @pytest.mark.parametrize("step", list(WriteStep)[1:])
 def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
     keeper: Keeper,
-    place: Place,
+    place: MetastorePlace,
     store: Store,
     deployment: Site,
     warehouse: Path,
@@ -181,8 +191,8 @@ def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store.create_table("db.parts", {"i": "bigint", "p": "int"}, partitioned_by=["p"])
-    environment: Mapping[str, str] = {**client._environment(), "COMPACTOR_DIE_AT": step.name}
-    monkeypatch.setattr(client, "_environment", lambda: environment)
+    environment: Mapping[str, str] = {**client._keeper_environment(), "COMPACTOR_DIE_AT": step.name}
+    monkeypatch.setattr(client, "_keeper_environment", lambda: environment)
     name, before, more = ("parts", [], {"p": [1]}) if is_partitioned else ("t", [1, 2, 3], {})
     write = begun(keeper, place, f"db.{name}")
     parts = (*staged(write, deployment, 4, **more), *staged(write, deployment, 5, writer=1, **more))
@@ -190,7 +200,7 @@ def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
     if not is_reached:
         assert keeper.ask(CommitWrite(hold=write.hold, parts=parts)) == 2
         return
-    with pytest.raises(CommitUnknown, match="look whether the rows are there"):
+    with pytest.raises(CommitUnknown, match="check whether the rows are there"):
         keeper.ask(CommitWrite(hold=write.hold, parts=parts))
     is_committed = step is WriteStep.WRITE_COMMITTED
     assert rows_of(store, f"db.{name}") == ([*before, 4, 5] if is_committed else before)
@@ -204,7 +214,7 @@ def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
 
 def test_a_table_that_a_write_creates_comes_with_its_commit(
     keeper: Keeper,
-    place: Place,
+    place: MetastorePlace,
     store: Store,
     deployment: Site,
     warehouse: Path,

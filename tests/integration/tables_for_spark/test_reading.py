@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.spark_tables import AcidTable, snapshot, sql
-from compactor.spark_tables.application import process
+from compactor.spark_tables.application import find_process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
 from tests.integration.tables_for_spark.conftest import keeper_of
@@ -35,7 +35,7 @@ PUSH = "spark.sql.python.filterPushdown.enabled"
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with local_session(tmp_path_factory.mktemp("spark")) as session:
         yield session
-        jvm = process(pid_of(session))
+        jvm = find_process(pid_of(session))
     until("the end of the keeper", lambda: keeper_of(Folder(jvm)) is None)
 
 
@@ -241,12 +241,12 @@ def test_after_a_killed_keeper_frames_have_their_rows_or_fail_and_new_ones_are_r
 ) -> None:
     planned, unplanned = read("db.t"), read("db.t")
     assert planned.count() == 3
-    folder = Folder(process(pid_of(spark)))
+    folder = Folder(find_process(pid_of(spark)))
     pid = keeper_of(folder)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     until("the end of the keeper", lambda: keeper_of(folder) is None)
-    with pytest.raises(Exception, match=r"SnapshotExpired.*the keeper that held it is gone"):
+    with pytest.raises(Exception, match=r"SnapshotExpired.*its keeper is gone"):
         unplanned.count()
     assert planned.count() == read("db.t").count() == 3
     shutil.rmtree(next((warehouse / "t").glob("delta_*")))  # as a cleaner may: nothing protects it

@@ -95,8 +95,8 @@ def test_sql_in_a_session(spark: Any, deployment: Site) -> None:
         with pytest.raises(error, match=said):
             asked(text)
     for text, refused, said in (
-        ("insert into t select a from s", NotConforming, "the query has 1 columns; wanted are 2, for a, b"),
-        ("insert overwrite p partition (day='2026-11-01') select a, b from t", NotSupported, "as dynamic ones"),
+        ("insert into t select a from s", NotConforming, "the query has 1 columns; expected are 2, for a, b"),
+        ("insert overwrite p partition (day='2026-11-01') select a, b from t", NotSupported, "as dynamic partitions"),
         ("insert into nowhere select 1", NotFound, "nowhere"),
         (
             "merge into t using s on t.a = s.a when not matched then insert values (1)",

@@ -18,7 +18,7 @@ from compactor.metastore.locks.lock_rows import LockState
 from compactor.site.site import Site
 from compactor.spark_tables import AcidTable, snapshot, sql
 from compactor.spark_tables.acid_table import Merge
-from compactor.spark_tables.application import process
+from compactor.spark_tables.application import find_process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
 from compactor.tables.sql.run_statements import checked
@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWar
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with local_session(tmp_path_factory.mktemp("spark")) as session:
         yield session
-        jvm = process(pid_of(session))
+        jvm = find_process(pid_of(session))
     until("the end of the keeper", lambda: keeper_of(Folder(jvm)) is None)
 
 
@@ -190,7 +190,7 @@ def test_a_merge_inserts_into_the_columns_that_its_target_has_under_its_lock(
         with monkeypatch.context() as patched:
             patched.setattr(Merge, "execute", execute)
             if left is None:
-                with pytest.raises(NotConforming, match="a row has 2 values; wanted are 3, for id, n, note"):
+                with pytest.raises(NotConforming, match="a row has 2 values; expected are 3, for id, n, note"):
                     run(text)
             else:
                 run(text)
@@ -374,7 +374,7 @@ def test_a_program_is_in_its_own_way_only_with_what_it_still_has(
     assert frame.count() == 2
     for statement in ("alter table u add columns (m int)", "drop table u"):
         with pytest.raises(
-            LockNotGranted, match=r"db\.u is read by this program itself, in transaction \d+: .*snapshot"
+            LockNotGranted, match=r"this program itself still reads db\.u, in transaction \d+: .*snapshot"
         ):
             run(statement)
     run("drop table v")
@@ -446,7 +446,7 @@ def test_what_was_loaded_shows_no_other_table(
     for frame in (unplanned, planned, query):  # there are files of the same names
         with pytest.raises(Exception, match="SnapshotExpired"):
             frame.collect()
-    with pytest.raises(Exception, match="made anew; load it again"):
+    with pytest.raises(Exception, match="re-created; load it again"):
         arrive(stream, "anew")
     assert run("select a from db.r") == [(100,)]
     assert arrive(arriving(), "again") == [100]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.site.site import Site
-from compactor.spark_tables.application import process
+from compactor.spark_tables.application import find_process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
 from tests.integration.tables_for_spark.conftest import keeper_of
@@ -35,7 +35,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with local_session(tmp_path_factory.mktemp("spark")) as session:
         register(session)
         yield session
-        jvm = process(pid_of(session))
+        jvm = find_process(pid_of(session))
     until("the end of the keeper", lambda: keeper_of(Folder(jvm)) is None)
 
 
@@ -101,7 +101,7 @@ def test_a_stream_that_begins_now(arriving: Arriving, store: Store) -> None:
     assert arriving.run(starting="latest") == []
     store.load_table("db.t").append(pa.table({"i": [4], "s": ["d"]}))
     assert arriving.run(starting="latest") == [4]
-    with pytest.raises(Exception, match="starting is 'noon'; wanted earliest or latest"):
+    with pytest.raises(Exception, match="starting is 'noon'; expected earliest or latest"):
         arriving.run(starting="noon")
     with pytest.raises(Exception, match="hive_acid has no option 'snapshot' here"):
         arriving.run(starting="latest", snapshot="x")
@@ -117,7 +117,7 @@ def test_a_batch_that_was_not_finished_comes_again(
     for name in ("1", ".1.crc"):
         (arriving.home / "checkpoint" / "commits" / name).unlink()
     store.load_table("db.t").append(pa.table({"i": [5], "s": ["e"]}))
-    folder = Folder(process(pid_of(spark)))
+    folder = Folder(find_process(pid_of(spark)))
     pid = keeper_of(folder)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -132,5 +132,5 @@ def test_a_table_that_was_made_anew_ends_the_query(arriving: Arriving, store: St
     store.drop_table("db.t")
     shutil.rmtree(warehouse / "t")
     store.create_table("db.t", {"i": "bigint", "s": "string"})
-    with pytest.raises(Exception, match="dropped and made anew; start the query with a new checkpoint"):
+    with pytest.raises(Exception, match="dropped and re-created; start the query with a new checkpoint"):
         arriving.run()

@@ -14,10 +14,10 @@ import pytest
 from compactor.base.errors import CommitUnknown, Refused, TransactionAborted
 from compactor.site.site import Site
 from compactor.spark_tables import forget_stream
-from compactor.spark_tables.application import process
+from compactor.spark_tables.application import find_process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.messages import AbortStream, BeginWrite, CommitWrite, Place
+from compactor.spark_tables.messages import AbortStream, BeginWrite, CommitWrite, MetastorePlace
 from compactor.storage.stores import open_stores
 from compactor.tables import Store
 from compactor.tables.writing.part_files import write_part
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWar
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with local_session(tmp_path_factory.mktemp("spark")) as session:
         yield session
-        jvm = process(pid_of(session))
+        jvm = find_process(pid_of(session))
     until("the end of the keeper", lambda: keeper_of(Folder(jvm)) is None)
 
 
@@ -114,7 +114,7 @@ def test_a_stream_writes_each_batch_once(
     with pytest.raises(Exception, match=r"batch 0 of stream 'arrivals' is one of query .*forget_stream"):
         arrivals.run()
     assert rows_of(store) == [1, 2, 3, 10, 11, 12, 13]
-    with pytest.raises(Exception, match="stream is ''; wanted letters"):
+    with pytest.raises(Exception, match="stream is ''; expected at most 128 letters"):
         arrivals.run(stream="")
     assert forget_stream(spark, "db.t", "arrivals", config=config)
     arrivals.run()
@@ -162,14 +162,14 @@ def test_a_stream_replaces_rows(arrivals: Arrivals, store: Store) -> None:
     assert store.load_table("db.t").scan().to_arrow().to_pylist() == [{"i": 3, "s": "x"}]
 
 
-def begun(keeper: Keeper, place: Place, number: int | None = None, value: int = 7) -> CommitWrite:
+def begun(keeper: Keeper, place: MetastorePlace, number: int | None = None, value: int = 7) -> CommitWrite:
     """A batch with one row, up to its commit."""
     write = keeper.ask(BeginWrite(place=place, table="db.t", overwrite=False, stream="s", batch=number))
     rows = pa.RecordBatch.from_pydict({"i": [value], "s": ["x"]})
     return CommitWrite(hold=write.hold, parts=write_part(write.work, [rows], 0, open_stores(write.stores)))
 
 
-def test_a_write_with_a_batch_is_known(keeper: Keeper, place: Place, store: Store, warehouse: Path) -> None:
+def test_a_write_with_a_batch_is_known(keeper: Keeper, place: MetastorePlace, store: Store, warehouse: Path) -> None:
     """The same for a program's own batches (``foreachBatch``), which are known when they begin."""
     assert keeper.ask(begun(keeper, place, 4)) == 1
     assert keeper.ask(begun(keeper, place, 4)) == 0
@@ -181,7 +181,7 @@ def test_a_write_with_a_batch_is_known(keeper: Keeper, place: Place, store: Stor
 
 
 def test_a_batch_that_begins_again_ends_its_first_attempt(
-    keeper: Keeper, place: Place, store: Store, open_agents: Callable[[], list[str]]
+    keeper: Keeper, place: MetastorePlace, store: Store, open_agents: Callable[[], list[str]]
 ) -> None:
     first = begun(keeper, place)
     second = begun(keeper, place)
@@ -196,7 +196,9 @@ def test_a_batch_that_begins_again_ends_its_first_attempt(
     assert rows_of(store) == [1, 2, 3]
 
 
-def test_a_batch_whose_keeper_is_killed_comes_again(keeper: Keeper, place: Place, store: Store, folder: Folder) -> None:
+def test_a_batch_whose_keeper_is_killed_comes_again(
+    keeper: Keeper, place: MetastorePlace, store: Store, folder: Folder
+) -> None:
     """Killed before its commit it is not there, killed after it it is known."""
     lost = begun(keeper, place, 1)
     kill(folder)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from compactor.spark_tables.application import process
+from compactor.spark_tables.application import find_process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_of
@@ -38,7 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     }
     with local_session(tmp_path_factory.mktemp("spark"), "local-cluster[2,1,512]", conf) as session:
         yield session
-        jvm = process(pid_of(session))
+        jvm = find_process(pid_of(session))
     until("the end of the keeper", lambda: keeper_of(Folder(jvm)) is None)
 
 
@@ -132,14 +132,14 @@ def test_rows_of_a_lost_executor_are_written_by_another(
     def killing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
-        from compactor.spark_tables.application import driver
+        from compactor.spark_tables.application import find_driver
 
         yield from batches
         task = TaskContext.get()
         assert task is not None
         if task.partitionId() == 1 and not os.path.exists(mark):
             open(mark, "w").close()
-            os.kill(driver().pid, signal.SIGKILL)  # the JVM above this task, which is its executor's
+            os.kill(find_driver().pid, signal.SIGKILL)  # the JVM above this task, which is its executor's
 
     write(spark.range(0, 4000, 1, 4).selectExpr("id as i").mapInArrow(killing, "i long"), "db.lost")
     assert os.path.exists(mark)

@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from compactor.acid import txn_states
 from compactor.site.site import Site
 from compactor.spark_tables import AcidTable, snapshot, sql
-from compactor.spark_tables.errors_of_spark import typed
-from compactor.spark_tables.living_frames import watch_of
+from compactor.spark_tables.living_frames import frame_watch
+from compactor.spark_tables.statement_control import find_own_error
 from tests.model.programs.doors import DATABASE, Change, PythonDoor, arrow, definition
 from tests.model.programs.plain_tables import (
     COMPARED,
@@ -204,7 +204,7 @@ class SparkDoor:
                 return sql(self.spark, text, config=self.config).toArrow()
             finally:
                 gc.collect()
-                watch_of(self.spark).settle()
+                frame_watch(self.spark).settle()
 
 
 @contextmanager
@@ -213,7 +213,7 @@ def _typed() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise typed(error) or error from error
+        raise find_own_error(error) or error from error
 
 
 def _where(where: Condition) -> str:

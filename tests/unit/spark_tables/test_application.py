@@ -10,35 +10,35 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import NotSupported
-from compactor.spark_tables.application import Process, driver, process
+from compactor.spark_tables.application import Process, find_driver, find_process
 
 
 def test_a_process_is_itself_and_not_a_later_one_of_its_id() -> None:
-    found = process(os.getpid())
+    found = find_process(os.getpid())
     assert found.is_alive
     assert not Process(pid=found.pid, started=found.started + 1).is_alive
 
 
 def test_a_process_that_has_ended_is_not_alive() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
-        found = process(child.pid)
+        found = find_process(child.pid)
         assert found.is_alive
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert not found.is_alive  # it has not been waited for yet
     with pytest.raises(NotSupported, match="not found"):
-        process(child.pid)
+        find_process(child.pid)
 
 
 def test_without_a_jvm_there_is_no_driver() -> None:
     with pytest.raises(NotSupported, match="no JVM of a Spark driver"):
-        driver()
+        find_driver()
 
 
 def test_the_driver_is_the_nearest_jvm_above(tmp_path: Path) -> None:
     java = tmp_path / "java"
     java.symlink_to("/bin/sh")
-    code = "from compactor.spark_tables.application import driver; print(driver().pid)"
+    code = "from compactor.spark_tables.application import find_driver; print(find_driver().pid)"
     with subprocess.Popen(
         [java, "-c", f"'{sys.executable}' -c '{code}'; exit 0"], stdout=subprocess.PIPE, text=True
     ) as started:

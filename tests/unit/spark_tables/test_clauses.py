@@ -7,12 +7,12 @@ import pytest
 from compactor.base.errors import NotConforming, NotFound, Refused
 from compactor.spark_tables.clauses import (
     Clause,
-    assigned,
-    by_column,
-    columns_in,
+    assigned_columns,
+    find_columns,
     is_plain,
+    map_by_column,
     must_be_complete,
-    with_columns,
+    name_columns,
 )
 from compactor.tables.writing.row_change import Kind
 
@@ -23,7 +23,7 @@ INSERT = Clause(kind=Kind.INSERT, values={"c": "3"})
 def test_a_clause_that_no_row_reaches_is_refused() -> None:
     some = Clause(kind=Kind.DELETE, condition="x", values={})
     must_be_complete([some, INSERT, UPDATE])
-    with pytest.raises(Refused, match="never reached"):
+    with pytest.raises(Refused, match="no row reaches the clause"):
         must_be_complete([UPDATE, INSERT, some])
     with pytest.raises(Refused, match="no clause"):
         must_be_complete([])
@@ -32,22 +32,22 @@ def test_a_clause_that_no_row_reaches_is_refused() -> None:
 @pytest.mark.parametrize("kind", [Kind.UPDATE, Kind.INSERT])
 def test_a_clause_that_names_no_column_is_refused(kind: Kind) -> None:
     must_be_complete([DELETE, Clause(kind=kind)] if kind is Kind.INSERT else [Clause(kind=kind)])
-    with pytest.raises(Refused, match="name no column"):
+    with pytest.raises(Refused, match="set or values is empty"):
         must_be_complete([Clause(kind=kind, values={})])
 
 
 def test_columns_that_are_assigned_are_those_of_updates() -> None:
-    assert assigned([INSERT, DELETE]) is None
-    assert assigned([INSERT, UPDATE]) == ("A", "b")
-    assert assigned([Clause(kind=Kind.UPDATE)]) == ()
+    assert assigned_columns([INSERT, DELETE]) is None
+    assert assigned_columns([INSERT, UPDATE]) == ("A", "b")
+    assert assigned_columns([Clause(kind=Kind.UPDATE)]) == ()
 
 
 def test_values_are_by_the_tables_names() -> None:
-    assert by_column({"AB": "1"}, ("ab", "c"), "db.t") == {"ab": "1"}
+    assert map_by_column({"AB": "1"}, ("ab", "c"), "db.t") == {"ab": "1"}
     with pytest.raises(NotFound, match=r"db\.t has no column 'd'; it has ab, c"):
-        by_column({"d": "1"}, ("ab", "c"), "db.t")
-    with pytest.raises(Refused, match="ab is given twice"):
-        by_column({"AB": "1", "ab": "2"}, ("ab", "c"), "db.t")
+        map_by_column({"d": "1"}, ("ab", "c"), "db.t")
+    with pytest.raises(Refused, match="ab is named twice"):
+        map_by_column({"AB": "1", "ab": "2"}, ("ab", "c"), "db.t")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_values_are_by_the_tables_names() -> None:
 )
 def test_a_text_means_no_column_whose_name_is_no_word_of_it(text: str, found: tuple[str, ...] | None) -> None:
     """TABLES rule 12: Spark reads every column that is declared."""
-    assert columns_in([text], ("a", "b", "c", "odd name")) == found
+    assert find_columns([text], ("a", "b", "c", "odd name")) == found
 
 
 def test_only_a_name_is_sure_to_be_the_same_again() -> None:
@@ -75,11 +75,11 @@ def test_a_row_to_insert_has_the_columns_of_the_locked_table() -> None:
     """PROTOCOL 14.25"""
     row = Clause(kind=Kind.INSERT, condition="x", row=("1", "2"))
     must_be_complete([row])
-    assert with_columns(row, ("b", "a"), "db.t") == Clause(kind=Kind.INSERT, condition="x", values={"b": "1", "a": "2"})
+    assert name_columns(row, ("b", "a"), "db.t") == Clause(kind=Kind.INSERT, condition="x", values={"b": "1", "a": "2"})
     named = Clause(kind=Kind.INSERT, row=("1",), named=("a",))
-    assert with_columns(named, ("b", "a"), "db.t").values == {"a": "1"}
-    assert with_columns(INSERT, ("b", "a"), "db.t") is INSERT
-    with pytest.raises(NotConforming, match=r"db\.t: a row has 2 values; wanted are 3, for a, b, c"):
-        with_columns(row, ("a", "b", "c"), "db.t")
-    with pytest.raises(Refused, match="column a is given twice"):
-        with_columns(Clause(kind=Kind.INSERT, row=("1", "2"), named=("a", "a")), ("a", "b"), "db.t")
+    assert name_columns(named, ("b", "a"), "db.t").values == {"a": "1"}
+    assert name_columns(INSERT, ("b", "a"), "db.t") is INSERT
+    with pytest.raises(NotConforming, match=r"db\.t: a row has 2 values; expected are 3, for a, b, c"):
+        name_columns(row, ("a", "b", "c"), "db.t")
+    with pytest.raises(Refused, match="column a is named twice"):
+        name_columns(Clause(kind=Kind.INSERT, row=("1", "2"), named=("a", "a")), ("a", "b"), "db.t")

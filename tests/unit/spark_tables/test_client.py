@@ -12,7 +12,7 @@ import pytest
 
 from compactor.base.errors import BadMessage, CommitUnknown, NotFound, SnapshotExpired, StorageError, TransactionAborted
 from compactor.rewrite.run.failure import Failure
-from compactor.spark_tables.application import process
+from compactor.spark_tables.application import find_process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.message_format import encode
@@ -22,7 +22,7 @@ from compactor.spark_tables.messages import (
     CommitWrite,
     Hold,
     LatestCommits,
-    Place,
+    MetastorePlace,
     Release,
     Taken,
 )
@@ -35,7 +35,7 @@ COMMIT = CommitWrite(hold=HOLD, parts=())
 @contextmanager
 def keeper_that(does: Callable[[KeeperConnection], object], root: Path) -> Iterator[Keeper]:
     """Yields the client of a keeper that ``does`` something with the first connection, and then ends."""
-    application = process(os.getpid())
+    application = find_process(os.getpid())
     folder = Folder(application, root)
     folder.make()
     with listen(folder.socket) as listening:
@@ -81,14 +81,14 @@ def test_a_commit_that_no_keeper_took_is_none(tmp_path: Path) -> None:
 def test_nobody_knows_of_a_commit_that_was_taken(tmp_path: Path) -> None:
     with (
         keeper_that(takes, tmp_path) as keeper,
-        pytest.raises(CommitUnknown, match=r"7.*look whether the rows are there"),
+        pytest.raises(CommitUnknown, match=r"7.*check whether the rows are there"),
     ):
         keeper.ask(COMMIT)
 
 
 @pytest.mark.parametrize("does", [ends, takes])
 def test_a_snapshot_is_lost_with_its_keeper(does: Callable[[KeeperConnection], object], tmp_path: Path) -> None:
-    with keeper_that(does, tmp_path) as keeper, pytest.raises(SnapshotExpired, match=r"7.*read the table anew"):
+    with keeper_that(does, tmp_path) as keeper, pytest.raises(SnapshotExpired, match=r"7.*read the table again"):
         keeper.ask(CheckSnapshot(hold=HOLD))
 
 
@@ -96,15 +96,15 @@ def test_a_snapshot_is_lost_with_its_keeper(does: Callable[[KeeperConnection], o
 def test_there_is_nothing_to_let_go_of_where_there_is_no_keeper(request_: Release | AbortWrite, tmp_path: Path) -> None:
     with keeper_that(ends, tmp_path) as keeper:
         assert keeper.ask(request_) == 0
-    with keeper_that(takes, tmp_path) as keeper, pytest.raises(StorageError, match="times out"):
+    with keeper_that(takes, tmp_path) as keeper, pytest.raises(StorageError, match="will time out"):
         keeper.ask(request_)
 
 
 def test_an_answer_of_another_kind_is_refused(tmp_path: Path) -> None:
-    request = LatestCommits(place=Place(), table="d.t")
+    request = LatestCommits(place=MetastorePlace(), table="d.t")
     with (
         keeper_that(answers(encode(Taken()), encode("a text")), tmp_path) as keeper,
-        pytest.raises(BadMessage, match="a message 'str'; expected Commits or Failure"),
+        pytest.raises(BadMessage, match="a message 'str'; expected SeenCommits or Failure"),
     ):
         keeper.ask(request)
     with (
@@ -129,6 +129,6 @@ def test_an_error_is_raised_as_what_it_is(tmp_path: Path) -> None:
 
 
 def test_a_request_that_cannot_be_sent_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
-    keeper = Keeper(process(os.getpid()), Folder(process(os.getpid()), tmp_path))
+    keeper = Keeper(find_process(os.getpid()), Folder(find_process(os.getpid()), tmp_path))
     with pytest.raises(BadMessage, match="CommitWrite cannot be sent"):
         keeper.ask(CommitWrite(hold=Hold(name="\udcff", txn=7), parts=()))

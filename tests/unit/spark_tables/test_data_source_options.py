@@ -7,12 +7,12 @@ import pytest
 from compactor.base.errors import BadSetting
 from compactor.spark_tables.data_source_options import (
     CREATES,
-    creation_text,
-    read_options,
-    stream_request,
-    write_request,
+    format_creation,
+    parse_read_options,
+    parse_stream_request,
+    parse_write_request,
 )
-from compactor.spark_tables.messages import BeginWrite, Creation, Place, PlanScan
+from compactor.spark_tables.messages import BeginWrite, Creation, MetastorePlace, PlanScan
 
 
 def test_options_become_a_request() -> None:
@@ -26,10 +26,10 @@ def test_options_become_a_request() -> None:
         "snapshot": "s",
         "split_bytes": "2m",
     }
-    found = read_options(given, "app")
+    found = parse_read_options(given, "app")
     assert found.split_bytes == 2 << 20
     assert found.request == PlanScan(
-        place=Place(metastore="m", config="/c", application="app"),
+        place=MetastorePlace(metastore="m", config="/c", application="app"),
         table="db.t",
         columns=("a", "b"),
         row_filter="a > 1",
@@ -39,7 +39,7 @@ def test_options_become_a_request() -> None:
 
 
 def test_without_columns_all_are_meant() -> None:
-    assert read_options({"table": "db.t", "option.table": "db.t"}, "").request.columns is None
+    assert parse_read_options({"table": "db.t", "option.table": "db.t"}, "").request.columns is None
 
 
 @pytest.mark.parametrize(
@@ -47,46 +47,46 @@ def test_without_columns_all_are_meant() -> None:
     [
         ({}, "no table is named"),
         ({"table": "db.t", "path": "/x"}, "no option 'path'"),
-        ({"table": "db.t", "row_ids": "yes"}, "wanted true or false"),
-        ({"table": "db.t", "split_bytes": "0"}, "wanted a number of bytes"),
+        ({"table": "db.t", "row_ids": "yes"}, "expected true or false"),
+        ({"table": "db.t", "split_bytes": "0"}, "expected a number of bytes"),
     ],
 )
 def test_what_is_wrong_is_named(given: dict[str, str], message: str) -> None:
     with pytest.raises(BadSetting, match=message):
-        read_options(given, "")
+        parse_read_options(given, "")
 
 
 def test_options_of_a_write_become_a_request() -> None:
-    place = Place(application="app")
+    place = MetastorePlace(application="app")
     wanted = BeginWrite(place=place, table="db.t", overwrite=True, time_zone="Europe/Berlin")
-    assert write_request({"table": "db.t", "time_zone": "Europe/Berlin"}, "app", overwrite=True) == wanted
+    assert parse_write_request({"table": "db.t", "time_zone": "Europe/Berlin"}, "app", overwrite=True) == wanted
     with pytest.raises(BadSetting, match="no option 'columns'"):
-        write_request({"table": "db.t", "columns": "a"}, "app", overwrite=False)
+        parse_write_request({"table": "db.t", "columns": "a"}, "app", overwrite=False)
 
 
 def test_a_write_may_be_a_batch_of_a_stream() -> None:
-    found = write_request({"table": "db.t", "stream": "a-1", "batch": "7"}, "app", overwrite=False)
+    found = parse_write_request({"table": "db.t", "stream": "a-1", "batch": "7"}, "app", overwrite=False)
     assert isinstance(found, BeginWrite)
     assert (found.stream, found.batch) == ("a-1", 7)
     for given, message in (
-        ({"stream": "a"}, "together"),
-        ({"batch": "1"}, "together"),
-        ({"stream": "a", "batch": "-1"}, "batch is '-1'; wanted a whole number"),
-        ({"stream": "a/b", "batch": "1"}, "stream is 'a/b'; wanted letters"),
+        ({"stream": "a"}, "set both or neither"),
+        ({"batch": "1"}, "set both or neither"),
+        ({"stream": "a", "batch": "-1"}, "batch is '-1'; expected a whole number"),
+        ({"stream": "a/b", "batch": "1"}, "stream is 'a/b'; expected at most 128 letters"),
     ):
         with pytest.raises(BadSetting, match=message):
-            write_request({"table": "db.t", **given}, "app", overwrite=False)
+            parse_write_request({"table": "db.t", **given}, "app", overwrite=False)
 
 
 def test_a_stream_has_a_name() -> None:
-    found = stream_request(
+    found = parse_stream_request(
         {"table": "db.t", "stream": "s", "checkpointLocation": "/c", "queryName": "q"}, "app", overwrite=True
     )
-    assert found == BeginWrite(place=Place(application="app"), table="db.t", overwrite=True, stream="s")
+    assert found == BeginWrite(place=MetastorePlace(application="app"), table="db.t", overwrite=True, stream="s")
     with pytest.raises(BadSetting, match="no stream is named"):
-        stream_request({"table": "db.t"}, "app", overwrite=False)
+        parse_stream_request({"table": "db.t"}, "app", overwrite=False)
     with pytest.raises(BadSetting, match="no option 'batch'"):
-        stream_request({"table": "db.t", "stream": "s", "batch": "1"}, "app", overwrite=False)
+        parse_stream_request({"table": "db.t", "stream": "s", "batch": "1"}, "app", overwrite=False)
 
 
 def test_a_table_to_be_created_travels_as_an_option() -> None:
@@ -98,5 +98,5 @@ def test_a_table_to_be_created_travels_as_an_option() -> None:
         location="/w/t",
         properties=(("orc.compress", "ZSTD"),),
     )
-    request = write_request({"table": "db.t", CREATES: creation_text(wanted)}, "app", overwrite=False)
-    assert request == BeginWrite(place=Place(application="app"), table="db.t", overwrite=False, creates=wanted)
+    request = parse_write_request({"table": "db.t", CREATES: format_creation(wanted)}, "app", overwrite=False)
+    assert request == BeginWrite(place=MetastorePlace(application="app"), table="db.t", overwrite=False, creates=wanted)

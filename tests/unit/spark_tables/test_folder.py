@@ -13,7 +13,7 @@ import pytest
 
 from compactor.base.errors import UnsafeDirectory
 from compactor.spark_tables import folder as folders
-from compactor.spark_tables.application import Process, process
+from compactor.spark_tables.application import Process, find_process
 from compactor.spark_tables.folder import RUNTIME, Folder, check_private, find_root
 
 GONE = Process(pid=2**22 + 1, started=1)
@@ -175,7 +175,7 @@ def test_where_every_name_is_taken_the_first_one_is_named(shared: Path) -> None:
 
 def test_old_folders_go_with_their_applications(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    mine, gone = Folder(process(os.getpid()), root), Folder(GONE, root)
+    mine, gone = Folder(find_process(os.getpid()), root), Folder(GONE, root)
     young = Folder(Process(pid=GONE.pid, started=2), root)
     for folder in (mine, gone, young):
         folder.make()

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from compactor.spark_tables.frame_sources import sources_in, with_source
-from compactor.spark_tables.messages import Commits, FrameSource
+from compactor.spark_tables.frame_sources import add_source, collect_sources
+from compactor.spark_tables.messages import FrameSource, SeenCommits
 
 
 def source(table: str) -> FrameSource:
-    commits = Commits(table_id=7, write_ids=f"{table}:3:9223372036854775807::")
+    commits = SeenCommits(table_id=7, write_ids=f"{table}:3:9223372036854775807::")
     return FrameSource(metastore="default", config=None, table=table, commits=commits, snapshot="s")
 
 
 def test_each_source_of_the_columns_is_there_once() -> None:
     kinds = StructType([StructField("a", IntegerType()), StructField("b", StringType())])
-    both = [*with_source(kinds, source("d.t")), *with_source(kinds, source("d.u")), *kinds]
-    assert sources_in(both) == (source("d.t"), source("d.u"))
+    both = [*add_source(kinds, source("d.t")), *add_source(kinds, source("d.u")), *kinds]
+    assert collect_sources(both) == (source("d.t"), source("d.u"))
     assert [(field.name, field.dataType) for field in both[:2]] == [("a", IntegerType()), ("b", StringType())]
-    assert sources_in(kinds) == ()
+    assert collect_sources(kinds) == ()

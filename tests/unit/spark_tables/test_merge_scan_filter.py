@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.spark_tables.merge_scan_filter import equal_columns
+from compactor.spark_tables.merge_scan_filter import find_equal_columns
 
 TARGET, SOURCE = (
     ("id", "K", "v", "p", "odd name", "st"),
@@ -29,7 +29,7 @@ TARGET, SOURCE = (
 )
 def test_columns_that_are_equal_in_each_match(on: str, found: list[tuple[str, str]]) -> None:
     """TABLES rule 12: what is joined to them by AND only leaves out more."""
-    assert equal_columns(on, "t", TARGET, SOURCE) == found
+    assert find_equal_columns(on, "t", TARGET, SOURCE) == found
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_columns_that_are_equal_in_each_match(on: str, found: list[tuple[str, st
 def test_what_else_a_condition_says_is_left_to_spark(on: str) -> None:
     """A field may have a column's name, a name without a qualifier may be of either side or a variable, OR asks for less,
     and Spark ends comments and literals elsewhere, and puts in variables."""
-    assert equal_columns(on, "t", TARGET, SOURCE) == []
+    assert find_equal_columns(on, "t", TARGET, SOURCE) == []
 
 
 def test_nothing_is_known_of_a_column() -> None:
-    assert equal_columns(object(), "t", TARGET, SOURCE) == []
+    assert find_equal_columns(object(), "t", TARGET, SOURCE) == []
 
 
 def test_a_name_that_a_side_has_twice_is_left_to_spark() -> None:
-    assert equal_columns("t.k = s.w", "t", ("k", "K"), SOURCE) == []
-    assert equal_columns("t.id = s.W", "t", TARGET, ("w", "W")) == []
+    assert find_equal_columns("t.k = s.w", "t", ("k", "K"), SOURCE) == []
+    assert find_equal_columns("t.id = s.W", "t", TARGET, ("w", "W")) == []

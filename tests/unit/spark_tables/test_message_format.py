@@ -31,14 +31,14 @@ from compactor.spark_tables.messages import (
     ANSWERS,
     BeginWrite,
     CheckSnapshot,
-    Commits,
     CommitWrite,
     Creation,
     Hold,
-    Place,
+    MetastorePlace,
     PlannedScan,
     PlanScan,
     Request,
+    SeenCommits,
     Taken,
 )
 from compactor.storage.deferred_uploads import Upload
@@ -139,9 +139,9 @@ def test_every_request_has_one_kind_of_answer_and_each_is_on_the_list() -> None:
 
 
 def test_requests_are_whole() -> None:
-    place = Place(metastore="m", config="/c.toml", application="app")
+    place = MetastorePlace(metastore="m", config="/c.toml", application="app")
     creation = Creation(columns=(("i", "bigint"),), partitioned_by=("p",), buckets=2, properties=(("a", "b"),))
-    past = Commits(table_id=2**63, write_ids=str(WRITE_IDS))
+    past = SeenCommits(table_id=2**63, write_ids=str(WRITE_IDS))
     assert travelled(
         PlanScan(place=place, table="d.t", columns=("i",), between=(past, past), reader=Process(pid=1, started=2))
     )
@@ -372,6 +372,8 @@ def test_a_message_that_was_damaged_is_refused_or_understood(data: st.DataObject
 
 MESSAGES = [
     encode(scan(bind(FILTERS[0], SCHEMA), task(0, "p=1", p=pa.scalar(1)))),
-    encode(PlanScan(place=Place(), table="d.t", columns=("i",), row_filter="i > 1")),
-    encode(BeginWrite(place=Place(), table="d.t", overwrite=True, creates=Creation(columns=(("i", "bigint"),)))),
+    encode(PlanScan(place=MetastorePlace(), table="d.t", columns=("i",), row_filter="i > 1")),
+    encode(
+        BeginWrite(place=MetastorePlace(), table="d.t", overwrite=True, creates=Creation(columns=(("i", "bigint"),)))
+    ),
 ]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import datasource as ds
 
-from compactor.spark_tables.pushdown import filter_texts
+from compactor.spark_tables.pushdown import translate_filters
 from compactor.tables.filters.binding import bind
 
 KINDS = {
@@ -47,7 +47,7 @@ KINDS = {
     ],
 )
 def test_a_filter_becomes_a_text_of_the_grammar(given: ds.Filter, text: str) -> None:
-    assert filter_texts([given], KINDS) == [text]
+    assert translate_filters([given], KINDS) == [text]
     bind(text, pa.schema(list(KINDS.items())))
 
 
@@ -68,4 +68,4 @@ def test_a_filter_becomes_a_text_of_the_grammar(given: ds.Filter, text: str) -> 
     ],
 )
 def test_what_spark_compares_otherwise_stays_with_spark(given: ds.Filter) -> None:
-    assert filter_texts([given], KINDS) == []
+    assert translate_filters([given], KINDS) == []

@@ -16,8 +16,8 @@ from pyspark.sql import datasource as ds
 from compactor.site.site import Site
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.messages import Hold, PlannedScan
-from compactor.spark_tables.reader import Portion, Reader, schema_of
-from compactor.spark_tables.spark_types import spark_schema
+from compactor.spark_tables.reader import Reader, ReadPortion, scan_schema
+from compactor.spark_tables.spark_types import to_spark_schema
 from compactor.tables import Store
 from compactor.tables.reading.scan_planning import plan_scan
 from compactor.tables.reading.wanted import Wanted
@@ -42,15 +42,15 @@ def scan(deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def reader_of(scan: PlannedScan) -> Reader:
-    return Reader(scan, spark_schema(scan.plan.schema), 1 << 20)
+    return Reader(scan, to_spark_schema(scan.plan.schema), 1 << 20)
 
 
 def reader_of_change(scan: PlannedScan) -> Reader:
     scan = replace(scan, has_files=True)
-    return Reader(scan, spark_schema(schema_of(scan)), 1 << 20)
+    return Reader(scan, to_spark_schema(scan_schema(scan)), 1 << 20)
 
 
-def rows_of(reader: Reader, portions: list[Portion]) -> list[int]:
+def rows_of(reader: Reader, portions: list[ReadPortion]) -> list[int]:
     travelled = pickle.loads(pickle.dumps(reader))
     batches = [batch for one in portions for batch in travelled.read(pickle.loads(pickle.dumps(one)))]
     return [row["i"] for batch in batches for row in batch.to_pylist()]

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.spark_tables.messages import AbortChange, BeginChange, BegunChange, CountChange, Place
-from compactor.spark_tables.row_changes import as_json, begun_of, counts_of, options_of, request_of
+from compactor.spark_tables.messages import AbortChange, BeginChange, BegunChange, CountChange, MetastorePlace
+from compactor.spark_tables.row_changes import (
+    answer_to_json,
+    parse_begun_change,
+    parse_counts,
+    request_from_options,
+    request_to_options,
+)
 from compactor.tables.writing.row_change import Changed
 
-PLACE = Place(metastore="m", config="c", application="app-1")
+PLACE = MetastorePlace(metastore="m", config="c", application="app-1")
 
 
 @pytest.mark.parametrize(
@@ -21,8 +27,8 @@ PLACE = Place(metastore="m", config="c", application="app-1")
     ],
 )
 def test_a_request_is_what_it_was(request_: BeginChange | AbortChange | CountChange) -> None:
-    options = {"metastore": "m", "config": "c", **options_of(request_)}
-    assert request_of(options, "app-1") == request_
+    options = {"metastore": "m", "config": "c", **request_to_options(request_)}
+    assert request_from_options(options, "app-1") == request_
 
 
 def test_answers_are_what_they_were() -> None:
@@ -34,7 +40,7 @@ def test_answers_are_what_they_were() -> None:
         bucket_columns=(),
         is_checked=True,
     )
-    assert begun_of(as_json(begun)) == begun
+    assert parse_begun_change(answer_to_json(begun)) == begun
     counts = Changed(deleted=1, updated=2, inserted=3)
-    assert counts_of(as_json(counts)) == counts
-    assert as_json(True) == "true"
+    assert parse_counts(answer_to_json(counts)) == counts
+    assert answer_to_json(True) == "true"

@@ -20,11 +20,11 @@ from pyspark.sql.types import (
 )
 
 from compactor.base.errors import NotConforming, NotSupported
-from compactor.spark_tables.spark_types import as_spark_expects, hive_types, spark_schema
+from compactor.spark_tables.spark_types import cast_for_spark, to_hive_columns, to_spark_schema
 
 
 def test_a_timestamp_without_zone_stays_without() -> None:
-    found = spark_schema(pa.schema([("t", pa.timestamp("us")), ("z", pa.timestamp("us", "UTC"))]))
+    found = to_spark_schema(pa.schema([("t", pa.timestamp("us")), ("z", pa.timestamp("us", "UTC"))]))
     assert found.simpleString() == "struct<t:timestamp_ntz,z:timestamp>"
 
 
@@ -36,8 +36,8 @@ def test_names_within_nested_types_become_sparks() -> None:
             "s": pa.array([{"x": [1]}, None], pa.struct([pa.field("x", pa.list_(pa.int8()))])),
         }
     )
-    schema = spark_schema(rows.schema)
-    [found] = as_spark_expects(iter([rows]), schema)
+    schema = to_spark_schema(rows.schema)
+    [found] = cast_for_spark(iter([rows]), schema)
     assert found.schema.equals(to_arrow_schema(schema, timezone="UTC"))
     assert found.to_pylist() == rows.to_pylist()
 
@@ -52,7 +52,7 @@ def test_columns_of_a_query_have_types_of_hive() -> None:
             StructField("z", TimestampType()),
         ]
     )
-    assert hive_types("db.t", schema, has_time_zone=True) == (
+    assert to_hive_columns("db.t", schema, has_time_zone=True) == (
         ("a", "int"),
         ("b c", "decimal(5,2)"),
         ("d", "array<struct<x:string>>"),
@@ -60,7 +60,7 @@ def test_columns_of_a_query_have_types_of_hive() -> None:
         ("z", "timestamp"),
     )
     with pytest.raises(NotSupported, match="column z is an instant"):
-        hive_types("db.t", schema, has_time_zone=False)
+        to_hive_columns("db.t", schema, has_time_zone=False)
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_columns_that_hive_cannot_have_are_refused(
     name: str, kind: DataType, error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        hive_types("db.t", StructType([StructField(name, kind)]), has_time_zone=True)
+        to_hive_columns("db.t", StructType([StructField(name, kind)]), has_time_zone=True)

@@ -1,4 +1,4 @@
-"""Offsets and batches of a table that is read as a stream, with the keeper's desk in this process."""
+"""Offsets and batches of a table that is read as a stream, with the keeper's dispatcher in this process."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from compactor.acid import txn_states
 from compactor.base.errors import BadSetting, Refused
 from compactor.site.site import Site
 from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.data_source_options import stream_options
-from compactor.spark_tables.keeper.dispatch import Desk
-from compactor.spark_tables.messages import Commits, LatestCommits
-from compactor.spark_tables.spark_types import spark_schema
-from compactor.spark_tables.stream_reader import PortionOfBatch, StreamReader
+from compactor.spark_tables.data_source_options import parse_stream_options
+from compactor.spark_tables.keeper.dispatch import Dispatcher
+from compactor.spark_tables.messages import LatestCommits, SeenCommits
+from compactor.spark_tables.spark_types import to_spark_schema
+from compactor.spark_tables.stream_reader import BatchPortion, StreamReader
 from compactor.tables import Store, Table
 from compactor.tables.reading.later_rows import NOTHING
 
-SCHEMA = spark_schema(pa.schema({"i": pa.int64()}))
+SCHEMA = to_spark_schema(pa.schema({"i": pa.int64()}))
 
 
 @pytest.fixture(autouse=True)
-def desk(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    with Desk() as found:
-        monkeypatch.setattr(Desk, "_site", lambda self, place: deployment)
+def dispatcher(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dispatcher]:
+    with Dispatcher() as found:
+        monkeypatch.setattr(Dispatcher, "_site", lambda self, place: deployment)
         monkeypatch.setattr(Keeper, "__init__", lambda self: None)
         monkeypatch.setattr(Keeper, "ask", lambda self, request: found.answer(request))
         yield found
@@ -43,12 +43,12 @@ def table(deployment: Site, warehouse: Path) -> Table:
 
 
 def reader(**options: str) -> StreamReader:
-    asked = stream_options({"table": "db.t", "columns": "i", **options}, "app")
-    now: Commits = Keeper().ask(LatestCommits(place=asked.request.place, table="db.t"))
+    asked = parse_stream_options({"table": "db.t", "columns": "i", **options}, "app")
+    now: SeenCommits = Keeper().ask(LatestCommits(place=asked.request.place, table="db.t"))
     return StreamReader(asked, SCHEMA, now.table_id)
 
 
-def rows_of(found: StreamReader, portions: list[PortionOfBatch]) -> list[int]:
+def rows_of(found: StreamReader, portions: list[BatchPortion]) -> list[int]:
     travelled = pickle.loads(pickle.dumps(found))
     batches = [batch for one in portions for batch in travelled.read(pickle.loads(pickle.dumps(one)))]
     return sorted(row["i"] for batch in batches for row in batch.to_pylist())
@@ -66,7 +66,7 @@ def test_batches_follow_one_another(table: Table) -> None:
 
 
 @pytest.mark.usefixtures("table")
-def test_one_snapshot_is_held_at_a_time(deployment: Site, desk: Desk) -> None:
+def test_one_snapshot_is_held_at_a_time(deployment: Site, dispatcher: Dispatcher) -> None:
     def held() -> int:
         return sum(txn.state == txn_states.OPEN for txn in deployment.metastore.transactions.unfinished())
 
@@ -78,7 +78,7 @@ def test_one_snapshot_is_held_at_a_time(deployment: Site, desk: Desk) -> None:
     found.commit(end)
     assert held() == 0
     found.partitions(start, end)
-    desk.let_go_of_lost()
+    dispatcher.release_lost()
     assert held() == 1  # the process that reads it is this one
 
 
@@ -89,14 +89,14 @@ def test_a_table_that_was_made_anew_since_it_was_loaded_is_refused(table: Table,
     store.drop_table("db.t", purge=True)
     store.create_table("db.t", {"s": "string", "i": "bigint"})
     for ask in (before.initialOffset, before.latestOffset):
-        with pytest.raises(Refused, match=r"db\.t: the table that was loaded has id \d+, .* made anew; load it again"):
+        with pytest.raises(Refused, match=r"db\.t: the table that was loaded has id \d+, .* re-created; load it again"):
             ask()
     now = reader().latestOffset()
-    with pytest.raises(Refused, match="made anew"):
+    with pytest.raises(Refused, match="re-created"):
         before.partitions({**now, "write_ids": str(NOTHING)}, now)
 
 
 @pytest.mark.usefixtures("table")
 def test_a_start_that_is_none_is_refused() -> None:
-    with pytest.raises(BadSetting, match="starting is 'noon'; wanted earliest or latest"):
+    with pytest.raises(BadSetting, match="starting is 'noon'; expected earliest or latest"):
         reader(starting="noon")

@@ -39,7 +39,7 @@ def test_nothing_is_sent_to_a_process_of_another_user(tmp_path: Path, monkeypatc
     with listen(tmp_path / "s") as listening:
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
         with pytest.raises(
-            ForeignProcess, match=f"process of user {os.getuid()} listens here; wanted one of user 12345"
+            ForeignProcess, match=f"process of user {os.getuid()} listens here; expected one of user 12345"
         ):
             connect(tmp_path / "s")
         there, _ = listening.accept()

@@ -12,22 +12,22 @@ import pytest
 from compactor.acid import txn_states
 from compactor.base.errors import StorageError
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.held_by_name import UnderWay
-from compactor.spark_tables.keeper.held_transaction import Held
+from compactor.spark_tables.keeper.held_by_name import HeldByName
+from compactor.spark_tables.keeper.held_transaction import HeldTransaction
 from compactor.tables import Store
 
 
 @dataclass(frozen=True)
 class Work:
-    held: Held
+    held: HeldTransaction
 
 
 @pytest.fixture
-def works(deployment: Site) -> UnderWay[Work]:
+def works(deployment: Site) -> HeldByName[Work]:
     """Two works, each in an open transaction."""
-    found: UnderWay[Work] = UnderWay()
+    found: HeldByName[Work] = HeldByName()
     for _ in range(2):
-        found.put(Work(Held(deployment, "test")))
+        found.put(Work(HeldTransaction(deployment, "test")))
     return found
 
 
@@ -35,7 +35,7 @@ def states(site: Site, works: list[Work]) -> list[str | None]:
     return [site.metastore.transactions.state(work.held.txn.id) for work in works]
 
 
-def test_a_work_is_aborted_once(deployment: Site, works: UnderWay[Work]) -> None:
+def test_a_work_is_aborted_once(deployment: Site, works: HeldByName[Work]) -> None:
     first, second = every = works.every()
     assert works.abort(first.held.name) is True
     assert works.abort(first.held.name) is False
@@ -47,7 +47,7 @@ def test_a_work_is_aborted_once(deployment: Site, works: UnderWay[Work]) -> None
     assert states(deployment, every) == [txn_states.ABORTED, txn_states.ABORTED]
 
 
-def test_whoever_takes_a_work_out_is_alone_with_it(deployment: Site, works: UnderWay[Work]) -> None:
+def test_whoever_takes_a_work_out_is_alone_with_it(deployment: Site, works: HeldByName[Work]) -> None:
     first, second = works.every()
     assert works.take(first.held.name) is first
     assert works.take(first.held.name) is None
@@ -57,7 +57,7 @@ def test_whoever_takes_a_work_out_is_alone_with_it(deployment: Site, works: Unde
 
 
 def test_one_that_cannot_be_aborted_keeps_no_other_from_it(
-    deployment: Site, works: UnderWay[Work], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    deployment: Site, works: HeldByName[Work], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = works.every()
 
@@ -76,11 +76,11 @@ def test_what_fails_while_it_is_finished_leaves_no_trace(deployment: Site, wareh
     store = Store(deployment)
     store.create_database("db", str(warehouse))
     table = store.create_table("db.t", {"i": "bigint"})
-    held = Held(deployment, "test")
+    held = HeldTransaction(deployment, "test")
     with pytest.raises(StorageError), held.finishing():
         raise StorageError("a file is gone")
     assert deployment.metastore.transactions.state(held.txn.id) == txn_states.ABORTED
-    held = Held(deployment, "test")
+    held = HeldTransaction(deployment, "test")
     with held.finishing():
         pass
     assert deployment.metastore.transactions.state(held.txn.id) not in (txn_states.OPEN, txn_states.ABORTED)

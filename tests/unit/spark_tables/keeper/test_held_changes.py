@@ -9,9 +9,9 @@ import pytest
 from compactor.acid import txn_states
 from compactor.base.errors import TransactionAborted
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.held_changes import Changes
+from compactor.spark_tables.keeper.held_changes import HeldChanges
 from compactor.spark_tables.keeper.statements import SILENT_S
-from compactor.spark_tables.messages import BeginChange, Place
+from compactor.spark_tables.messages import BeginChange, MetastorePlace
 from compactor.tables import Store
 
 
@@ -20,16 +20,16 @@ def test_a_change_that_nobody_writes_ends_and_lets_others_write(deployment: Site
     store.create_database("db", str(warehouse))
     store.create_table("db.t", {"i": "bigint"})
     now = 0.0
-    changes = Changes(lambda: now)
+    changes = HeldChanges(lambda: now)
     left, written = (
-        changes.begin(deployment, "app", BeginChange(place=Place(), table="db.t", deletes=True)).change
+        changes.begin(deployment, "app", BeginChange(place=MetastorePlace(), table="db.t", deletes=True)).change
         for _ in range(2)
     )
     changes.work(written)
-    changes.let_go_of_lost()
+    changes.abort_lost()
     assert changes.find(left) is not None
     now = SILENT_S
-    changes.let_go_of_lost()
+    changes.abort_lost()
     with pytest.raises(TransactionAborted, match="begin it again"):
         changes.work(left)
     open_ones = [txn for txn in deployment.metastore.transactions.unfinished() if txn.state == txn_states.OPEN]

@@ -9,8 +9,8 @@ import pytest
 
 from compactor.base.errors import NotFound, Refused, TransactionAborted
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.held_inserts import Inserts
-from compactor.spark_tables.messages import BeginInserts, BegunInserts, CommitInserts, Place
+from compactor.spark_tables.keeper.held_inserts import HeldInserts
+from compactor.spark_tables.messages import BeginInserts, BegunInserts, CommitInserts, MetastorePlace
 from compactor.tables.store import Store
 from compactor.tables.writing.part_files import write_part
 
@@ -25,12 +25,12 @@ def store(deployment: Site, warehouse: Path) -> Store:
 
 
 @pytest.fixture
-def inserts(store: Store) -> Inserts:
-    return Inserts()
+def inserts(store: Store) -> HeldInserts:
+    return HeldInserts()
 
 
-def begun(inserts: Inserts, site: Site, *tables: str) -> BegunInserts:
-    return inserts.begin(site, "spark", BeginInserts(place=Place(), tables=tables))
+def begun(inserts: HeldInserts, site: Site, *tables: str) -> BegunInserts:
+    return inserts.begin(site, "spark", BeginInserts(place=MetastorePlace(), tables=tables))
 
 
 def staged(write: BegunInserts, site: Site) -> CommitInserts:
@@ -46,7 +46,7 @@ def values(store: Store) -> list[list[int]]:
     return [store.load_table(name).scan().to_arrow().column("a").to_pylist() for name in ("d.t", "d.p")]
 
 
-def test_one_commit_names_the_rows_of_all_tables(inserts: Inserts, store: Store) -> None:
+def test_one_commit_names_the_rows_of_all_tables(inserts: HeldInserts, store: Store) -> None:
     write = begun(inserts, store.site, "d.t", "d.p")
     locks = {(lock.database, lock.table, lock.txn) for lock in store.site.metastore.locks.show()}
     assert locks == {("d", "t", write.hold.txn), ("d", "p", write.hold.txn)}
@@ -60,7 +60,7 @@ def test_one_commit_names_the_rows_of_all_tables(inserts: Inserts, store: Store)
     assert values(store) == [[1, 2], [3]]
 
 
-def test_an_abort_leaves_nothing_in_any_table(inserts: Inserts, store: Store, warehouse: Path) -> None:
+def test_an_abort_leaves_nothing_in_any_table(inserts: HeldInserts, store: Store, warehouse: Path) -> None:
     write = begun(inserts, store.site, "d.t", "d.p")
     staged(write, store.site)
     assert inserts.abort(write.hold.name) is True
@@ -69,7 +69,9 @@ def test_an_abort_leaves_nothing_in_any_table(inserts: Inserts, store: Store, wa
     assert store.site.metastore.transactions.open_transactions() == []
 
 
-def test_a_failure_in_one_table_names_nothing_in_the_others(inserts: Inserts, store: Store, warehouse: Path) -> None:
+def test_a_failure_in_one_table_names_nothing_in_the_others(
+    inserts: HeldInserts, store: Store, warehouse: Path
+) -> None:
     write = begun(inserts, store.site, "d.t", "d.p")
     commit = staged(write, store.site)
     [lost] = warehouse.glob("p/.compactor_w*/attempts/*/bucket_*")
@@ -80,7 +82,7 @@ def test_a_failure_in_one_table_names_nothing_in_the_others(inserts: Inserts, st
     assert list(warehouse.rglob(".compactor_w*")) == []
 
 
-def test_a_table_is_written_by_one_insert(inserts: Inserts, store: Store) -> None:
+def test_a_table_is_written_by_one_insert(inserts: HeldInserts, store: Store) -> None:
     with pytest.raises(Refused, match="a table is named twice"):
         begun(inserts, store.site, "d.t", "d.T")
     with pytest.raises(NotFound, match="nowhere"):

@@ -8,7 +8,7 @@ import pytest
 
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.scans import evaluated_alike
+from compactor.spark_tables.keeper.scans import keep_alike_conditions
 from compactor.tables.store import Store, named_table
 
 
@@ -38,4 +38,4 @@ def table(deployment: Site, warehouse: Path) -> Table:
     ],
 )
 def test_only_what_spark_evaluates_alike_leaves_rows_out(table: Table, where: str, kept: list[str]) -> None:
-    assert [part.strip() for part in evaluated_alike(where, table)] == kept
+    assert [part.strip() for part in keep_alike_conditions(where, table)] == kept

@@ -13,18 +13,18 @@ import pytest
 
 from compactor.base.errors import NotFound
 from compactor.rewrite.run.failure import Failure
-from compactor.spark_tables.application import process
+from compactor.spark_tables.application import find_process
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.keeper.dispatch import Desk
-from compactor.spark_tables.keeper.server import Server
+from compactor.spark_tables.keeper.dispatch import Dispatcher
+from compactor.spark_tables.keeper.server import KeeperServer
 from compactor.spark_tables.message_format import decode, encode
-from compactor.spark_tables.messages import CheckSnapshot, Hold, OpenSnapshot, Place, Release, Taken
+from compactor.spark_tables.messages import CheckSnapshot, Hold, MetastorePlace, OpenSnapshot, Release, Taken
 from compactor.spark_tables.wire import connect, listen
 
 ERRORS: dict[str, Exception] = {"missing": NotFound("no table"), "odd": ValueError("odd")}
 
 
-class OddDesk(Desk):
+class OddDispatcher(Dispatcher):
     """Fails when the name of a snapshot is that of an error."""
 
     def answer(self, request: Any) -> Any:
@@ -45,13 +45,18 @@ def _signals() -> Iterator[None]:
 
 
 def test_requests_are_answered_until_there_is_nothing_to_hold(tmp_path: Path) -> None:
-    folder = Folder(process(os.getpid()), tmp_path / "k")
+    folder = Folder(find_process(os.getpid()), tmp_path / "k")
     folder.make()
     answers: list[Any] = []
 
     def ask() -> None:
         check = CheckSnapshot(hold=Hold(name="h", txn=1))
-        for request in (OpenSnapshot(place=Place()), Release(snapshot="missing"), Release(snapshot="odd"), check):
+        for request in (
+            OpenSnapshot(place=MetastorePlace()),
+            Release(snapshot="missing"),
+            Release(snapshot="odd"),
+            check,
+        ):
             with connect(folder.socket) as connection:
                 connection.send(encode(request))
                 assert decode(connection.receive(), [Taken]) == Taken()
@@ -61,10 +66,10 @@ def test_requests_are_answered_until_there_is_nothing_to_hold(tmp_path: Path) ->
                 connection.send(garbage)
                 answers.append(decode(connection.receive(), [Failure]))
 
-    with OddDesk() as desk, listen(folder.socket) as listening:
+    with OddDispatcher() as dispatcher, listen(folder.socket) as listening:
         asking = threading.Thread(target=ask)
         asking.start()
-        server = Server(listening, desk, folder, process(os.getpid()), idle_s=1.0)
+        server = KeeperServer(listening, dispatcher, folder, find_process(os.getpid()), idle_s=1.0)
         assert server.serve() == "there is nothing to hold"
         asking.join()
     assert answers[0] == "a"
@@ -76,17 +81,17 @@ def test_requests_are_answered_until_there_is_nothing_to_hold(tmp_path: Path) ->
 
 
 def test_a_signal_ends_it(tmp_path: Path) -> None:
-    folder = Folder(process(os.getpid()), tmp_path / "k")
+    folder = Folder(find_process(os.getpid()), tmp_path / "k")
     folder.make()
-    with OddDesk() as desk, listen(folder.socket) as listening:
-        server = Server(listening, desk, folder, process(os.getpid()))
+    with OddDispatcher() as dispatcher, listen(folder.socket) as listening:
+        server = KeeperServer(listening, dispatcher, folder, find_process(os.getpid()))
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        assert server.serve() == "it was told to"
+        assert server.serve() == "it got SIGTERM"
 
 
 def test_it_ends_when_nobody_can_find_it(tmp_path: Path) -> None:
-    folder = Folder(process(os.getpid()), tmp_path / "k")
+    folder = Folder(find_process(os.getpid()), tmp_path / "k")
     folder.make()
-    with OddDesk() as desk, listen(folder.socket) as listening:
+    with OddDispatcher() as dispatcher, listen(folder.socket) as listening:
         folder.socket.unlink()
-        assert "its folder is gone" in Server(listening, desk, folder, process(os.getpid())).serve()
+        assert "its folder is gone" in KeeperServer(listening, dispatcher, folder, find_process(os.getpid())).serve()

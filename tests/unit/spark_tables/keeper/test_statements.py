@@ -15,23 +15,23 @@ from compactor.acid import txn_states
 from compactor.base.errors import Refused, TransactionAborted
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.site.site import Site
-from compactor.spark_tables.application import process
-from compactor.spark_tables.keeper import dispatch as desk_module
-from compactor.spark_tables.keeper.dispatch import Desk
-from compactor.spark_tables.keeper.statements import SILENT_S, Statements
+from compactor.spark_tables.application import find_process
+from compactor.spark_tables.keeper import dispatch
+from compactor.spark_tables.keeper.dispatch import Dispatcher
+from compactor.spark_tables.keeper.statements import SILENT_S, HeldStatements
 from compactor.spark_tables.messages import (
     Active,
     BeginStatement,
+    MetastorePlace,
     OpenSnapshot,
-    Place,
     PlanScan,
-    Readers,
     ReadersOf,
     Release,
+    TableReaders,
 )
 from compactor.tables.store import Store
 
-PLACE = Place(application="app")
+PLACE = MetastorePlace(application="app")
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def open_ones(site: Site) -> int:
 def test_a_statement_takes_all_locks_at_once_and_ends_when_its_program_is_silent(store: Store) -> None:
     """PROTOCOL 14.28."""
     now = 0.0
-    statements = Statements(lambda: now)
+    statements = HeldStatements(lambda: now)
     request = BeginStatement(place=PLACE, targets=("d.t",), overwrites=True, reads=("d.u", "d.t"))
     name = statements.begin(store.site, "app", request)
     locks = store.site.metastore.locks.show()
@@ -62,10 +62,10 @@ def test_a_statement_takes_all_locks_at_once_and_ends_when_its_program_is_silent
     now = SILENT_S - 1
     assert statements.renew(name)
     now = 2 * SILENT_S - 2
-    statements.let_go_of_lost()
+    statements.abort_lost()
     assert statements.held(name)
     now = 2 * SILENT_S
-    statements.let_go_of_lost()
+    statements.abort_lost()
     assert not statements.renew(name)
     with pytest.raises(TransactionAborted, match="begin it again"):
         statements.held(name)
@@ -74,7 +74,7 @@ def test_a_statement_takes_all_locks_at_once_and_ends_when_its_program_is_silent
 
 def test_targets_are_named_once(store: Store) -> None:
     with pytest.raises(Refused, match="named twice"):
-        Statements().begin(store.site, "app", BeginStatement(place=PLACE, targets=("d.t", "D.T")))
+        HeldStatements().begin(store.site, "app", BeginStatement(place=PLACE, targets=("d.t", "D.T")))
     assert open_ones(store.site) == 0
 
 
@@ -93,10 +93,10 @@ def watch() -> Watch:
 
 
 @pytest.fixture
-def desk(store: Store, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.setattr(desk_module, "open_deployment", lambda *_, **__: _Opened(store.site))
-    with Desk(watch) as desk:
-        yield desk
+def dispatcher(store: Store, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dispatcher]:
+    monkeypatch.setattr(dispatch, "open_deployment", lambda *_, **__: _Opened(store.site))
+    with Dispatcher(watch) as dispatcher:
+        yield dispatcher
 
 
 class _Opened:
@@ -110,50 +110,50 @@ class _Opened:
         pass
 
 
-def test_the_readers_of_a_table_are_known_until_they_are_let_go(desk: Desk, store: Store) -> None:
+def test_the_readers_of_a_table_are_known_until_they_are_let_go(dispatcher: Dispatcher, store: Store) -> None:
     """PROTOCOL 13.8."""
-    scans = [desk.answer(PlanScan(place=PLACE, table=table)) for table in ("d.t", "d.T", "d.u")]
-    named = desk.answer(OpenSnapshot(place=PLACE))
-    desk.answer(PlanScan(place=PLACE, table="d.t", snapshot=named))
-    readers = desk.answer(ReadersOf(place=PLACE, table="d.T"))
-    assert isinstance(readers, Readers)
+    scans = [dispatcher.answer(PlanScan(place=PLACE, table=table)) for table in ("d.t", "d.T", "d.u")]
+    named = dispatcher.answer(OpenSnapshot(place=PLACE))
+    dispatcher.answer(PlanScan(place=PLACE, table="d.t", snapshot=named))
+    readers = dispatcher.answer(ReadersOf(place=PLACE, table="d.T"))
+    assert isinstance(readers, TableReaders)
     assert len(readers.txns) == 3
     for scan in scans:
-        desk.answer(Release(snapshot=scan.hold.name))
-    assert len(desk.answer(ReadersOf(place=PLACE, table="d.t")).txns) == 1
-    assert desk.answer(ReadersOf(place=PLACE, table="d.u")) == Readers(txns=())
+        dispatcher.answer(Release(snapshot=scan.hold.name))
+    assert len(dispatcher.answer(ReadersOf(place=PLACE, table="d.t")).txns) == 1
+    assert dispatcher.answer(ReadersOf(place=PLACE, table="d.u")) == TableReaders(txns=())
 
 
 def test_readers_of_a_table_are_those_in_its_metastore(
-    desk: Desk, store: Store, monkeypatch: pytest.MonkeyPatch
+    dispatcher: Dispatcher, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PROTOCOL 13.8: two configurations may give two metastores one name."""
     other = replace(store.site, metastore=copy.copy(store.site.metastore))
     monkeypatch.setattr(
-        desk_module, "open_deployment", lambda name, config_path: _Opened(other if config_path else store.site)
+        dispatch, "open_deployment", lambda name, config_path: _Opened(other if config_path else store.site)
     )
-    desk.answer(PlanScan(place=Place(config="other.toml"), table="d.t"))
-    assert desk.answer(ReadersOf(place=Place(), table="d.t")) == Readers(txns=())
-    assert len(desk.answer(ReadersOf(place=Place(config="other.toml"), table="d.t")).txns) == 1
+    dispatcher.answer(PlanScan(place=MetastorePlace(config="other.toml"), table="d.t"))
+    assert dispatcher.answer(ReadersOf(place=MetastorePlace(), table="d.t")) == TableReaders(txns=())
+    assert len(dispatcher.answer(ReadersOf(place=MetastorePlace(config="other.toml"), table="d.t")).txns) == 1
 
 
-def test_a_process_that_has_ended_reads_no_table(desk: Desk) -> None:
+def test_a_process_that_has_ended_reads_no_table(dispatcher: Dispatcher) -> None:
     """PROTOCOL 13.8: such as that of a stream, which Spark kills when its query ends."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as started:
-        desk.answer(PlanScan(place=PLACE, table="d.t", reader=process(started.pid)))
-        assert len(desk.answer(ReadersOf(place=PLACE, table="d.t")).txns) == 1
-    assert desk.answer(ReadersOf(place=PLACE, table="d.t")) == Readers(txns=())
+        dispatcher.answer(PlanScan(place=PLACE, table="d.t", reader=find_process(started.pid)))
+        assert len(dispatcher.answer(ReadersOf(place=PLACE, table="d.t")).txns) == 1
+    assert dispatcher.answer(ReadersOf(place=PLACE, table="d.t")) == TableReaders(txns=())
 
 
-def test_snapshots_of_frames_end_when_their_program_is_idle(desk: Desk, store: Store, watch: Watch) -> None:
+def test_snapshots_of_frames_end_when_their_program_is_idle(dispatcher: Dispatcher, store: Store, watch: Watch) -> None:
     """PROTOCOL 13.8."""
-    desk.answer(PlanScan(place=PLACE, table="d.t"))
-    desk.answer(OpenSnapshot(place=PLACE))
+    dispatcher.answer(PlanScan(place=PLACE, table="d.t"))
+    dispatcher.answer(OpenSnapshot(place=PLACE))
     watch.now = 3599.0
-    desk.answer(Active())
+    dispatcher.answer(Active())
     watch.now = 7198.0
-    desk.let_go_of_lost()
+    dispatcher.release_lost()
     assert open_ones(store.site) == 2
     watch.now = 7199.0
-    desk.let_go_of_lost()
+    dispatcher.release_lost()
     assert open_ones(store.site) == 1

@@ -11,13 +11,13 @@ import pytest
 
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import Refused
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.requests.request import RebalanceOptions, request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.stream_position import latest, write_ids_between
-from compactor.spark_tables.messages import Commits
+from compactor.spark_tables.keeper.stream_position import latest_commits, write_ids_between
+from compactor.spark_tables.messages import SeenCommits
 from compactor.tables import Store, Table
 from compactor.tables.reading.later_rows import NOTHING
 from compactor.tables.store import named_table
@@ -39,45 +39,45 @@ def table(site: Site, warehouse: Path) -> Table:
     return made
 
 
-def between(site: Site, start: Commits, end: Commits) -> tuple[ValidWriteIdList, ValidWriteIdList]:
+def between(site: Site, start: SeenCommits, end: SeenCommits) -> tuple[ValidWriteIdList, ValidWriteIdList]:
     table = named_table(site, "db.t")
     return write_ids_between(site, table, (start, end), site.write_ids(table, site.metastore.transactions.snapshot()))
 
 
 def test_two_moments_of_a_table(site: Site, table: Table) -> None:
-    first = latest(site, "db.t")
+    first = latest_commits(site, "db.t")
     table.append(pa.table({"i": [3]}))
-    second = latest(site, "db.t")
+    second = latest_commits(site, "db.t")
     start, end = between(site, first, second)
     assert end.committed_since(start) == [2]
     assert between(site, replace(first, write_ids=str(NOTHING)), second)[0] == NOTHING
 
 
 def test_a_table_that_was_made_anew_is_another_one(site: Site, table: Table, warehouse: Path) -> None:
-    first = latest(site, "db.t")
+    first = latest_commits(site, "db.t")
     Store(site).drop_table("db.t")
     shutil.rmtree(warehouse / "t")
     Store(site).create_table("db.t", {"i": "int"})
-    with pytest.raises(Refused, match=r"dropped and made anew; start the query with a new checkpoint"):
-        between(site, first, latest(site, "db.t"))
+    with pytest.raises(Refused, match=r"dropped and re-created; start the query with a new checkpoint"):
+        between(site, first, latest_commits(site, "db.t"))
 
 
 def test_a_metastore_that_went_back_is_told_of(site: Site, table: Table) -> None:
-    first = latest(site, "db.t")
+    first = latest_commits(site, "db.t")
     later = replace(first, write_ids=first.write_ids.replace("db.t:1:", "db.t:9:"))
     with pytest.raises(Refused, match=r"write IDs up to 1, the stream is at 9: the metastore was restored"):
         between(site, first, later)
 
 
 def test_a_rebalance_with_an_order_is_seen_where_it_gives_old_rows_new_write_ids(site: Site, table: Table) -> None:
-    first = latest(site, "db.t")
+    first = latest_commits(site, "db.t")
     compact(site, "rebalance", table="db.t")
     clean_all(site)
-    plain = latest(site, "db.t")
+    plain = latest_commits(site, "db.t")
     between(site, first, plain)
     request_compaction(site, table="db.t", type="rebalance", rebalance=RebalanceOptions(order_by="i"))
-    run_entries(site, claimable(site), InProcessRunner())
-    sorted_ = latest(site, "db.t")
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
+    sorted_ = latest_commits(site, "db.t")
     with pytest.raises(Refused, match=r"rebalanced with order by i \(compaction \d+\).*cannot be told from new ones"):
         between(site, plain, sorted_)
     between(site, sorted_, sorted_)
