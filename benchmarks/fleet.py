@@ -44,10 +44,10 @@ def runner_of(master: str | None) -> Iterator[Runner]:
             yield runner
         return
     from compactor.launch.spark_runner import SparkRunner
-    from compactor.launch.spark_session import session
+    from compactor.launch.spark_session import start_session
 
     start = time.perf_counter()
-    spark = session("fleet", master=master)
+    spark = start_session("fleet", master=master)
     try:
         runner = SparkRunner(spark)
         runner.start().result()

@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.delays import SlowRunner, slow_socket, slow_storage
 from benchmarks.parts.report import Row, conclude
-from compactor.batches.assembly import claimable
-from compactor.batches.driver import groups_at_once, run_entries
+from compactor.batches.assembly import list_claimable_ids
+from compactor.batches.driver import count_concurrent_groups, run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.initiator.initiator import initiate
 from compactor.metastore.store import open_metastore
@@ -114,7 +114,7 @@ def main() -> None:
 
 
 def _worked(site: Site, runner: ProcessRunner) -> int:
-    done = run_entries(site, claimable(site), runner, parallel=groups_at_once(site.settings))
+    done = run_entries(site, list_claimable_ids(site), runner, parallel=count_concurrent_groups(site.settings))
     assert done.failed == (), done.failed[0].message
     return len(done.outcomes)
 

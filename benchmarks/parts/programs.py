@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.database.engine import open_database
 from compactor.metastore.catalog.embedded import NewTable
@@ -91,7 +91,7 @@ def fill(store: Store, name: str, rows: int) -> None:
     for _ in range(2):
         store.load_table(f"b.{name}").append(stream(rows // 2))
     request_compaction(store.site, table=f"b.{name}", type="major")
-    run_entries(store.site, claimable(store.site), InProcessRunner())
+    run_entries(store.site, list_claimable_ids(store.site), InProcessRunner())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compactor.launch.spark_session import session
+from compactor.launch.spark_session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +22,7 @@ _KEY = ["originalTransaction", "bucket", "rowId"]
 @contextmanager
 def application(cores: int) -> Iterator[SparkSession]:
     """Yields a local Spark application with its Python workers started."""
-    spark = session("budget", master=f"local[{cores}]", conf={"spark.driver.memory": "4g"})
+    spark = start_session("budget", master=f"local[{cores}]", conf={"spark.driver.memory": "4g"})
     try:
         spark.sparkContext.parallelize(range(cores), cores).foreach(_get_ready)
         yield spark

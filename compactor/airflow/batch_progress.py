@@ -92,11 +92,11 @@ def read_progress(metastore: str, batch_id: int) -> BatchProgress:
     found = _read_progress(metastore, batch_id)
     if found.status is not BatchStatus.UNDER_WAY:
         return found
-    ended = applications.ended(found.application)
+    ended = applications.describe_end(found.application)
     if ended is not None:
         found = _read_progress(metastore, batch_id)  # it may have ended normally between the two checks
         return replace(found, status=BatchStatus.LOST, end=ended) if found.status is BatchStatus.UNDER_WAY else found
-    waiting = None if found.has_driver else applications.on_yarn(found.application)
+    waiting = None if found.has_driver else applications.find_on_yarn(found.application)
     if waiting is not None and waiting.waits:
         record_launch(metastore, batch_id, waiting.id)
     return replace(found, log_url=waiting.log_url) if waiting is not None else found

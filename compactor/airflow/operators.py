@@ -25,8 +25,8 @@ from compactor.base.errors import BadSetting, CompactorError, LaunchFailed
 from compactor.base.private_files import must_be_secret
 from compactor.base.redaction import is_secret
 from compactor.launch import applications, driver_processes
-from compactor.launch.yarn_application import application_in, tag_of
-from compactor.launch.yarn_refusal import reason_in
+from compactor.launch.yarn_application import find_application_id, make_tag
+from compactor.launch.yarn_refusal import find_reason
 from compactor.settings.driver_config import driver_config, for_yarn, must_know_metastore
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             hook._application_args = [*(hook._application_args or ()), "--linger", str(seconds("linger"))]
         with self._secrets_in_file(hook) as inherits:
             if detaches(hook):
-                self._remember(applications.running(self.tag) or self._submitted(hook))
+                self._remember(applications.find_running(self.tag) or self._submitted(hook))
             elif is_process:
                 log = driver_log(self.metastore, self.batch_id)
                 self.log.info("batch %s: its driver's output goes to %s", self.batch_id, log)
@@ -224,7 +224,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
     @property
     def tag(self) -> str:
         """The tag by which YARN tells the batch's applications from all others."""
-        return tag_of(self.metastore, int(self.batch_id), self.planned_at)
+        return make_tag(self.metastore, int(self.batch_id), self.planned_at)
 
     def _submitted(self, hook: SparkSubmitHook) -> str:
         """Submits to the cluster; gives the batch back if that fails, so that nothing stays reserved.
@@ -241,7 +241,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         from compactor.airflow import batch_progress
         from compactor.batches.control import BatchStatus
 
-        reason = reason_in(said)
+        reason = find_reason(said)
         because = f"its application could not do it: {reason}" if reason else "its application could not do it"
         if batch_progress.read_progress(self.metastore, int(self.batch_id)).status is not BatchStatus.ENDED:
             batch_progress.release(self.metastore, int(self.batch_id), because)
@@ -375,7 +375,7 @@ def submit_to_cluster(hook: SparkSubmitHook, application: str) -> str:
     finally:
         _close_pipe(hook)
     # Not what the hook has found: it knows pods of the namespace "spark" alone.
-    name = application_in("\n".join(hook._last_submit_log_lines))
+    name = find_application_id("\n".join(hook._last_submit_log_lines))
     if name is None:
         raise AirflowException("spark-submit succeeded but did not report an application; set its log level to INFO")
     return name

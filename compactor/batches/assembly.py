@@ -1,4 +1,4 @@
-"""Assembles batches: chooses the queue entries that one Spark application takes, and records them in our state."""
+"""Assembles batches: chooses the queue entries for one Spark application, and records them in our state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.base.identities import process_user
-from compactor.batches.pool_limits import StartableBatch, policy_of, startable_batches
+from compactor.batches.pool_limits import StartableBatch, find_policy, select_startable
 from compactor.compaction.batching import Item, RouteBatch, batches
 from compactor.compaction.entry import Entry
 from compactor.compaction.pool_policy import DEFAULT
@@ -26,8 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """A batch as our state records it: everything a launcher needs to start its application, except the site's secret keys
-    of Spark (``Settings.secret_spark_conf``)."""
+    """A recorded batch: all that a launcher needs to start its application, except ``Settings.secret_spark_conf``."""
 
     batch_id: int
     pool: str | None
@@ -37,12 +36,12 @@ class PlannedBatch:
     entries: int
     bytes: int
     job: str = ""  #: the application's name: the host that planned it, and the table or batch
-    resident: int | None = None  #: a waiting application that will take the batch, so that none has to be started
-    max_seconds: int | None = None  #: when the application has to stop, because its pool's hours end then
+    resident: int | None = None  #: the waiting application that will take the batch, so that none has to start
+    max_seconds: int | None = None  #: when the application has to stop, because the hours of its pool end
     planned_at: int = 0  #: epoch ms of the database's clock; with the id, it distinguishes the batch everywhere
 
     def to_json(self) -> dict[str, object]:
-        """Returns what may be printed."""
+        """Returns the fields that may be printed."""
         return {
             "batch": self.batch_id,
             "pool": self.pool,
@@ -58,33 +57,32 @@ class PlannedBatch:
 
 
 def plan_batches(site: Site, pools: Collection[str] | None = None, *, route: str | None = None) -> list[PlannedBatch]:
-    """Puts everything that can be claimed now into batches; entries that another batch has reserved are left alone.
+    """Puts all entries that can be claimed now into batches, except entries that another batch has reserved.
 
     Args:
-        pools: plan only the entries of these pools, of which ``default`` is that of entries without one; None plans all.
-        route: digest of the only route to plan for, at most one batch of it; used by a resident application.
+        pools: the pools whose entries are planned, where ``default`` is for entries without a pool; None for all.
+        route: digest of a route; if set, plans at most one batch, of this route. Resident applications use it.
     """
     store = own_state(site)
     if may_somewhere(site.settings, Mode.COMPACT):
         lost_workers.repair(site)
     store.residents.bury(site.name)
     reserved = store.batches.reserved(site.name)
-    items = [item for entry in _claimable(site, pools, reserved) if (item := _item(site, entry)) is not None]
+    items = [item for entry in _list_claimable(site, pools, reserved) if (item := _make_item(site, entry)) is not None]
     if route is not None:
         items = [item for item in items if item.route.digest == route]
-    made = batches(items, site.settings.integer("compactor.batch.bytes"))[: None if route is None else 1]
-    return [_register(site, store, found) for found in startable_batches(site, made)]
+    assembled = batches(items, site.settings.integer("compactor.batch.bytes"))[: None if route is None else 1]
+    return [_register(site, store, startable) for startable in select_startable(site, assembled)]
 
 
-def claimable(site: Site, pools: Collection[str] | None = None) -> list[int]:
-    """Returns the ids of the entries that a worker without a batch may take now."""
+def list_claimable_ids(site: Site, pools: Collection[str] | None = None) -> list[int]:
+    """Returns the ids of entries that a worker without a batch may take now."""
     reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
-    return [entry.id for entry in _claimable(site, pools, reserved)]
+    return [entry.id for entry in _list_claimable(site, pools, reserved)]
 
 
-def _claimable(site: Site, pools: Collection[str] | None, reserved: Collection[int]) -> list[Entry]:
-    """Returns the waiting entries that their table's mode does not leave to Hive's workers. The mode is read once per
-    table."""
+def _list_claimable(site: Site, pools: Collection[str] | None, reserved: Collection[int]) -> list[Entry]:
+    """Returns waiting entries, except those that the mode of their table, read once per table, leaves to Hive."""
     ours: dict[tuple[str, str], bool] = {}
     waiting: list[Entry] = []
     for entry in site.metastore.entries.queue(states=(State.INITIATED,)):
@@ -98,13 +96,15 @@ def _claimable(site: Site, pools: Collection[str] | None, reserved: Collection[i
     return waiting
 
 
-def _item(site: Site, entry: Entry) -> Item | None:
-    """Returns the entry with its size in bytes and its route. Without a route nothing is launched for it: the entry ends by
-    the error, as it would in its worker."""
+def _make_item(site: Site, entry: Entry) -> Item | None:
+    """Returns the entry with its size in bytes and its route.
+
+    If it has no route, nothing is launched for it. The entry ends with the error, as in a worker, and the answer is None.
+    """
     try:
         with failing_alone(entry.entity):
             target = site.target(entry.entity, entry.properties)
-            found = _route(site, entry, target)
+            chosen_route = _choose_route(site, entry, target)
     except DatabaseUnavailable:
         raise
     except CompactorError as error:
@@ -117,18 +117,18 @@ def _item(site: Site, entry: Entry) -> Item | None:
     except CompactorError as error:
         log.warning("%s entry %d: its worker will record this: %s", entry.entity, entry.id, error)
         size = 0
-    return Item(entry=entry, bytes=size, route=found)
+    return Item(entry=entry, bytes=size, route=chosen_route)
 
 
-def _route(site: Site, entry: Entry, target: Target) -> Route:
-    """Returns the route that the settings give, with the pool's queue where they name none."""
-    found = route(entry, target.settings, run_as=run_as(site, target))
-    policy = policy_of(site, found.pool)
-    return found if found.queue or policy is None else replace(found, queue=policy.queue)
+def _choose_route(site: Site, entry: Entry, target: Target) -> Route:
+    """Returns the route by the settings. If they name no queue, it gets the queue of its pool."""
+    chosen = route(entry, target.settings, run_as=run_as(site, target))
+    policy = find_policy(site, chosen.pool)
+    return chosen if chosen.queue or policy is None else replace(chosen, queue=policy.queue)
 
 
-def _register(site: Site, store: OwnState, found: StartableBatch) -> PlannedBatch:
-    batch, r = found.batch, found.batch.route
+def _register(site: Site, store: OwnState, startable: StartableBatch) -> PlannedBatch:
+    batch, r = startable.batch, startable.batch.route
     number = store.batches.plan(
         site.name,
         r.pool,
@@ -147,15 +147,18 @@ def _register(site: Site, store: OwnState, found: StartableBatch) -> PlannedBatc
         conf=dict(r.conf),
         entries=len(batch.items),
         bytes=batch.bytes,
-        job=_job(site, batch, number),
+        job=_job_name(site, batch, number),
         resident=planned.resident,
-        max_seconds=found.max_seconds,
+        max_seconds=startable.max_seconds,
         planned_at=planned.planned_at,
     )
 
 
-def _job(site: Site, batch: RouteBatch, number: int) -> str:
-    """Returns the application's name: a single compaction's is named as Hive names its job, others after the batch."""
+def _job_name(site: Site, batch: RouteBatch, number: int) -> str:
+    """Returns the application's name: as Hive names the job of a single compaction, or by the batch's number.
+
+    Examples: ``host-compactor-sales.orders.day=2026-11-01``, ``host-compactor-default-7``.
+    """
     if len(batch.items) > 1:
         return f"{site.host}-compactor-{site.name}-{number}"
     e = batch.items[0].entry.entity

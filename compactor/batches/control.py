@@ -1,7 +1,7 @@
-"""Watches and controls a batch from outside its driver: its status, giving it back, ending it, planning it again.
+"""Watches and controls a batch from outside its driver: reads its status, gives it back, ends it, plans it again.
 
-Nothing is ever sent to the driver. It learns from the rows of our state and of the queue that it is no longer wanted,
-whichever cluster manager started it.
+Nothing is ever sent to the driver. It learns from rows of our state and of the queue that it is no longer needed, with
+every cluster manager.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from compactor.site.site import Site, own_state
 from compactor.state.batches import Batch, BatchState
 
 log = logging.getLogger(__name__)
-_OPEN = (State.INITIATED, State.WORKING)  #: states of an entry that the batch has not finished with
+_OPEN = (State.INITIATED, State.WORKING)  #: states of an entry that the batch has not finished
 
 
 class BatchStatus(enum.Enum):
@@ -36,7 +36,7 @@ class BatchStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWithEntries:
-    """A batch and the entries it was planned with, without those that the history has dropped."""
+    """A batch and its planned entries, without entries that are no longer in the history."""
 
     batch: Batch
     entries: Mapping[int, Entry]
@@ -54,7 +54,7 @@ class BatchWithEntries:
 
     @property
     def open_entries(self) -> tuple[Entry, ...]:
-        """The entries that are queued or being worked on."""
+        """The entries that are queued or under way."""
         return tuple(entry for entry in self.entries.values() if entry.state in _OPEN)
 
     @property
@@ -63,10 +63,10 @@ class BatchWithEntries:
 
 
 def read_batch(site: Site, batch_id: int) -> BatchWithEntries:
-    """Returns the batch as it is now.
+    """Returns the current state of a batch.
 
     Raises:
-        NotFound: there is no such batch.
+        NotFound: the batch does not exist.
     """
     batch = own_state(site).batches.get(batch_id)
     entries: dict[int, Entry] = {}
@@ -79,61 +79,58 @@ def read_batch(site: Site, batch_id: int) -> BatchWithEntries:
 
 
 def record_launch(site: Site, batch_id: int, application_id: str) -> None:
-    """Records the name by which the launcher finds the application again, and renews the reservation while it starts."""
+    """Records the application's name for its launcher, and renews the reservation while the application starts."""
     reserved_ms = site.settings.milliseconds("compactor.batch.reserved")
     own_state(site).batches.set_application(batch_id, application_id, reserved_ms)
 
 
 def record_task(site: Site, batch_id: int, url: str) -> None:
-    """Records where the scheduler shows the task that has the batch, with its log."""
+    """Records the scheduler's page of the task that has the batch."""
     own_state(site).batches.set_task(batch_id, url)
 
 
 def release_batch(site: Site, batch_id: int, because: str) -> None:
-    """Gives the batch back: its driver begins no further entry and can no longer commit the ones it is working on.
+    """Gives the batch back: its driver begins no further entry and can no longer commit entries under way.
 
-    The entries stay requested. The next pass queues those that were being worked on again, once it has seen their
-    transaction aborted and removed what they staged (PROTOCOL 6).
+    The entries stay requested. The next pass queues entries that were under way once their transaction is aborted and
+    their staged files are removed (PROTOCOL 6).
 
     Raises:
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
     """
     must_be_newest(site)
-    held = read_batch(site, batch_id)
+    batch = read_batch(site, batch_id)
     own_state(site).batches.release(batch_id)
-    for entry in _entries_of_driver(held):
+    for entry in _list_driver_entries(batch):
         if entry.txn_id is not None and lost_workers.abort_and_hide(site, entry, entry.txn_id, because):
             log.info("batch %d: compaction %d of %s is given back: %s", batch_id, entry.id, entry.entity, because)
 
 
 def end_batch(site: Site, batch_id: int) -> list[Entry]:
-    """Ends the batch. Returns its entries that are not compacted yet, for the caller to abort.
-
-    An entry that another worker has is left to that worker.
-    """
-    held = read_batch(site, batch_id)
+    """Ends the batch. Returns its open entries, for the caller to abort, without entries of another worker."""
+    batch = read_batch(site, batch_id)
     own_state(site).batches.release(batch_id)
-    of_driver = {entry.id for entry in _entries_of_driver(held)}
-    return [entry for entry in held.open_entries if entry.state is not State.WORKING or entry.id in of_driver]
+    driver_ids = {entry.id for entry in _list_driver_entries(batch)}
+    return [entry for entry in batch.open_entries if entry.state is not State.WORKING or entry.id in driver_ids]
 
 
 def replan_batch(site: Site, batch_id: int) -> bool:
-    """Plans the batch again. Returns false if it is reserved, or if none of its entries is waiting any longer."""
+    """Plans the batch again. Returns false if it is reserved, or if no entry of it still waits."""
     reserved_ms = site.settings.milliseconds("compactor.batch.reserved")
     return own_state(site).batches.renew(batch_id, reserved_ms)
 
 
 def free_for_next_attempt(site: Site, batch_id: int, application_id: str) -> None:
-    """Plans a batch again for the next attempt of the application that has it, whose former driver is gone with its
-    container: what that one was working on can no longer commit. Nothing is done to a batch that is another application's,
-    that is done, or that has no entry left to work on.
+    """Plans an application's batch again for its next attempt. The former driver, which is gone, can no longer commit.
+
+    Does nothing if the batch belongs to another application, is done, or has no open entry.
 
     Raises:
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
     """
-    held = read_batch(site, batch_id)
-    is_over = held.batch.state in (BatchState.DONE, BatchState.PLANNED) or not held.open_entries
-    if is_over or held.batch.application_id != application_id:
+    batch = read_batch(site, batch_id)
+    is_over = batch.batch.state in (BatchState.DONE, BatchState.PLANNED) or not batch.open_entries
+    if is_over or batch.batch.application_id != application_id:
         return
     release_batch(site, batch_id, f"the former driver of {application_id} is gone")
     if replan_batch(site, batch_id):
@@ -141,24 +138,24 @@ def free_for_next_attempt(site: Site, batch_id: int, application_id: str) -> Non
 
 
 def must_not_have_failed(site: Site, batch_id: int) -> None:
-    """Raises if an entry of the batch has failed.
+    """Checks that no entry of the batch has failed.
 
     Raises:
-        CompactorError: one has; the message has the error of each.
+        CompactorError: an entry has failed; the message contains the error of each failed entry.
     """
     failed = read_batch(site, batch_id).failed_entries
     if failed:
         raise CompactorError("; ".join(f"compaction {e.id} of {e.entity} failed: {e.error}" for e in failed))
 
 
-def _entries_of_driver(held: BatchWithEntries) -> tuple[Entry, ...]:
-    """Returns the entries that the batch's driver works on: a worker's id contains the driver's host and process."""
-    driver = held.batch.driver
+def _list_driver_entries(batch: BatchWithEntries) -> tuple[Entry, ...]:
+    """Returns the entries on which the batch's driver works: a worker's id contains the driver's host and process."""
+    driver = batch.batch.driver
     process = None if driver is None else HolderProcess.from_id(driver)
     if process is None:
         return ()
     return tuple(
         entry
-        for entry in held.open_entries
+        for entry in batch.open_entries
         if entry.state is State.WORKING and HolderProcess.from_id(entry.worker_id or "", "worker") == process
     )

@@ -1,4 +1,4 @@
-"""The driver of a batch: it alone works on the batch's entries, in groups, and keeps the figures of what it did."""
+"""The driver of a batch: works on the batch's entries in groups, and stores figures of its runs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypedDict, Unpack
 
+from compactor.base.errors import CompactorError
 from compactor.batches.control import free_for_next_attempt
 from compactor.batches.progress_writer import ProgressWriter
-from compactor.batches.read_cost import ReadCost, Sampler
-from compactor.batches.reservation import Reservation
+from compactor.batches.read_cost import CostSampler, ReadCost
 from compactor.initiator.fresh_look import look_at_changed
 from compactor.insight.past_runs import estimator_of, past_of, store_of
 from compactor.rewrite.run.rare_collections import collecting_rarely
 from compactor.rewrite.run.runner import Runner
 from compactor.settings.precedence import Settings
 from compactor.site import lost_workers
+from compactor.site.periodic import Periodic
 from compactor.site.restored_database import must_be_newest
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, own_state
+from compactor.state.batches import Batches
 from compactor.state.runs import Run
 from compactor.worker.outcome import Outcome, Result
 from compactor.worker.under_way import UnderWay
@@ -35,7 +37,8 @@ log = logging.getLogger(__name__)
 _THREADS = "compactor.store.threads"
 _CHANGING = frozenset({Result.COMPACTED, Result.CLEAN_ONLY, Result.REFUSED, Result.FAILED, Result.ABORTED})
 MAX_GROUP_SIZE = 64  #: the most entries that go through the steps of a compaction together
-_THREADS_OF_GROUP = 16  #: that a group keeps busy on the average
+_AT_LEAST_EVERY_S = 10.0  #: so that a driver soon learns that a person has cancelled its batch
+_THREADS_OF_GROUP = 16  #: threads that a group keeps busy on average
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +46,15 @@ class Application:
     """The application that a batch's driver runs in."""
 
     id: str | None = None  #: the cluster's name for it
-    attempt: int = 1  #: YARN starts an application again whose driver is gone, under the same id
+    attempt: int = 1  #: YARN restarts an application whose driver is gone, under the same id
     tracking_url: str | None = None  #: where people can watch it
     log_url: str | None = None  #: where they can read its driver's output
-    max_seconds: float | None = None  #: after this time no further entry is begun
+    max_seconds: float | None = None  #: after this time no further entry begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPass:
-    """The result of each entry. ``mine`` is False when the batch belongs to another driver."""
+    """The result of each entry. ``mine`` is false if the batch belongs to another driver."""
 
     outcomes: tuple[Outcome, ...] = ()
     repaired: tuple[lost_workers.Repaired, ...] = ()
@@ -82,6 +85,37 @@ class WorkerPass:
         }
 
 
+class Reservation(Periodic):
+    """A thread that extends the reservation of ``batch_id`` ten times within its length, and at least every ten seconds.
+
+    If the database is unreachable for a while, nothing changes: the entries' own transactions decide who may commit.
+    """
+
+    def __init__(self, batches: Batches, batch_id: int, driver: str, reserved_ms: int) -> None:
+        super().__init__(f"batch-{batch_id}", min(max(reserved_ms, 1) / 10_000, _AT_LEAST_EVERY_S))
+        self._batches = batches
+        self._batch_id = batch_id
+        self._driver = driver
+        self._reserved_ms = reserved_ms
+        self._taken = threading.Event()
+
+    @property
+    def is_held(self) -> bool:
+        """False once the batch no longer belongs to this driver: it must not begin another entry."""
+        return not self._taken.is_set()
+
+    def _act(self) -> bool:
+        try:
+            is_extended = self._batches.extend(self._batch_id, self._driver, self._reserved_ms)
+        except CompactorError as error:
+            log.warning("batch %d: its reservation could not be extended: %s", self._batch_id, error)
+            return True
+        if not is_extended:
+            log.warning("batch %d no longer belongs to this driver, which begins no further entry", self._batch_id)
+            self._taken.set()
+        return is_extended
+
+
 def run_batch(
     site: Site,
     batch_id: int,
@@ -92,11 +126,12 @@ def run_batch(
     progress: Callable[[Outcome], None] = lambda outcome: None,
     application: Application = Application(),
 ) -> WorkerPass:
-    """Works on a planned batch, if this is its first driver; a second one touches nothing, unless it is the next attempt of
-    the same application.
+    """Works on a planned batch, if this is its first driver or the next attempt of the same application.
+
+    Any other driver touches nothing.
 
     Args:
-        parallel: number of groups of entries that run at once; each entry is published on its own.
+        parallel: number of groups of entries that run at once; each entry is published separately.
         progress: called with each entry's outcome as soon as it is done.
     """
     store = own_state(site)
@@ -124,33 +159,35 @@ def run_batch(
                 options,
                 parallel=parallel,
                 progress=progress,
-                wanted=lambda: reservation.is_held and time.monotonic() < until,
+                may_begin=lambda: reservation.is_held and time.monotonic() < until,
             )
     except BaseException:
-        store.batches.release(batch_id, driver)  # not done: its watcher may want another driver, or raise an alarm
+        store.batches.release(batch_id, driver)  # not done: its watcher may start another driver or raise an alarm
         raise
     store.batches.done(batch_id, driver)
     return done
 
 
-class Manner(TypedDict, total=False):
+class RunArguments(TypedDict, total=False):
     """The further arguments of ``run_without_repair``."""
 
     parallel: int
     progress: Callable[[Outcome], None]
-    wanted: Callable[[], bool]
+    may_begin: Callable[[], bool]
 
 
-def groups_at_once(settings: Settings) -> int:
-    """Returns the number of groups that a worker without Spark has under way at once: while the units of one run, another
-    works on the database, and further ones keep more threads busy with a store that is far."""
+def count_concurrent_groups(settings: Settings) -> int:
+    """Returns the number of groups that a worker without Spark runs at once.
+
+    While one group runs its units, another one works on the database. Further groups help if the store is slow to answer.
+    """
     return max(2, settings.integer(_THREADS) // _THREADS_OF_GROUP)
 
 
 def run_entries(
-    site: Site, ids: Sequence[int], runner: Runner, options: Options | None = None, **manner: Unpack[Manner]
+    site: Site, ids: Sequence[int], runner: Runner, options: Options | None = None, **manner: Unpack[RunArguments]
 ) -> WorkerPass:
-    """Takes back what lost workers held, then works on entries of the queue as ``run_without_repair`` does."""
+    """Takes back the entries of lost workers, then works on entries as ``run_without_repair`` does."""
     repaired = lost_workers.repair(site)
     return replace(run_without_repair(site, ids, runner, options, **manner), repaired=repaired)
 
@@ -163,25 +200,25 @@ def run_without_repair(
     *,
     parallel: int = 1,
     progress: Callable[[Outcome], None] = lambda outcome: None,
-    wanted: Callable[[], bool] = lambda: True,
+    may_begin: Callable[[], bool] = lambda: True,
 ) -> WorkerPass:
-    """Works on entries of the queue, in a pass that has repaired already. An entry that fails does not stop the others;
-    an error that is a bug ends the pass once the others are done.
+    """Works on entries of the queue, in a pass that has already taken back entries of lost workers.
 
-    Entries that the mode leaves to Hive's workers are skipped, and so is everything not yet begun when ``wanted``
-    returns false.
+    A failed entry does not stop the others. A bug ends the pass once the other groups are done. Entries that the mode leaves
+    to Hive's workers are skipped.
 
     Args:
         parallel: number of groups of entries that run at once.
         progress: called with each entry's outcome as soon as it is done.
+        may_begin: returns false once no further group may begin.
     """
     site = site.for_a_pass()
     outcomes: list[Outcome] = []
     lock = threading.Lock()
-    sampler, under_way = Sampler(site), UnderWay()
+    sampler, under_way = CostSampler(site), UnderWay()
 
     def run_group(options: Options, group: Sequence[int]) -> Sequence[int]:
-        if not wanted():
+        if not may_begin():
             return ()
         must_be_newest(site, polling=True)
         done: list[Outcome] = []
@@ -196,14 +233,15 @@ def run_without_repair(
         try:
             return work_together(site, group, runner, options, on_done)
         finally:
-            _keep_figures(site, done, sampler)
+            _store_figures(site, done, sampler)
 
     size = min(MAX_GROUP_SIZE, site.settings.integer("hive.txn.max.open.batch"), -(-len(ids) // parallel) or 1)
     groups: list[Sequence[int]] = [ids[start : start + size] for start in range(0, len(ids), size)]
-    broken: list[BaseException] = []
+    errors: list[BaseException] = []
     pool = ThreadPoolExecutor(parallel, thread_name_prefix="group")
-    watched = ProgressWriter(site, under_way)
-    with collecting_rarely(), SideBySide(site.settings.integer(_THREADS), "store") as threads, pool, watched:
+    writer = ProgressWriter(site, under_way)
+    with collecting_rarely(), SideBySide(site.settings.integer(_THREADS), "store") as threads, pool, writer:
+        # Entries that ``work_together`` returns go alone through a further round.
         run = partial(run_group, replace(options or Options(), threads=threads, under_way=under_way))
         while groups:
             futures = [pool.submit(run, group) for group in groups]
@@ -211,43 +249,41 @@ def run_without_repair(
             for future in as_completed(futures):
                 error = future.exception()
                 if error is not None:
-                    broken.append(error)
+                    errors.append(error)
                 else:
                     groups += [[entry_id] for entry_id in future.result()]
     look_at_changed(site, [outcome.entry.entity for outcome in outcomes if outcome.result in _CHANGING])
-    if broken:
-        raise broken[0]
+    if errors:
+        raise errors[0]
     return WorkerPass(outcomes=tuple(sorted(outcomes, key=lambda o: o.entry.id)))
 
 
-def _keep_figures(site: Site, outcomes: Iterable[Outcome], sampler: Sampler) -> None:
+def _store_figures(site: Site, outcomes: Iterable[Outcome], sampler: CostSampler) -> None:
     """Measures and stores the figures of a group's runs for ``explain`` and the page; no correctness depends on them."""
     if site.state is None:
         return
     runs = [
-        _run_record(site, outcome, sampler.measure(outcome))
-        for outcome in outcomes
-        if outcome.result is Result.COMPACTED
+        _make_run(site, outcome, sampler.measure(outcome)) for outcome in outcomes if outcome.result is Result.COMPACTED
     ]
     if runs:
         try:
-            site.state.runs.add_all(_with_estimates(site, runs))
+            site.state.runs.add_all(_add_estimates(site, runs))
         except Exception as error:  # noqa: BLE001 - the compactions are committed (PROTOCOL 11.14)
             log.warning("the figures of %d entries could not be stored: %s", len(runs), error)
 
 
-def _with_estimates(site: Site, runs: Sequence[Run]) -> list[Run]:
-    """Returns the runs with what was to be expected of each by those before them: what is copied is known before."""
+def _add_estimates(site: Site, runs: Sequence[Run]) -> list[Run]:
+    """Returns the runs with the seconds that earlier runs predict for them."""
     stores = {run.store: estimator_of(site.state, site.name, run.store) for run in runs if run.store is not None}
-    found = []
+    estimated = []
     for run in runs:
         past = past_of(run)
         expected = None if past is None else stores[past.work.store].estimate(past.work)
-        found.append(run if expected is None else replace(run, expected_seconds=expected.seconds))
-    return found
+        estimated.append(run if expected is None else replace(run, expected_seconds=expected.seconds))
+    return estimated
 
 
-def _run_record(site: Site, outcome: Outcome, opening: ReadCost | None) -> Run:
+def _make_run(site: Site, outcome: Outcome, opening: ReadCost | None) -> Run:
     f = outcome.figures
     return Run(
         metastore=site.name,

@@ -1,5 +1,7 @@
-"""Holds back the batches that a pool may not start now, by its hours or its number of applications; their entries stay
-in the queue."""
+"""Holds back batches that their pool may not start now, because of its hours or its number of applications.
+
+Their entries stay in the queue.
+"""
 
 from __future__ import annotations
 
@@ -16,35 +18,35 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartableBatch:
-    """A batch that may be started now, and the seconds after which it has to stop (None: no limit)."""
+    """A batch that may start now, and the seconds after which it has to stop (None: no limit)."""
 
     batch: RouteBatch
     max_seconds: int | None = None
 
 
-def policy_of(site: Site, pool: str | None) -> PoolPolicy | None:
-    """Returns the site's policy for a pool; None if it has none."""
+def find_policy(site: Site, pool: str | None) -> PoolPolicy | None:
+    """Returns the site's policy for a pool; None without a policy."""
     return site.pools.get(pool or DEFAULT)
 
 
-def allowed_now(site: Site, policy: PoolPolicy, running: int) -> Allowance:
-    """Returns what the pool may start at the present time of the database's clock."""
+def compute_allowance(site: Site, policy: PoolPolicy, running: int) -> Allowance:
+    """Returns what the pool may start now, by the database's clock."""
     return allowance(policy, site.now(policy), running)
 
 
-def startable_batches(site: Site, made: Sequence[RouteBatch]) -> Iterator[StartableBatch]:
-    """Yields the batches of ``made``, in their order, that their pools may start now."""
-    held = site.state.batches.held(site.name) if site.state is not None and site.pools else {}
+def select_startable(site: Site, batches: Sequence[RouteBatch]) -> Iterator[StartableBatch]:
+    """Yields the batches, in their order, that their pools may start now."""
+    running = site.state.batches.held(site.name) if site.state is not None and site.pools else {}
     allowed: dict[str | None, Allowance] = {}
     started: dict[str | None, int] = {}
-    for batch in made:
+    for batch in batches:
         pool = batch.route.pool
-        policy = policy_of(site, pool)
+        policy = find_policy(site, pool)
         if policy is None:
             yield StartableBatch(batch=batch)
             continue
         if pool not in allowed:
-            allowed[pool] = allowed_now(site, policy, held.get(pool, 0))
+            allowed[pool] = compute_allowance(site, policy, running.get(pool, 0))
             log.info("%s", allowed[pool].because)
         limit = allowed[pool].applications
         if limit is not None and started.get(pool, 0) >= limit:

@@ -1,4 +1,4 @@
-"""Writes how far the entries of a pass are into our own state, for people who watch them."""
+"""Writes the progress of a pass's entries into our own state, for people who watch them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ EVERY_S = 2.0
 
 
 class ProgressWriter(Periodic):
-    """A thread that stores what has changed every two seconds, in one small transaction, and removes it when the block ends.
+    """A thread that stores changed progress every two seconds, and removes it when the block ends.
 
-    Shorter work leaves no trace. A database that doesn't answer changes nothing: the next round writes again.
+    Each round is one small transaction. Work that takes less than a round leaves no trace. If the database does not answer,
+    the next round writes again.
     """
 
     def __init__(self, site: Site, under_way: UnderWay, every_s: float = EVERY_S) -> None:
@@ -33,7 +34,7 @@ class ProgressWriter(Periodic):
         rows = self._under_way.changed()
         try:
             state.progress.put(self._site.name, rows)
-            self._written |= {one.entry_id for one in rows}
+            self._written |= {row.entry_id for row in rows}
         except CompactorError as error:
             log.info("the progress of %d entries could not be stored: %s", len(rows), error)
         return True

@@ -1,10 +1,9 @@
-"""Measures how long a reader takes to open a compaction's inputs, and its output.
+"""Measures how long a reader takes to open a compaction's inputs and its output.
 
-The measurement does what every reader does before its first row: list each directory, open each of its ORC files and
-read the footer. The worker measures both sides one after the other once the compaction is committed, when the operating
-system or the store has both cached; no rows are read, and the shortest of three rounds counts. It is a sample: at most
-one run of a pass per ``compactor.opening.interval``, and on each side only as much as fits into ``LONGEST`` seconds, with
-the rest extrapolated.
+It does what every reader does before the first row: list each directory, open each ORC file and read its footer. The worker
+measures the output and then the inputs after the commit, when both are cached. No rows are read, and the shortest of three
+rounds counts. It is a sample: at most one run of a pass per ``compactor.opening.interval``. Each side takes at most
+``LONGEST`` seconds, and the rest is extrapolated.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from compactor.worker.outcome import Outcome, Result
 log = logging.getLogger(__name__)
 LONGEST = 1.0  #: seconds that one side may take; the round in progress is completed
 ROUNDS = 3
-AGAIN = 0.1  #: seconds within which another round begins: beside a longer one, what disturbs it counts little
+AGAIN = 0.1  #: seconds within which another round begins; disturbances matter little for a longer round
 _NOT_ROWS = (METADATA_FILE, ACID_VERSION_FILE, FLUSH_LENGTH_SUFFIX)
 
 
@@ -40,7 +39,7 @@ class ReadCost:
     after: float
 
 
-class Sampler:
+class CostSampler:
     """Chooses which runs of a pass to measure. Used by several threads."""
 
     def __init__(self, site: Site, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -51,18 +50,17 @@ class Sampler:
         self._lock = threading.Lock()
 
     def measure(self, outcome: Outcome) -> ReadCost | None:
-        """Returns the read cost before and after; None if this run is not sampled, there is nothing to compare, or measuring
-        it fails or hangs."""
+        """Returns the read cost before and after; None if the run is not sampled or cannot be measured."""
         if self._site.state is None or outcome.result is not Result.COMPACTED or not self._is_due():
             return None
-        return beside("measuring the cost of reading", partial(self._measured, outcome))
+        return beside("measuring the cost of reading", partial(self._measure_both, outcome))
 
-    def _measured(self, outcome: Outcome) -> ReadCost | None:
+    def _measure_both(self, outcome: Outcome) -> ReadCost | None:
         try:
-            after = seconds_to_open(self._site.storage, outcome.location, outcome.output, self._clock)
-            before = seconds_to_open(self._site.storage, outcome.location, outcome.inputs, self._clock)
-        except CompactorError as error:  # another file format, or already removed by the cleaner
-            log.debug("%s: the time to open it is not measured: %s", outcome.entry.entity, error)
+            after = measure_opening(self._site.storage, outcome.location, outcome.output, self._clock)
+            before = measure_opening(self._site.storage, outcome.location, outcome.inputs, self._clock)
+        except CompactorError as error:  # another file format, or the cleaner has already removed the files
+            log.debug("%s: cannot measure the time to open it: %s", outcome.entry.entity, error)
             return None
         return None if before is None or after is None else ReadCost(before=before, after=after)
 
@@ -75,40 +73,39 @@ class Sampler:
             return True
 
 
-def seconds_to_open(
+def measure_opening(
     storage: Storage, location: str, names: Sequence[str], clock: Callable[[], float] = time.perf_counter
 ) -> float | None:
-    """Returns the seconds to list the directories ``names`` and read the footer of each of their files; None if there is
-    no file.
+    """Returns the seconds to list the directories ``names`` and read the footer of each file; None without files.
 
-    It is the minimum of up to ``ROUNDS`` rounds, as time allows, so that other work of the machine does not count.
+    It is the minimum of up to ``ROUNDS`` rounds, as time allows, so that other work on the machine does not count.
 
     Raises:
         BadFile: a file is not ORC, or is gone.
         StorageError: the store does not answer.
     """
     until = clock() + AGAIN
-    found = [_round(storage, location, names, clock)]
-    while found[-1] is not None and len(found) < ROUNDS and clock() < until:
-        found.append(_round(storage, location, names, clock))
-    return min((seconds for seconds in found if seconds is not None), default=None)
+    rounds = [_measure_round(storage, location, names, clock)]
+    while rounds[-1] is not None and len(rounds) < ROUNDS and clock() < until:
+        rounds.append(_measure_round(storage, location, names, clock))
+    return min((seconds for seconds in rounds if seconds is not None), default=None)
 
 
-def _round(storage: Storage, location: str, names: Sequence[str], clock: Callable[[], float]) -> float | None:
-    begun = clock()
-    paths = [path for name in names for path in _files(storage, f"{location}/{name}")]
-    listed = clock() - begun
+def _measure_round(storage: Storage, location: str, names: Sequence[str], clock: Callable[[], float]) -> float | None:
+    started_at = clock()
+    paths = [path for name in names for path in _list_files(storage, f"{location}/{name}")]
+    listing_seconds = clock() - started_at
     opened = 0
-    begun = clock()
+    started_at = clock()
     for path in paths:
         with open_source(storage, path) as source:
             read_tail(source)
         opened += 1
-        if clock() - begun > LONGEST:
+        if clock() - started_at > LONGEST:
             break
-    return listed + (clock() - begun) * len(paths) / opened if opened else None
+    return listing_seconds + (clock() - started_at) * len(paths) / opened if opened else None
 
 
-def _files(storage: Storage, path: str) -> list[str]:
+def _list_files(storage: Storage, path: str) -> list[str]:
     files = storage.listing(path).files
     return [f"{path}/{file.path}" for file in files if not file.path.endswith(_NOT_ROWS)]

@@ -1,6 +1,6 @@
-"""An application that waits for further batches of its route once its own is done (``--linger``).
+"""Keeps an application after its batch, to wait for further batches of its route (``--linger``).
 
-Planners give it batches instead of starting another application, and it plans waiting entries itself if nobody else has.
+Planners give batches to it instead of starting another application. It also plans waiting entries that no planner has taken.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from compactor.base.errors import CompactorError, LostClaim
-from compactor.batches.assembly import claimable, plan_batches
+from compactor.batches.assembly import list_claimable_ids, plan_batches
 from compactor.batches.driver import WorkerPass
 from compactor.compaction.pool_policy import DEFAULT
 from compactor.site.periodic import Periodic
@@ -18,8 +18,8 @@ from compactor.site.site import Site, own_state
 from compactor.state.residents import Residents
 
 log = logging.getLogger(__name__)
-ALIVE_MS = 60_000  #: for this long after it is gone, a resident may still be given batches
-_LOOK_S = 1.0  #: seconds between two looks for a batch
+ALIVE_MS = 60_000  #: planners may give batches to a resident until so long after it is gone
+_LOOK_S = 1.0  #: seconds between two checks for a batch
 
 
 def linger(
@@ -32,7 +32,7 @@ def linger(
     *,
     is_alive: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Works on batches of the route of ``batch_id`` until there has been none for ``seconds``.
+    """Works on batches of the route of ``batch_id`` until no batch has come for ``seconds``.
 
     Args:
         run: works on a planned batch.
@@ -40,7 +40,7 @@ def linger(
         is_alive: returns false once Spark is gone; then no further batch is taken.
 
     Raises:
-        NotFound: there is no such batch.
+        NotFound: the batch does not exist.
         DatabaseUnavailable: our state can no longer be reached.
     """
     store = own_state(site)
@@ -50,35 +50,37 @@ def linger(
             "batch %d was planned by an older release; its application does not wait for further batches", batch_id
         )
         return
-    with Presence(store.residents, site.name, batch.route, application_id, ALIVE_MS) as presence:
+    with ResidentRow(store.residents, site.name, batch.route, application_id, ALIVE_MS) as presence:
         idle_since = time.monotonic()
-        others: frozenset[int] = frozenset()  # entries of other routes: no need to list their directories again
+        others: frozenset[int] = frozenset()  # entries of other routes, whose directories need not be listed once more
         while is_alive():
-            given = store.residents.given(presence.id)
-            if given is None and not (waiting := frozenset(claimable(site, {batch.pool or DEFAULT}))) <= others:
-                given = _plan_one(site, batch.pool, batch.route, presence.id)
-                others = waiting if given is None else frozenset()
-            if given is not None:
-                report(run(given))
+            next_batch = store.residents.given(presence.id)
+            if next_batch is None:
+                waiting = frozenset(list_claimable_ids(site, {batch.pool or DEFAULT}))
+                if not waiting <= others:
+                    next_batch = _plan_batch(site, batch.pool, batch.route, presence.id)
+                    others = waiting if next_batch is None else frozenset()
+            if next_batch is not None:
+                report(run(next_batch))
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since < seconds:
                 time.sleep(min(_LOOK_S, seconds / 4))
             elif store.residents.leave(presence.id):
                 return
-        log.error("application %s is gone; batches given to it are planned again", application_id)
+        log.error("application %s is gone; its batches will be planned again", application_id)
         store.residents.extend(presence.id, 0)
 
 
-def _plan_one(site: Site, pool: str | None, route: str, resident: int) -> int | None:
-    """Plans a batch of the waiting entries and returns it, unless another resident of the route is to take it."""
+def _plan_batch(site: Site, pool: str | None, route: str, resident: int) -> int | None:
+    """Plans a batch of waiting entries and returns its id; None if another resident of the route will take it."""
     try:
-        made = plan_batches(site, {pool or DEFAULT}, route=route)
+        batches = plan_batches(site, {pool or DEFAULT}, route=route)
     except LostClaim:  # a planner was faster
         return None
-    return next((planned.batch_id for planned in made if planned.resident in (resident, None)), None)
+    return next((batch.batch_id for batch in batches if batch.resident in (resident, None)), None)
 
 
-class Presence(Periodic):
+class ResidentRow(Periodic):
     """A resident's row in our state; a thread keeps it alive while the block runs."""
 
     def __init__(self, residents: Residents, metastore: str, route: str, application_id: str, alive_ms: int) -> None:
@@ -89,10 +91,10 @@ class Presence(Periodic):
 
     def _act(self) -> bool:
         try:
-            held = self._residents.extend(self.id, self._alive_ms)
+            is_alive = self._residents.extend(self.id, self._alive_ms)
         except CompactorError as error:
             log.warning("resident %d: it could not be marked as alive: %s", self.id, error)
             return True
-        if not held:
-            log.warning("resident %d was taken for dead; it is given no further batches", self.id)
-        return held
+        if not is_alive:
+            log.warning("resident %d was considered dead; it gets no further batches", self.id)
+        return is_alive

@@ -14,7 +14,7 @@ import compactor
 from compactor.base.errors import NotSupported
 from compactor.cli.context import CliContext
 from compactor.cli.spark_target import SparkTarget
-from compactor.launch.yarn_application import tag_of
+from compactor.launch.yarn_application import make_tag
 from compactor.settings.driver_config import driver_config, for_yarn
 from compactor.site.spark_secrets import inherited_path
 
@@ -75,7 +75,7 @@ def _added(context: CliContext, batch: PlannedBatch, target: SparkTarget) -> dic
     added = {}
     if target.is_yarn:
         tags = batch.conf.get(_TAGS, target.defaults.get(_TAGS))
-        own = tag_of(context.metastore, batch.batch_id, batch.planned_at)
+        own = make_tag(context.metastore, batch.batch_id, batch.planned_at)
         added[_TAGS] = f"{tags},{own}" if tags else own
     if not (
         target.is_local or target.is_cluster or _DRIVERS_PYTHON in batch.conf or _DRIVERS_PYTHON in target.defaults

@@ -13,7 +13,7 @@ from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json, say, size
 from compactor.cli.spark_line import command, config_of, environment, executors_python, spark_submit
 from compactor.cli.spark_target import SparkTarget, target_of
-from compactor.launch.yarn_application import tag_of
+from compactor.launch.yarn_application import make_tag
 from compactor.settings.driver_config import must_know_metastore
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _say(context: CliContext, batch: PlannedBatch, what: str) -> None:
 def _launch(
     context: CliContext, site: Site, batch: PlannedBatch, program: str, target: SparkTarget, stop: Stop
 ) -> Launched:
-    from compactor.launch.resource_manager import resource_manager
+    from compactor.launch.resource_manager import configured_manager
     from compactor.launch.spark_submit import Launch
     from compactor.site.spark_secrets import check_keytabs, defaults_file, properties_file
 
@@ -86,9 +86,9 @@ def _launch(
             line=command(program, context, batch, target, properties),
             environment=environment(target),
             is_cluster=target.is_cluster,
-            tag=tag_of(context.metastore, batch.batch_id, batch.planned_at),
+            tag=make_tag(context.metastore, batch.batch_id, batch.planned_at),
             stop=stop,
-            manager=resource_manager(os.environ) if target.is_yarn else None,
+            manager=configured_manager(os.environ) if target.is_yarn else None,
             inherits=() if properties is None else (properties,),
         )
         # The driver's own line of JSON must not mix with ours; its log goes to stderr anyway.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from compactor.base.errors import CompactorError
 from compactor.base.stop_signals import Stop
-from compactor.batches.assembly import claimable
-from compactor.batches.driver import MAX_GROUP_SIZE, WorkerPass, groups_at_once, run_batch, run_without_repair
+from compactor.batches.assembly import list_claimable_ids
+from compactor.batches.driver import MAX_GROUP_SIZE, WorkerPass, count_concurrent_groups, run_batch, run_without_repair
 from compactor.cli.output import say
 from compactor.site.lost_workers import repair
 from compactor.site.run_as import entries_of_other_users, must_be_ours, must_run_as
@@ -134,7 +134,7 @@ class CliWorker:
         """
         if repaired := repair(self._site):
             yield WorkerPass(repaired=repaired)
-        ids = self._of_our_user(claimable(self._site, self._pools))
+        ids = self._of_our_user(list_claimable_ids(self._site, self._pools))
         if not ids:
             return
         runner = self._start_runner()
@@ -149,7 +149,7 @@ class CliWorker:
                 self._options,
                 parallel=self._width,
                 progress=self._progress,
-                wanted=lambda: not self._stop.asked,
+                may_begin=lambda: not self._stop.asked,
             )
 
     def _of_our_user(self, ids: list[int]) -> list[int]:
@@ -169,19 +169,19 @@ class CliWorker:
         from compactor.rewrite.run.process_runner import ProcessRunner
 
         settings = self._site.settings
-        self._width = groups_at_once(settings)
+        self._width = count_concurrent_groups(settings)
         width = settings.integer("compactor.unit.processes") or os.cpu_count() or 1
         self._processes = ProcessRunner(width, settings.integer("compactor.unit.memory"))
         return self._processes
 
     def _spark(self, master: str) -> Runner:
         from compactor.launch.spark_runner import SparkRunner
-        from compactor.launch.spark_session import session
+        from compactor.launch.spark_session import start_session
         from compactor.site.spark_secrets import check_keytabs
 
         check_keytabs(self._site.settings.spark_conf)
         interrupt = signal.getsignal(signal.SIGINT)
-        self._session = session(
+        self._session = start_session(
             f"compactor-{self._site.name}",
             master=master,
             conf=self._site.settings.public_spark_conf | self._site.settings.secret_spark_conf,

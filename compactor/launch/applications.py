@@ -1,5 +1,6 @@
-"""The applications of batches, by the name under which a launcher recorded them: a process of this machine, or one that YARN
-knows. Of any other, and where nobody can be asked, only the rows of our state tell something.
+"""Finds, watches and ends applications of batches by their recorded names: processes of this machine, or YARN's.
+
+Of other applications, or if YARN cannot be asked, only the rows of our state tell something.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ import os
 
 from compactor.base.errors import ClusterUnavailable
 from compactor.launch import driver_processes
-from compactor.launch.resource_manager import resource_manager
+from compactor.launch.resource_manager import configured_manager
 from compactor.launch.yarn_application import YarnApplication, is_application
-from compactor.launch.yarn_refusal import reason_in
+from compactor.launch.yarn_refusal import find_reason
 
 log = logging.getLogger(__name__)
 
 
-def on_yarn(name: str | None) -> YarnApplication | None:
-    """Returns what YARN says of the application; None if it is not one of YARN's, or YARN cannot be asked from here."""
-    manager = resource_manager(os.environ)
+def find_on_yarn(name: str | None) -> YarnApplication | None:
+    """Returns an application as YARN lists it; None if YARN does not know it or cannot be asked from here."""
+    manager = configured_manager(os.environ)
     if manager is None or name is None or not is_application(name):
         return None
     try:
@@ -28,37 +29,38 @@ def on_yarn(name: str | None) -> YarnApplication | None:
         return None
 
 
-def running(tag: str) -> str | None:
-    """Returns the newest application with this tag that has not ended on YARN; None if there is none, or nobody says."""
-    manager = resource_manager(os.environ)
+def find_running(tag: str) -> str | None:
+    """Returns the newest running application with this tag on YARN; None if there is none or YARN cannot be asked."""
+    manager = configured_manager(os.environ)
     try:
-        found = manager.tagged(tag) if manager is not None else ()
+        tagged = manager.tagged(tag) if manager is not None else ()
     except ClusterUnavailable as error:
         log.warning("tag %s: %s", tag, error)
         return None
-    return next((one.id for one in reversed(found) if not one.has_ended), None)
+    return next((application.id for application in reversed(tagged) if not application.has_ended), None)
 
 
-def ended(name: str | None) -> str | None:
-    """Returns how the application has ended, if that can be known here."""
+def describe_end(name: str | None) -> str | None:
+    """Returns how the application has ended; None if it runs or if that cannot be known here."""
     if driver_processes.is_gone(name):
         return "its process is gone"
-    found = on_yarn(name)
-    if found is None or not found.has_ended:
+    application = find_on_yarn(name)
+    if application is None or not application.has_ended:
         return None
-    manager = resource_manager(os.environ)
-    of_driver = reason_in(manager.driver_output(found)) if manager is not None and found.state != "KILLED" else None
-    because = of_driver or found.diagnostics.strip()
-    return f"YARN says {found.verdict}" + (f": {because}" if because else "")
+    manager = configured_manager(os.environ)
+    was_killed = application.state == "KILLED"
+    driver_reason = None if manager is None or was_killed else find_reason(manager.driver_output(application))
+    because = driver_reason or application.diagnostics.strip()
+    return f"YARN says {application.verdict}" + (f": {because}" if because else "")
 
 
 def end(name: str | None) -> None:
     """Ends the application, if it is a process of this machine or one of YARN's."""
     if driver_processes.end(name) or name is None or not is_application(name):
         return
-    manager = resource_manager(os.environ)
+    manager = configured_manager(os.environ)
     try:
         if manager is not None and manager.kill(name):
-            log.info("application %s: YARN was asked to end it", name)
+            log.info("application %s: asked YARN to end it", name)
     except ClusterUnavailable as error:
-        log.warning("application %s is not ended by us; its driver does when it hears of it: %s", name, error)
+        log.warning("application %s: we cannot end it; its driver ends once it sees our state: %s", name, error)

@@ -1,4 +1,4 @@
-"""Starts drivers as separate processes on this machine that outlive their task, and finds them again by name."""
+"""Starts drivers as processes of this machine that outlive their task, and finds them later by name."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 _KIND = "process"
-_ENDED = "0"  #: in place of a start time, of a process that had ended before anybody could look
+_ENDED = "0"  #: replaces the start time of a process that ended before we could read it
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], log: Path, *, inherits: Collection[int] = ()) -> str:
     """Starts ``command`` in a session of its own, its output appended to ``log``, with the open files ``inherits``.
 
     Returns:
-        The name by which it is found again: ``process:HOST:PID:START``, where START is the kernel's start time, so that
-        a reused process id is not mistaken for it; 0 for one that has ended already, which no driver has.
+        The process's name ``process:HOST:PID:START``, for example ``process:edge1:4711:1234567``. START is the kernel's
+        start time, so that a reused process id is not mistaken for it; 0 if the process has already ended.
 
     Raises:
         OSError: the process cannot be started, or the log cannot be written.
@@ -25,7 +25,7 @@ def start(command: Sequence[str], environment: Mapping[str, str], log: Path, *, 
     log.parent.mkdir(parents=True, exist_ok=True)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
     try:
-        # Not Popen, because this process never waits for the child.
+        # Popen would warn later: this process never waits for the child.
         pid = os.posix_spawnp(
             command[0],
             list(command),
@@ -34,38 +34,38 @@ def start(command: Sequence[str], environment: Mapping[str, str], log: Path, *, 
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, output, 1),
                 (os.POSIX_SPAWN_DUP2, output, 2),
-                *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited() if number not in inherits),
+                *((os.POSIX_SPAWN_CLOSE, number) for number in _list_inheritable_files() if number not in inherits),
                 *((os.POSIX_SPAWN_DUP2, number, number) for number in inherits),
             ],
             setsid=True,
         )
     finally:
         os.close(output)
-    return f"{_KIND}:{socket.gethostname()}:{pid}:{_started(pid) or _ENDED}"
+    return f"{_KIND}:{socket.gethostname()}:{pid}:{_read_start_time(pid) or _ENDED}"
 
 
-def _inherited() -> list[int]:
+def _list_inheritable_files() -> list[int]:
     """Returns the inheritable open files of this process except the standard ones."""
-    found = []
+    numbers = []
     for number in map(int, os.listdir("/proc/self/fd")):
         try:
             if number > 2 and os.get_inheritable(number):
-                found.append(number)
+                numbers.append(number)
         except OSError:  # the descriptor of the listing, or one that another thread has closed meanwhile
             continue
-    return found
+    return numbers
 
 
 def is_gone(name: str | None) -> bool:
-    """Returns true if ``name`` is a process of this machine that has ended; others cannot be checked from here."""
-    pid = _pid(name)
-    return pid is not None and not _lives(name, pid)
+    """Returns true if ``name`` is a process of this machine that has ended. Other names cannot be checked here."""
+    pid = _parse_pid(name)
+    return pid is not None and not _is_alive(name, pid)
 
 
 def end(name: str | None) -> bool:
     """Asks the process ``name`` and its children to end (SIGTERM), if it is alive on this machine."""
-    pid = _pid(name)
-    if pid is None or not _lives(name, pid):
+    pid = _parse_pid(name)
+    if pid is None or not _is_alive(name, pid):
         return False
     try:
         os.killpg(pid, signal.SIGTERM)
@@ -74,7 +74,7 @@ def end(name: str | None) -> bool:
     return True
 
 
-def _pid(name: str | None) -> int | None:
+def _parse_pid(name: str | None) -> int | None:
     kind, _, rest = (name or "").partition(":")
     host, _, numbers = rest.partition(":")
     if kind != _KIND or host != socket.gethostname():
@@ -83,14 +83,14 @@ def _pid(name: str | None) -> int | None:
     return int(pid) if pid.isascii() and pid.isdecimal() else None
 
 
-def _lives(name: str | None, pid: int) -> bool:
-    """Returns true if the process ``pid`` started when ``name`` says; without a start time it is gone."""
+def _is_alive(name: str | None, pid: int) -> bool:
+    """Returns true if process ``pid`` has the start time in ``name``; a name without a start time is gone."""
     started = (name or "").rpartition(":")[2]
-    return started != _ENDED and started == _started(pid)
+    return started != _ENDED and started == _read_start_time(pid)
 
 
-def _started(pid: int) -> str | None:
-    """Returns the kernel's start time of a live process; None if there is none or only a zombie."""
+def _read_start_time(pid: int) -> str | None:
+    """Returns the kernel's start time of a live process; None if it does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""The ResourceManager, by its REST interface, where this machine's YARN configuration says that it is."""
+"""Talks to YARN's ResourceManager by its REST interface, at the address in this machine's YARN configuration."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _LOG = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceManager:
-    """A cluster's ResourceManagers, of which one is active; another passes questions on to it."""
+    """A cluster's ResourceManagers. One of them is active, and the others redirect requests to it."""
 
     addresses: tuple[str, ...]
     kerberos: bool = False
     user: str = field(default_factory=getpass.getuser)
 
     def application(self, number: str) -> YarnApplication | None:
-        """Returns an application; None if it is not known, for example since the manager has forgotten it.
+        """Returns an application; None if the manager does not know it, or no longer.
 
         Raises:
             ClusterUnavailable: no manager answers.
         """
-        found = self._ask("GET", f"apps/{number}")
-        return None if found is None else read_application(found["app"])
+        answer = self._ask("GET", f"apps/{number}")
+        return None if answer is None else read_application(answer["app"])
 
     def tagged(self, tag: str) -> tuple[YarnApplication, ...]:
         """Returns the applications with this tag, oldest first.
@@ -47,31 +47,33 @@ class ResourceManager:
         Raises:
             ClusterUnavailable: no manager answers.
         """
-        found = self._ask("GET", "apps", applicationTags=tag) or {}
-        rows = (found.get("apps") or {}).get("app", [])
-        applications = [read_application(row) for row in rows]
-        return tuple(sorted((one for one in applications if tag in one.tags), key=lambda one: _order(one.id)))
+        answer = self._ask("GET", "apps", applicationTags=tag) or {}
+        rows = (answer.get("apps") or {}).get("app", [])
+        tagged = [application for application in map(read_application, rows) if tag in application.tags]
+        return tuple(sorted(tagged, key=lambda application: _sort_key(application.id)))
 
     def kill(self, number: str) -> bool:
-        """Asks for an application's end, as ``yarn application -kill`` does; it follows a moment later.
+        """Asks the manager to end an application, like ``yarn application -kill``. It ends a moment later.
 
         Returns:
-            False if it is not known.
+            False if the manager does not know it.
 
         Raises:
-            ClusterUnavailable: no manager answers, or it refuses.
+            ClusterUnavailable: no manager answers, or the manager refuses.
         """
         return self._ask("PUT", f"apps/{number}/state", body={"state": "KILLED"}) is not None
 
     def driver_output(self, application: YarnApplication) -> str:
-        """Returns the end of what the last driver of an application wrote in cluster mode; empty if its node does not say.
-        YARN's own word on a driver that fails is an exit code."""
+        """Returns the end of the last driver's output in cluster mode; empty if its node cannot be asked.
+
+        YARN itself reports only an exit code of a driver that fails.
+        """
         import requests
 
-        found = _LOG.fullmatch(application.log_url or "")
-        if found is None:
+        match = _LOG.fullmatch(application.log_url or "")
+        if match is None:
             return ""
-        address = f"{found['node']}/ws/v1/node/containers/{found['container']}/logs/stdout?size=-{_TAIL_BYTES}"
+        address = f"{match['node']}/ws/v1/node/containers/{match['container']}/logs/stdout?size=-{_TAIL_BYTES}"
         try:
             answer = self._send("GET", address, {})
             return str(answer.text) if answer.ok else ""
@@ -83,7 +85,7 @@ class ResourceManager:
     ) -> dict[str, Any] | None:
         import requests
 
-        said = []
+        errors = []
         for address in self.addresses:
             try:
                 answer = self._send(method, f"{address}/ws/v1/cluster/{path}", parameters, body)
@@ -92,57 +94,57 @@ class ResourceManager:
                 answer.raise_for_status()
                 return dict(answer.json())
             except (requests.RequestException, ValueError, LogInFailed, NotProven) as error:
-                said.append(str(error))
+                errors.append(str(error))
         raise ClusterUnavailable(
-            f"YARN's ResourceManager cannot be asked: {'; '.join(said)}; it is looked for where yarn-site.xml of "
-            f"{' or '.join(FOLDERS)} says"
+            f"YARN's ResourceManager cannot be asked: {'; '.join(errors)}; its address comes from yarn-site.xml in "
+            f"{' or '.join(FOLDERS)}"
         )
 
     def _send(self, method: str, url: str, parameters: dict[str, str], body: dict[str, str] | None = None) -> Any:
         import requests
 
-        given = parameters if self.kerberos else {**parameters, "user.name": self.user}
-        auth = _ticket() if self.kerberos else None
-        return requests.request(method, url, params=given, json=body, timeout=_TIMEOUT_S, auth=auth)
+        query = parameters if self.kerberos else {**parameters, "user.name": self.user}
+        auth = _make_kerberos_auth() if self.kerberos else None
+        return requests.request(method, url, params=query, json=body, timeout=_TIMEOUT_S, auth=auth)
 
 
-def resource_manager(environ: Mapping[str, str]) -> ResourceManager | None:
+def configured_manager(environ: Mapping[str, str]) -> ResourceManager | None:
     """Returns the cluster of this machine's YARN configuration; None if it has none.
 
     Raises:
-        BadSetting: a file of it cannot be understood.
+        BadSetting: a configuration file cannot be parsed.
     """
     values = read_configuration(environ)
     if not any(key.startswith(f"{_RM}.") for key in values):
         return None
     return ResourceManager(
-        addresses=tuple(_addresses(values)), kerberos=values.get("hadoop.http.authentication.type") == "kerberos"
+        addresses=tuple(_list_addresses(values)), kerberos=values.get("hadoop.http.authentication.type") == "kerberos"
     )
 
 
-def _addresses(values: Mapping[str, str]) -> Iterator[str]:
+def _list_addresses(values: Mapping[str, str]) -> Iterator[str]:
     """Yields the address of each manager's web interface, as YarnConfiguration resolves it."""
     secure = ("webapp.https.address", 8090, "https")
     key, port, scheme = secure if is_https(values) else ("webapp.address", 8088, "http")
     is_ha = values.get(f"{_RM}.ha.enabled", "").strip().lower() == "true"
     ids = values.get(f"{_RM}.ha.rm-ids", "").split(",") if is_ha else [""]
-    for suffix in (f".{one.strip()}" if one.strip() else "" for one in ids):
+    for suffix in (f".{manager_id.strip()}" if manager_id.strip() else "" for manager_id in ids):
         host = values.get(f"{_RM}.hostname{suffix}", values.get(f"{_RM}.hostname", "localhost")).strip()
         address = values.get(f"{_RM}.{key}{suffix}", "").strip().replace(f"${{{_RM}.hostname}}", host)
         yield f"{scheme}://{address or f'{host}:{port}'}"
 
 
-def _ticket() -> Any:
-    """Returns a log-in by this process's tickets, or by the keytab that ``KRB5_CLIENT_KTNAME`` names."""
+def _make_kerberos_auth() -> Any:
+    """Returns an authentication by this process's Kerberos tickets, or by the keytab in ``KRB5_CLIENT_KTNAME``."""
     try:
         from compactor.storage.negotiate import Negotiate
     except ImportError as error:
         raise ClusterUnavailable(
-            f"the ResourceManager wants Kerberos, which needs the extra: pip install 'hive-compactor[kerberos]' ({error})"
+            f"the ResourceManager requires Kerberos; install the extra: pip install 'hive-compactor[kerberos]' ({error})"
         ) from None
     silence_secrets()
     return Negotiate(Kerberos(principal=None, keytab=None))
 
 
-def _order(number: str) -> tuple[int, ...]:
+def _sort_key(number: str) -> tuple[int, ...]:
     return tuple(int(part) for part in number.split("_")[1:])

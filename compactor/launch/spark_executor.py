@@ -14,12 +14,12 @@ from compactor.rewrite.run.rare_collections import collect_rarely
 
 def attempt_parcel(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:
     """Performs the tasks of a parcel; see ``attempt_tasks``."""
-    _prepare()
+    _prepare_executor()
     return attempt_tasks(tasks)
 
 
 @cache
-def _prepare() -> None:
+def _prepare_executor() -> None:
     """Does once per process what makes units quicker there, unless this process is no executor's."""
     from pyspark import TaskContext
 

@@ -27,14 +27,14 @@ _MAX_JOBS = 32  #: Spark jobs under way at once for one group; each takes a thre
 
 
 class SparkRunner:
-    """Runs each parcel of units as one Spark task. A large unit is a Spark job by itself, so that no core waits for the
-    longest of several; the others share jobs, since a job costs more than a tiny unit.
+    """Runs each parcel of units as one Spark task.
 
-    Uses plain RDDs: a unit is a small pickled value that returns a small value, and no row passes through Spark.
+    A large unit gets its own Spark job, so that no core waits for the longest of several units. Small units share jobs,
+    because a job costs more than a tiny unit. Only small pickled values pass through Spark, as plain RDDs, and no rows.
     """
 
     def __init__(self, session: SparkSession, tokens: ExecutorTokens | None = None) -> None:
-        """Gives executors ``tokens`` of clusters with Kerberos, which are the caller's to cancel."""
+        """Passes ``tokens`` of clusters with Kerberos to executors. The caller cancels them."""
         self._context = session.sparkContext
         self._tokens = tokens or ExecutorTokens()
 
@@ -45,28 +45,28 @@ class SparkRunner:
 
     @property
     def width(self) -> int:
-        """The number of tasks that the cluster works on at once, as far as is known now."""
+        """The number of tasks that the cluster runs at once, as far as Spark knows now."""
         return max(1, int(self._context.defaultParallelism))
 
     @property
     def groups(self) -> int:
-        """The best number of groups of entries under way at once; each entry holds a transaction open."""
+        """The best number of groups of entries that run at once. Each entry keeps a transaction open."""
         return min(_MAX_GROUPS, self.width)
 
     def start(self) -> Future[None]:
-        """Begins to start the Python of every executor, which takes each as long as dozens of tiny units, while the driver
-        looks for its first entries.
+        """Begins to start the Python of every executor while the driver looks for its first entries.
+
+        A start takes as long as dozens of tiny units.
 
         Returns:
-            A future that is done once they have started. It has an error where the cluster has one; nobody need look at
-            it, since the first units meet the same.
+            A future that is done once all have started. Its error, if any, need not be read: the first units raise it too.
         """
         started: Future[None] = Future()
 
         def begin() -> None:
             try:
-                self._answers([[] for _ in range(self.width)])
-            except Exception as error:  # noqa: BLE001 - for whoever looks
+                self._run_parcels([[] for _ in range(self.width)])
+            except Exception as error:  # noqa: BLE001 - stored in the future
                 started.set_exception(error)
             else:
                 started.set_result(None)
@@ -77,7 +77,7 @@ class SparkRunner:
     def run(self, jobs: Sequence[Job]) -> list[JobAnswer]:
         width = self.width
         queue = TaskQueue(jobs, width)
-        parcels_under_way = 2 * width  # so that a core that is done finds the next task waiting for it
+        parcels_under_way = 2 * width  # so that a core finds its next task waiting
         name = f"compactor-{uuid.uuid4().hex}"
         group = (name, f"{len(jobs)} entries")
         begun: list[Future[list[TaskResult | Failure]]] = []
@@ -85,7 +85,7 @@ class SparkRunner:
         with ThreadPoolExecutor(_MAX_JOBS, "job", initializer=self._context.setJobGroup, initargs=group) as threads:
 
             def begin(parcels: list[list[TaskInput]]) -> Future[list[TaskResult | Failure]]:
-                begun.append(threads.submit(self._answers, parcels))
+                begun.append(threads.submit(self._run_parcels, parcels))
                 return begun[-1]
 
             try:
@@ -102,14 +102,14 @@ class SparkRunner:
                 raise
         return queue.answers()
 
-    def _answers(self, parcels: list[list[TaskInput]]) -> list[TaskResult | Failure]:
-        ready = [[self._carried(task) for task in parcel] for parcel in parcels]
+    def _run_parcels(self, parcels: list[list[TaskInput]]) -> list[TaskResult | Failure]:
+        ready = [[self._add_tokens(task) for task in parcel] for parcel in parcels]
         sent = [[task for task in parcel if not isinstance(task, Failure)] for parcel in ready]
-        found = chain.from_iterable(self._context.parallelize(sent, len(sent)).map(attempt_parcel).collect())
-        return [task if isinstance(task, Failure) else next(found) for task in chain.from_iterable(ready)]
+        results = chain.from_iterable(self._context.parallelize(sent, len(sent)).map(attempt_parcel).collect())
+        return [task if isinstance(task, Failure) else next(results) for task in chain.from_iterable(ready)]
 
-    def _carried(self, task: TaskInput) -> TaskInput | Failure:
-        """Returns the task with what an executor needs to reach its table; the driver's own log-in stays here."""
+    def _add_tokens(self, task: TaskInput) -> TaskInput | Failure:
+        """Returns the task with the tokens that an executor needs for its table. The driver's own log-in stays here."""
         unit = unit_of(task)
         try:
             stores = self._tokens.standing_in(unit.stores, unit.location)
@@ -118,10 +118,10 @@ class SparkRunner:
         return task if stores is unit.stores else with_stores(task, stores)
 
     def _cancel(self, name: str, begun: Sequence[Future[list[TaskResult | Failure]]]) -> None:
-        """Cancels our jobs until none is left: nobody waits for them any longer, and a thread may be about to begin one."""
+        """Cancels our jobs until all have ended. It repeats that, because a thread may just begin another job."""
         from py4j.protocol import Py4JError
 
-        left = [future for future in begun if not future.cancel()]
-        while wait(left, timeout=0.1).not_done:
+        running = [future for future in begun if not future.cancel()]
+        while wait(running, timeout=0.1).not_done:
             with suppress(Py4JError, OSError):  # Spark itself may be gone
                 self._context.cancelJobGroup(name)

@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"  #: come before spark.driver.extraJavaOptions, which therefore win
-_PROXY = ".AmIpFilter.param.PROXY_URI_BASES"  #: the end of the key by which YARN's master says it
+_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"  #: spark.driver.extraJavaOptions follow them and win
+_PROXY = ".AmIpFilter.param.PROXY_URI_BASES"  #: the end of the key with the address of YARN's proxy
 
 
-def session(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Returns a session; under spark-submit the master and the queue are spark-submit's, else ``master`` (local[*]).
+def start_session(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Starts a Spark session, or takes the one of spark-submit.
 
-    ``conf`` wins over what spark-submit was told, but not where files are named: spark-submit has uploaded those, and
-    changed or renamed the key. The name that its ``--name`` gave wins over ``name``.
+    Under spark-submit, its master and queue apply, else ``master`` (local[*]). ``conf`` wins over spark-submit's options,
+    except for keys that name files: spark-submit has uploaded the files and changed or renamed these keys. A name from
+    ``--name`` wins over ``name``.
 
-    Executors on this machine run this interpreter: the first ``python3`` on their PATH has no pyarrow.
+    Executors on this machine use this interpreter, because the first ``python3`` on their PATH may lack pyarrow.
 
     Raises:
         NotSupported: pyspark is not installed.
@@ -37,21 +38,23 @@ def session(name: str, *, master: str | None = None, conf: Mapping[str, str] | N
         raise NotSupported("Spark is not installed: install hive-compactor[spark], or use --in-process") from error
     if master is not None and master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    given = _given()
-    builder = SparkSession.builder.appName(_name(given, name))
+    submitted = _read_submitted_conf()
+    builder = SparkSession.builder.appName(_choose_name(submitted, name))
     if master is not None:
         builder = builder.master(master)
-    wanted = {**(_defaults(master) if master else {}), **(conf or {})}
-    for key, value in wanted.items():
-        if not _is_shipped(key, given):
+    conf = {**(_default_conf(master) if master else {}), **(conf or {})}
+    for key, value in conf.items():
+        if not _is_shipped_file(key, submitted):
             builder = builder.config(key, value)
-    _start_jvm({"spark.app.name": name, **({"spark.master": master} if master else {}), **wanted})
+    _start_jvm({"spark.app.name": name, **({"spark.master": master} if master else {}), **conf})
     return builder.getOrCreate()
 
 
 def _start_jvm(conf: Mapping[str, str]) -> None:
-    """Starts the JVM, unless there is one, with the keys of ``conf`` that its command line may show, where pyspark puts
-    them. The session passes the others to the JVM once it runs."""
+    """Starts the JVM, unless it runs, without the secret keys of ``conf``: pyspark puts the others on its command line.
+
+    The session passes the secret keys to the running JVM.
+    """
     from pyspark import SparkConf, SparkContext
 
     public = SparkConf(loadDefaults=False)
@@ -59,18 +62,18 @@ def _start_jvm(conf: Mapping[str, str]) -> None:
     SparkContext._ensure_initialized(conf=public)
 
 
-def _defaults(master: str) -> Mapping[str, str]:
-    """Returns what a session of ``master`` gets that spark-submit did not start.
+def _default_conf(master: str) -> Mapping[str, str]:
+    """Returns the configuration of a session that spark-submit did not start.
 
-    No row passes through the JVM: where it is also the executor, compiling its own code twice, as servers do, took as much
-    of the processors as half of the units of a fleet.
+    A local JVM compiles its code only once, not a second time for speed: no row passes through it, and the second
+    compilation took half as much processor time as all units of a fleet.
     """
-    found = {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false"}
-    return {**found, _JAVA_OPTIONS: "-XX:TieredStopAtLevel=1"} if master.startswith("local") else found
+    conf = {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false"}
+    return {**conf, _JAVA_OPTIONS: "-XX:TieredStopAtLevel=1"} if master.startswith("local") else conf
 
 
-def _given() -> Mapping[str, str]:
-    """Returns what spark-submit was told; empty without it. Its JVM has it, and Python does not ask by itself."""
+def _read_submitted_conf() -> Mapping[str, str]:
+    """Returns spark-submit's configuration, which its JVM has; empty without spark-submit."""
     from pyspark import SparkConf, SparkContext
 
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
@@ -79,32 +82,32 @@ def _given() -> Mapping[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _is_shipped(key: str, given: Mapping[str, str]) -> bool:
-    """Returns true for a key that names files of which spark-submit has taken care; on YARN it has a name of its own."""
-    return key in TRAVELS and any(given.get(name) for name in (key, TRAVELS[key]))
+def _is_shipped_file(key: str, submitted: Mapping[str, str]) -> bool:
+    """Returns true for a key whose files spark-submit has already uploaded, on YARN under another key."""
+    return key in TRAVELS and any(submitted.get(name) for name in (key, TRAVELS[key]))
 
 
-def _name(given: Mapping[str, str], name: str) -> str:
-    """Returns the name that somebody gave to spark-submit, else ``name``; unasked, it names an application by its file."""
-    found = given.get("spark.app.name", "")
-    return name if found in ("", Path(sys.argv[0]).name) else found
+def _choose_name(submitted: Mapping[str, str], name: str) -> str:
+    """Returns the name given to spark-submit, else ``name``. Without ``--name`` spark-submit takes the file's name."""
+    submitted_name = submitted.get("spark.app.name", "")
+    return name if submitted_name in ("", Path(sys.argv[0]).name) else submitted_name
 
 
-def attempt(session: SparkSession) -> int:
-    """Returns the number of the attempt that this driver is: YARN starts a driver of its own again that ended badly."""
-    found = session.sparkContext._jsc.sc().applicationAttemptId()
-    return int(found.get()) if found.isDefined() and str(found.get()).isdigit() else 1
+def attempt_number(session: SparkSession) -> int:
+    """Returns the number of this driver's attempt. YARN restarts a driver that ends with an error in cluster mode."""
+    attempt_id = session.sparkContext._jsc.sc().applicationAttemptId()
+    return int(attempt_id.get()) if attempt_id.isDefined() and str(attempt_id.get()).isdigit() else 1
 
 
 def tracking_url(session: SparkSession) -> str | None:
-    """Returns where people see the application: YARN's proxy, which they can reach and may pass, else Spark's own page."""
+    """Returns the page on which people watch the application: through YARN's proxy if there is one, else Spark's own."""
     proxies = [value for key, value in session.sparkContext.getConf().getAll() if key.endswith(_PROXY)]
-    found: str | None = proxies[0].partition(",")[0] if proxies else session.sparkContext.uiWebUrl
-    return found
+    url: str | None = proxies[0].partition(",")[0] if proxies else session.sparkContext.uiWebUrl
+    return url
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Returns true if the session's JVM exists and works; under spark-submit a driver outlives a JVM that is killed."""
+    """Returns true if the session's JVM exists and works. Under spark-submit a driver outlives a killed JVM."""
     from py4j.protocol import Py4JError
 
     try:

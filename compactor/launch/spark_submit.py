@@ -1,4 +1,4 @@
-"""Starts a batch's application by spark-submit, watches it, and judges it by the rows that its driver leaves."""
+"""Starts a batch's application with spark-submit, watches it, and judges it by the rows that its driver wrote."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from compactor.base.redaction import redact
 from compactor.batches import control
 from compactor.batches.control import BatchStatus, BatchWithEntries
 from compactor.launch.resource_manager import ResourceManager
-from compactor.launch.yarn_application import YarnApplication, application_in
-from compactor.launch.yarn_refusal import reason_in
+from compactor.launch.yarn_application import YarnApplication, find_application_id
+from compactor.launch.yarn_refusal import find_reason
 
 if TYPE_CHECKING:
     from compactor.base.stop_signals import Stop
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
-_KEPT_LINES = 2000  #: of what spark-submit said, to find the reason of a failure in
+_KEPT_LINES = 2000  #: lines of spark-submit's output, to find the reason of a failure in
 _LOOK_S = 2.0  #: seconds between two looks at the rows and at YARN
 
 
 class Fate(enum.Enum):
-    """The outcome of a batch that was launched."""
+    """The outcome of a launched batch."""
 
     DONE = "done"
     FAILED = "an entry failed"
@@ -42,7 +42,7 @@ class Fate(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """The end of one launch. ``message`` is for people, where there is something to say."""
+    """The end of one launch. ``message`` is for people, unless all went well."""
 
     fate: Fate
     exit_code: int
@@ -66,7 +66,7 @@ class Launched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One batch and how its application is started. ``tag`` is that of its applications on YARN."""
+    """One batch and how its application is started. ``tag`` marks its applications on YARN."""
 
     site: Site
     batch: PlannedBatch
@@ -77,13 +77,13 @@ class Launch:
     stop: Stop
     manager: ResourceManager | None = None
     inherits: tuple[int, ...] = ()  #: open files that spark-submit gets
-    said: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
+    output: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
 
     def run(self, stdout: int | None) -> Launched:
-        """Runs spark-submit to its end and gives the batch back if it was not done.
+        """Runs spark-submit until it ends, and gives the batch back if it is not done.
 
         Args:
-            stdout: the file descriptor for its output; None is ours. Its errors go to ours, line by line.
+            stdout: the file descriptor for its output; None is ours. Its errors go to our stderr, line by line.
         """
         with subprocess.Popen(
             self.line,
@@ -103,7 +103,7 @@ class Launch:
 
     def _listen(self, errors: IO[str]) -> None:
         for line in errors:
-            self.said.append(line)
+            self.output.append(line)
             sys.stderr.write(redact(line))
 
     def _wait(self, process: subprocess.Popen[str]) -> bool:
@@ -112,81 +112,85 @@ class Launch:
         return process.returncode is not None
 
     def _look(self, process: subprocess.Popen[str]) -> None:
-        """Keeps the batch reserved while its application waits for its queue, and ends one that nobody wants any more."""
-        held = control.read_batch(self.site, self.batch.batch_id)
-        if self.stop.asked or (not held.open_entries and held.batch.driver is None):
+        """Keeps the batch reserved while its application waits for its queue; ends an application that nobody needs."""
+        current = control.read_batch(self.site, self.batch.batch_id)
+        if self.stop.asked or (not current.open_entries and current.batch.driver is None):
             self._end(process)
-        elif held.batch.driver is None and (found := self._on_yarn(held)) is not None and found.waits:
-            control.record_launch(self.site, self.batch.batch_id, found.id)
+        elif current.batch.driver is None and (application := self._on_yarn(current)) is not None and application.waits:
+            control.record_launch(self.site, self.batch.batch_id, application.id)
 
     def _end(self, process: subprocess.Popen[str]) -> None:
-        """Ends spark-submit, and an application that is not to go on without it."""
-        found = None if self.stop.asked and self.is_cluster else self._on_yarn()
-        if found is not None and not found.has_ended and self.manager is not None:
+        """Ends spark-submit, and its application unless that may go on without it."""
+        application = None if self.stop.asked and self.is_cluster else self._on_yarn()
+        if application is not None and not application.has_ended and self.manager is not None:
             with suppress(ClusterUnavailable):
-                self.manager.kill(found.id)
+                self.manager.kill(application.id)
         process.terminate()
 
-    def _on_yarn(self, held: BatchWithEntries | None = None) -> YarnApplication | None:
-        """Returns the batch's application: the one recorded, or with its tag, or that spark-submit spoke of."""
+    def _on_yarn(self, current: BatchWithEntries | None = None) -> YarnApplication | None:
+        """Returns the batch's application on YARN, by its recorded id, spark-submit's output or its tag."""
         if self.manager is None:
             return None
-        recorded = held.batch.application_id if held is not None else None
-        number = recorded or application_in("".join(self.said))
+        recorded = current.batch.application_id if current is not None else None
+        application_id = recorded or find_application_id("".join(self.output))
         try:
-            if number is not None:
-                return self.manager.application(number)
+            if application_id is not None:
+                return self.manager.application(application_id)
             return next(iter(self.manager.tagged(self.tag)[::-1]), None)
         except ClusterUnavailable as error:
             log.info("%s", error)
             return None
 
     def _judge(self, code: int) -> Launched:
-        held = control.read_batch(self.site, self.batch.batch_id)
-        found = self._on_yarn(held)
-        number = found.id if found is not None else held.batch.application_id or application_in("".join(self.said))
-        where = held.batch.log_url or (found.log_url if found is not None else None)
-        if held.status is BatchStatus.ENDED:
-            errors = "; ".join(f"compaction {e.id} of {e.entity} failed: {e.error}" for e in held.failed_entries)
+        """Returns the batch's fate by its rows, and gives it back unless it is done or its application goes on."""
+        current = control.read_batch(self.site, self.batch.batch_id)
+        application = self._on_yarn(current)
+        mentioned = current.batch.application_id or find_application_id("".join(self.output))
+        name = application.id if application is not None else mentioned
+        log_url = current.batch.log_url or (application.log_url if application is not None else None)
+        if current.status is BatchStatus.ENDED:
+            errors = "; ".join(f"compaction {e.id} of {e.entity} failed: {e.error}" for e in current.failed_entries)
             fate = Fate.FAILED if errors else Fate.DONE
-            return Launched(fate=fate, exit_code=code, application=number, log_url=where, message=errors or None)
-        if self._goes_on(held, found, code):
-            if number:
-                control.record_launch(self.site, self.batch.batch_id, number)
-            said = f"batch {self.batch.batch_id}: {number or 'its application'} goes on"
-            return Launched(fate=Fate.GOES_ON, exit_code=code, application=number, log_url=where, message=said)
-        because = self._because(held, found, code)
-        if held.status is not BatchStatus.RELEASED:
+            return Launched(fate=fate, exit_code=code, application=name, log_url=log_url, message=errors or None)
+        if self._goes_on(current, application, code):
+            if name:
+                control.record_launch(self.site, self.batch.batch_id, name)
+            message = f"batch {self.batch.batch_id}: {name or 'its application'} goes on"
+            return Launched(fate=Fate.GOES_ON, exit_code=code, application=name, log_url=log_url, message=message)
+        because = self._explain_end(current, application, code)
+        if current.status is not BatchStatus.RELEASED:
             control.release_batch(self.site, self.batch.batch_id, because)
         error = LaunchFailed(
-            f"batch {self.batch.batch_id}: {number or 'no application'}: {because}; the batch is given back, and its "
-            f"requests wait for the next pass{f'; log: {where}' if where else ''}"
+            f"batch {self.batch.batch_id}: {name or 'no application'}: {because}; the batch is given back, and its "
+            f"requests wait for the next pass{f'; log: {log_url}' if log_url else ''}"
         )
-        return Launched(fate=Fate.GIVEN_BACK, exit_code=code, application=number, log_url=where, message=str(error))
+        return Launched(fate=Fate.GIVEN_BACK, exit_code=code, application=name, log_url=log_url, message=str(error))
 
-    def _goes_on(self, held: BatchWithEntries, found: YarnApplication | None, code: int) -> bool:
+    def _goes_on(self, current: BatchWithEntries, application: YarnApplication | None, code: int) -> bool:
         """Returns true if only spark-submit has ended, as it may in cluster mode."""
-        if not self.is_cluster or held.status not in (BatchStatus.WAITS, BatchStatus.UNDER_WAY):
+        if not self.is_cluster or current.status not in (BatchStatus.WAITS, BatchStatus.UNDER_WAY):
             return False
-        return not found.has_ended if found is not None else code == 0
+        return not application.has_ended if application is not None else code == 0
 
-    def _because(self, held: BatchWithEntries, found: YarnApplication | None, code: int) -> str:
-        if not held.open_entries:
+    def _explain_end(self, current: BatchWithEntries, application: YarnApplication | None, code: int) -> str:
+        if not current.open_entries:
             return "its requests were cancelled"
         if self.stop.asked:
             return "submit was stopped"
-        reason = self._reason(found)
-        ended = f"spark-submit ended with {code}" + (f", and YARN says {found.verdict}" if found is not None else "")
+        reason = self._find_reason(application)
+        ended = f"spark-submit ended with {code}" + (
+            f", and YARN says {application.verdict}" if application is not None else ""
+        )
         if code == 0:
-            ended += f", but the batch is {held.batch.state.value}"
+            ended += f", but the batch is {current.batch.state.value}"
         return f"{ended}: {reason}" if reason else ended
 
-    def _reason(self, found: YarnApplication | None) -> str | None:
-        """Returns the sentence of who knows best why it ended: YARN if it was killed, else the driver, else spark-submit."""
-        said = "".join(self.said)
-        if found is None or self.manager is None:
-            return reason_in(said)
-        if found.state == "KILLED":
-            return found.diagnostics.strip() or None
-        of_driver = reason_in(self.manager.driver_output(found)) if self.is_cluster else None
-        return of_driver or reason_in(said) or reason_in(found.diagnostics)
+    def _find_reason(self, application: YarnApplication | None) -> str | None:
+        """Returns why the application ended: from YARN if it was killed, else from its driver, else from spark-submit."""
+        output = "".join(self.output)
+        if application is None or self.manager is None:
+            return find_reason(output)
+        if application.state == "KILLED":
+            return application.diagnostics.strip() or None
+        driver_reason = find_reason(self.manager.driver_output(application)) if self.is_cluster else None
+        return driver_reason or find_reason(output) or find_reason(application.diagnostics)

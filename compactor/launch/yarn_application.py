@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 _ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
-_TAG_LENGTH = 100  #: YARN refuses longer ones
+_TAG_LENGTH = 100  #: YARN refuses longer tags
 _POD = re.compile(r"submission ID (\S+:\S+-driver)\b")
 _ID = re.compile(r"application_\d+_\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YarnApplication:
-    """An application. ``queue`` is the path of the queue, or what was asked for where it was refused."""
+    """An application. ``queue`` is the path of its queue, or the requested queue if the application was refused."""
 
     id: str
     state: str
@@ -26,7 +26,7 @@ class YarnApplication:
     tags: frozenset[str] = frozenset()
     diagnostics: str = ""
     tracking_url: str | None = None  #: the ResourceManager's proxy, or its page of the application
-    log_url: str | None = None  #: of the last master's container
+    log_url: str | None = None  #: the output of the last master's container
 
     @property
     def has_ended(self) -> bool:
@@ -34,7 +34,7 @@ class YarnApplication:
 
     @property
     def waits(self) -> bool:
-        """True until its master has registered: it waits for its queue, or its first container starts."""
+        """True until its master registers: it waits for its queue, or its first container is starting."""
         return self.state in ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
 
     @property
@@ -64,16 +64,20 @@ def is_application(name: str | None) -> bool:
     return name is not None and _ID.fullmatch(name) is not None
 
 
-def application_in(text: str) -> str | None:
-    """Returns the last application that a text names, such as the output of spark-submit: by YARN's id, or by the name that
-    Kubernetes knows, NAMESPACE:POD."""
-    found = _ID.findall(text) or _POD.findall(text)
-    return found[-1] if found else None
+def find_application_id(text: str) -> str | None:
+    """Returns the last application that a text, such as the output of spark-submit, names.
+
+    Examples: ``application_1700000000000_0042`` on YARN, ``spark:fleet-driver`` (NAMESPACE:POD) on Kubernetes.
+    """
+    ids = _ID.findall(text) or _POD.findall(text)
+    return ids[-1] if ids else None
 
 
-def tag_of(metastore: str, batch_id: int, planned_at: int) -> str:
-    """Returns the tag of a batch's applications. YARN keeps tags in lower case; the time at which the batch was planned
-    distinguishes installations that share a cluster."""
+def make_tag(metastore: str, batch_id: int, planned_at: int) -> str:
+    """Returns the tag of a batch's applications on YARN, for example ``compactor-default-7-1700000000000``.
+
+    YARN keeps tags in lower case. The time of planning distinguishes installations that share a cluster.
+    """
     name = re.sub(r"[^a-z0-9_-]", "-", metastore.lower())
     suffix = f"-{batch_id}-{planned_at}"
     return f"compactor-{name}"[: _TAG_LENGTH - len(suffix)] + suffix

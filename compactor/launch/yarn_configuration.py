@@ -15,7 +15,7 @@ def read_configuration(environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the values of core-site.xml and yarn-site.xml; empty if there are none.
 
     Raises:
-        BadSetting: a file cannot be understood.
+        BadSetting: a file cannot be parsed.
     """
     values: dict[str, str] = {}
     for folder in filter(None, (environ.get(name) for name in FOLDERS)):
@@ -28,5 +28,5 @@ def read_configuration(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_https(values: Mapping[str, str]) -> bool:
-    """Returns true if the daemons' pages are served by HTTPS."""
+    """Returns true if YARN's daemons serve their pages by HTTPS."""
     return values.get("yarn.http.policy", "").strip() == "HTTPS_ONLY"

@@ -1,4 +1,4 @@
-"""The reason for which an application was refused or ended, found in what spark-submit or YARN wrote."""
+"""Finds the reason why an application was refused or failed in the output of spark-submit or YARN."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _OF_A_QUEUE = re.compile(
     r"|[^\n:]*queue \S+ is STOPPED[^\n]*)"
 )
 #: What our driver logs before it ends with an error.
-_OF_THE_DRIVER = re.compile(r"^\S+ \S+ ERROR compactor: (?P<said>[^\n]*)$", re.MULTILINE)
-_OF_JAVA = re.compile(r"^(?:Caused by: |Exception in thread \S+ )(?P<said>[^\n]*)$", re.MULTILINE)
-_OF_PYTHON = re.compile(r"^(?P<said>(?:[a-z_]+\.)*[A-Z]\w*(?:Error|Exception): [^\n]*)$", re.MULTILINE)
+_OF_THE_DRIVER = re.compile(r"^\S+ \S+ ERROR compactor: (?P<reason>[^\n]*)$", re.MULTILINE)
+_OF_JAVA = re.compile(r"^(?:Caused by: |Exception in thread \S+ )(?P<reason>[^\n]*)$", re.MULTILINE)
+_OF_PYTHON = re.compile(r"^(?P<reason>(?:[a-z_]+\.)*[A-Z]\w*(?:Error|Exception): [^\n]*)$", re.MULTILINE)
 _CLASS = re.compile(r"^(?:(?:[a-z_]\w*\.)+[A-Z]\w*(?:\([^)]*\))?: )+")
 
 
-def reason_in(text: str) -> str | None:
-    """Returns the sentence of ``text`` that says why an application was refused or ended; None if there is none."""
-    of_a_queue = _OF_A_QUEUE.search(text)
-    if of_a_queue is not None:
-        return of_a_queue[0].strip()
+def find_reason(text: str) -> str | None:
+    """Returns the sentence that says why an application was refused or failed; None if the text has no such sentence."""
+    refusal = _OF_A_QUEUE.search(text)
+    if refusal is not None:
+        return refusal[0].strip()
     for pattern in (_OF_THE_DRIVER, _OF_PYTHON, _OF_JAVA):
-        found = list(pattern.finditer(text))
-        if found:
-            return _CLASS.sub("", found[-1]["said"]).strip() or found[-1]["said"]
+        matches = list(pattern.finditer(text))
+        if matches:
+            return _CLASS.sub("", matches[-1]["reason"]).strip() or matches[-1]["reason"]
     return None

@@ -11,7 +11,7 @@ from sqlalchemy import insert, update
 
 from compactor.answers.show import show_blockers
 from compactor.base.ids import TxnId, WriteId
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
@@ -245,7 +245,7 @@ def test_blockers_of_what_is_ready_for_cleaning(site: Site, tmp_path: Path) -> N
         started = site.metastore.now_ms() - 5_000
         conn.execute(update(t.TXNS).where(reader == t.TXNS.c.TXN_ID).values(TXN_STARTED=started))
     request_compaction(site, table=str(table), type="major")
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     [younger] = site.metastore.transactions.open("bob", "h")
     (row, *others) = show_blockers(site)
     files = [path for path in (tmp_path / "t").glob("delta_*/*") if path.is_file()]

@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, select, update
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import CLAIM_PREFIX, METADATA_COMPACTED, METADATA_FILE, Base, parse_directory
 from compactor.base.errors import Refused
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
@@ -82,7 +82,7 @@ def test_compaction_and_cleaning_change_nothing_that_hive_3_shows(
         request_compaction(site, table=str(table), type=kind)
     except Refused as error:
         assert "already scheduled" in str(error) or "partitions" in str(error)  # noqa: PT017 - both are right
-    done = run_entries(site, claimable(site), InProcessRunner())
+    done = run_entries(site, list_claimable_ids(site), InProcessRunner())
     assert [o.message for o in done.outcomes if o.result in (Result.FAILED, Result.LOST, Result.WAITING)] == []
     assert_shown(site, table, path)
     passed = clean(site)
@@ -133,7 +133,7 @@ def test_a_major_leaves_what_hive_3s_own_leaves(before: str, after: str, site: S
     """The same directory, files and side files, with the same rows in the same files."""
     table = registered(site, step(f"hive-3.1/{before}"), tmp_path)
     request_compaction(site, table=str(table), type="major")
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean(site)
     hives = next(path for path in step(f"hive-3.1/{after}").iterdir() if path.is_dir())
     assert files(tmp_path / table.name) == files(hives)

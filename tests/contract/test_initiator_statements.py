@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event
 
 from compactor.base.errors import Refused
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.initiator.initiator import InitiatorPass, initiate
@@ -110,10 +110,10 @@ def test_a_whole_table_is_asked_for_and_found_waiting_in_as_many_statements(
         metastore.endings.abort_request(enqueued.entry_id)
     few, asked = sent(site, lambda: request_compaction(site, table="default.few"))
     assert len(asked) == FEW
-    found_few, waiting = sent(site, lambda: claimable(site))
+    found_few, waiting = sent(site, lambda: list_claimable_ids(site))
     assert waiting == [enqueued.entry_id for enqueued in asked]
     many, asked = sent(site, lambda: request_compaction(site, table="default.many"))
     assert (len(asked), many) == (MANY, few)
-    found_both, waiting = sent(site, lambda: claimable(site))
+    found_both, waiting = sent(site, lambda: list_claimable_ids(site))
     assert len(waiting) == FEW + MANY
     assert found_both <= 2 * found_few

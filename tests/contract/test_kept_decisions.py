@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.initiator.initiator import initiate, look_again
@@ -46,7 +46,7 @@ def test_what_is_due_is_found_among_what_is_remembered(site: Site, tmp_path: Pat
     assert [(one.entity, one.outcome) for one in done.considered] == [(partition_of(table, "B"), "major")]
     assert (len(done.enqueued), done.kept) == (1, 3)
     assert [one.outcome for one in initiate(site).considered] == ["skipped"]
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     done = initiate(site)
     assert (done.considered, done.kept) == ((), 3)
@@ -63,7 +63,7 @@ def test_what_has_ended_is_told_by_entity(site: Site, tmp_path: Path) -> None:
             insert_into(site, table, value, [row])
     small, large = (partition_of(table, value) for value in ("a", "A"))
     request_compaction(site, table="default.t", partition=small.partition, type="major")
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     lost = site.metastore.requests.did_not_initiate(large, "by a test")
     name = ("default", "t")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
@@ -64,7 +64,7 @@ def candidates(site: Site) -> set[Entity]:
 
 def compact(site: Site, table: Table, value: str) -> None:
     request_compaction(site, table=str(table), type="major", partition=f"p={value}")
-    [done] = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    [done] = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     assert done.result is Result.COMPACTED
 
 
@@ -78,7 +78,7 @@ def test_an_insert_of_hive_is_a_reason_to_compact_its_partition(site: Site, tabl
     assert candidates(site) == {partition_of(table, value) for value in ("US", "de")}
     initiate(site)
     assert [entry.entity for entry in site.metastore.entries.queue()] == [partition_of(table, "US")]
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     assert values_in(site, table, "US") == list(range(12))
     assert recorded(site, table) == {"CTC": ["p=de"], "TC": []}

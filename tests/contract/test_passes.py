@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compactor.acid.names import Base, parse_directory
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.housekeeper.housekeeper import keep_house
@@ -35,7 +35,7 @@ def test_each_role_does_its_part(metastore: Metastore, state: OwnState, tmp_path
             story(site, table)
             wanted = rows_of(site, table)
             request_compaction(site, table=str(table), type=kind)
-        done = run_entries(site, claimable(site), InProcessRunner())
+        done = run_entries(site, list_claimable_ids(site), InProcessRunner())
         assert [outcome.result for outcome in done.outcomes] == [Result.COMPACTED]
         assert rows_of(site, table) == wanted
         passed = clean(site)

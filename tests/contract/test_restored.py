@@ -19,7 +19,7 @@ from compactor.acid.names import parse_directory
 from compactor.base import steps
 from compactor.base.errors import Disagreement
 from compactor.base.steps import Step
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.initiator.initiator import initiate
@@ -92,7 +92,7 @@ def table(site: Site, tmp_path: Path) -> Table:
     table = make_table(site, tmp_path)
     insert(site, table, range(2000, 2010))
     request_compaction(site, table=str(table), type="major")
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     for start in range(0, 30, 10):
         insert(site, table, range(start, start + 10))
@@ -137,7 +137,7 @@ def work(site: Site, table: Table, url: str, kind: str, step: Step) -> None:
         die(roles.worker, url, Step.NAMED)
         hours_pass(site)
         repair(site)
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
 
 
 def copied_during(

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.base.steps import Step
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.housekeeper.housekeeper import keep_house
 from compactor.metastore.catalog.values import Table
@@ -63,7 +63,7 @@ def test_a_crash_while_directories_are_kept_or_erased(
     before = {f.path: f.length for f in site.storage.listing(table.location).files}
     with watched(site, table, wanted):
         request_compaction(site, table="default.t", type=kind)
-        run_entries(site, claimable(site), InProcessRunner())
+        run_entries(site, list_claimable_ids(site), InProcessRunner())
         if role is roles.housekeeper:
             clean_all(site)
             over(site)

@@ -22,7 +22,7 @@ from sqlalchemy import update
 
 from compactor.acid.names import CLAIM_PREFIX, METADATA_COMPACTED, METADATA_FILE, Base, Delta, parse_directory
 from compactor.base.steps import Step
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity, Request
@@ -132,7 +132,7 @@ def test_a_crash_at_any_step_is_invisible_and_repaired(
         if role == WORKER:
             die(roles.worker, metastore_url, step)
         elif role == CLEANER:
-            run_entries(site, claimable(site), InProcessRunner())
+            run_entries(site, list_claimable_ids(site), InProcessRunner())
             die(roles.cleaner, metastore_url, step)
         elif role == REPAIR:
             die(roles.worker, metastore_url, Step.NAMED)
@@ -219,7 +219,7 @@ def test_a_crash_between_the_entries_that_are_cleaned_together(
     wanted = [rows_of(site, table) for table in tables]
     for table in tables:
         request_compaction(site, table=str(table), type="major")
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     with watched(site, tables[1], wanted[1]):
         die(roles.cleaner, metastore_url, step, nth)
         finish(site)
@@ -247,7 +247,7 @@ def die_there(site: Site, url: str, step: Step) -> None:
     if ROLE[step] == WORKER:
         die(roles.worker, url, step)
     elif ROLE[step] == CLEANER:
-        run_entries(site, claimable(site), InProcessRunner())
+        run_entries(site, list_claimable_ids(site), InProcessRunner())
         die(roles.cleaner, url, step)
     else:
         die(roles.worker, url, Step.NAMED)
@@ -412,7 +412,7 @@ def test_a_crash_where_there_is_only_to_remove(
         if ROLE[step] == WORKER:
             die(roles.worker, metastore_url, step)
         elif ROLE[step] == CLEANER:
-            run_entries(site, claimable(site), InProcessRunner())
+            run_entries(site, list_claimable_ids(site), InProcessRunner())
             die(roles.cleaner_of_aborts if kind == "aborts" else roles.cleaner, metastore_url, step)
         else:
             die(roles.worker, metastore_url, Step.COMMITTING)
@@ -427,7 +427,7 @@ def test_a_crash_where_there_is_only_to_remove(
 
 def compact(site: Site, table: Table, kind: str) -> None:
     request_compaction(site, table=str(table), type=kind)
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean(site)
     for claim in Path(table.location).rglob(f"{CLAIM_PREFIX}*"):  # as an older release, so that a later one claims it
         claim.unlink()
@@ -448,7 +448,7 @@ def finish(site: Site) -> None:
     repair(site)
 
     def is_done() -> bool:
-        run_entries(site, claimable(site), InProcessRunner())
+        run_entries(site, list_claimable_ids(site), InProcessRunner())
         clean(site)
         return not site.metastore.entries.queue()
 

@@ -17,7 +17,7 @@ from sqlalchemy import delete
 from compactor.base.errors import Disagreement, LockLost, Refused
 from compactor.base.ids import TxnId
 from compactor.base.steps import WriteStep
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
@@ -192,7 +192,7 @@ def test_a_killed_stream_keeps_its_commits_and_nothing_of_what_was_opened_ahead(
             stream.write(pa.table({"a": [number], "p": [3]}))
             stream.commit()
     request_compaction(site, table="default.p", partition="p=3", type="major")
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     assert rows(site)[2] == wanted | {5, 6}
     place = Path(tables(site)[0].location).parent / "p" / "p=3"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile
@@ -96,7 +96,7 @@ def test_a_reader_that_came_while_we_compacted_keeps_what_it_reads(beside: Besid
 
     run_entries(
         beside.site,
-        claimable(beside.site),
+        list_claimable_ids(beside.site),
         Meanwhile(lambda _: opened.extend(beside.hive.do("open", session="reader"))),
     )
     before = beside.names(name)

@@ -9,7 +9,7 @@ import pyarrow.orc as orc
 import pytest
 
 from compactor.acid.names import Base, Delta, parse_directory
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
@@ -93,7 +93,7 @@ class Tables:
         for table, name in names.items():
             request_compaction(self._beside.site, table=f"default.{table}", type=STEPS[name])
         options = Options(small_stripe_bytes=1)
-        done = run_entries(self._beside.site, claimable(self._beside.site), InProcessRunner(), options)
+        done = run_entries(self._beside.site, list_claimable_ids(self._beside.site), InProcessRunner(), options)
         fates: dict[str, set[Result]] = {}
         for outcome in done.outcomes:
             fates.setdefault(names[outcome.entry.entity.table], set()).add(outcome.result)

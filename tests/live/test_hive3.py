@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compactor.acid.names import Base, Delta
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
@@ -126,7 +126,7 @@ def test_fixtures_before_and_after_ours(beside: Beside, tables: Mapping[str, Tab
     for name, table in tables.items():
         request_compaction(beside.site, table=str(table), type=FIXTURES[name])
     options = Options(small_stripe_bytes=1)  # stripes are copied, however small they are
-    done = run_entries(beside.site, claimable(beside.site), InProcessRunner(), options)
+    done = run_entries(beside.site, list_claimable_ids(beside.site), InProcessRunner(), options)
     compacted = {outcome.entry.entity.table for outcome in done.outcomes if outcome.result is Result.COMPACTED}
     assert compacted == {table.name for table in tables.values()}
     # by batch Hive 3.1 shows a list of a single null as null, whoever wrote it: each session is compared with itself
@@ -219,7 +219,7 @@ def test_partitions_that_hive_records_in_lower_case(beside: Beside) -> None:
     assert _recorded(beside, name) == set()
     beside.hive.sql(f"insert into {name} {where} values (5)")
     beside.ours("--set", "compactor.mode=clean", "compact", f"default.{name}", "--partition", "p=US")
-    [done] = run_entries(beside.site, claimable(beside.site), Meanwhile(drop)).outcomes
+    [done] = run_entries(beside.site, list_claimable_ids(beside.site), Meanwhile(drop)).outcomes
     assert done.result is Result.WAITING
     dropping[0].result(PATIENCE)
     assert beside.rows(name) == []
@@ -320,7 +320,7 @@ def test_a_request_of_one_is_a_request_to_the_other(beside: Beside) -> None:
     beside.ours("--set", "compactor.mode=request", "compact", "default.for_us", code=3)
     working: list[dict[str, str]] = []
     looking = Meanwhile(lambda check: working.append(beside.shown_compaction(theirs.id)))
-    [done] = run_entries(beside.site, claimable(beside.site), looking).outcomes
+    [done] = run_entries(beside.site, list_claimable_ids(beside.site), looking).outcomes
     assert done.result is Result.COMPACTED
     [row] = working
     assert (row["Table"], row["Type"], row["State"]) == ("for_us", "MAJOR", "working")
@@ -436,7 +436,7 @@ def test_a_statement_of_hive_goes_before_our_compaction(beside: Beside, statemen
         until("it waits", lambda: beside.site.metastore.locks.awaited_exclusively([entity(name)]))
 
     folder = beside.directory(name)
-    [done] = run_entries(beside.site, claimable(beside.site), Meanwhile(change)).outcomes
+    [done] = run_entries(beside.site, list_claimable_ids(beside.site), Meanwhile(change)).outcomes
     assert done.result is Result.WAITING
     assert "yields" in done.message
     changing[0].result(PATIENCE)

@@ -22,7 +22,7 @@ import pytest
 from sqlalchemy import select
 
 from compactor.base.errors import CompactorError
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.metastore.notifications.notification_tables import NOTIFICATION_LOG
@@ -359,7 +359,7 @@ def test_our_worker_holds_write_ids_as_hives_does(beside: Beside) -> None:
     [asked] = beside.ours("--set", "compactor.mode=clean", "compact", "default.worked_on")
     held: list[tuple[int, int]] = []
     looking = Meanwhile(lambda check: held.extend(_held(beside, "worked_on")))
-    [done] = run_entries(beside.site, claimable(beside.site), looking).outcomes
+    [done] = run_entries(beside.site, list_claimable_ids(beside.site), looking).outcomes
     assert (done.entry.id, held) == (asked["compaction"], [(done.txn, 3)])
     assert _held(beside, "worked_on") == []
     beside.clean_all()

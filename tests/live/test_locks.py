@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
@@ -72,7 +72,7 @@ def test_shared_locks_show_on_both_sides(beside: Beside) -> None:
     beside.ours("--set", "compactor.mode=clean", "compact", f"default.{name}")
     seen: list[dict[str, str]] = []
     compacting = Meanwhile(lambda check: seen.extend(beside.shown(f"locks {name}")))
-    [done] = run_entries(beside.site, claimable(beside.site), compacting).outcomes
+    [done] = run_entries(beside.site, list_claimable_ids(beside.site), compacting).outcomes
     assert done.result is Result.COMPACTED
     [row] = seen
     assert (row["Table"], row["State"], row["Type"]) == (name, "ACQUIRED", "SHARED_READ")
@@ -92,7 +92,7 @@ def test_a_drop_of_hive_goes_before_our_compaction(beside: Beside) -> None:
         until("it waits", lambda: beside.site.metastore.locks.awaited_exclusively([entity(name)]))
 
     folder = beside.directory(name)
-    [done] = run_entries(beside.site, claimable(beside.site), Meanwhile(drop)).outcomes
+    [done] = run_entries(beside.site, list_claimable_ids(beside.site), Meanwhile(drop)).outcomes
     assert done.result is Result.WAITING
     assert "yields" in done.message
     dropping[0].result(PATIENCE)
@@ -107,7 +107,7 @@ def test_a_table_that_hive_drops_under_our_compaction(beside: Beside) -> None:
     beside.ours("--set", "compactor.mode=clean", "compact", f"default.{name}")
     folder = beside.directory(name)
     tearing = Meanwhile(lambda check: beside.hive.do("drop", session="dropping", database="default", table=name))
-    [done] = run_entries(beside.site, claimable(beside.site), tearing).outcomes
+    [done] = run_entries(beside.site, list_claimable_ids(beside.site), tearing).outcomes
     assert done.result is Result.LOST
     assert f"default.{name} was dropped" in done.message
     assert beside.history(name) == []  # Hive takes a table's requests and their history along with it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.worker.outcome import Result
@@ -41,7 +41,7 @@ def test_hive_shows_our_compaction_in_every_state(beside: Beside) -> None:
     assert (row["Table"], row["Type"], row["State"], row["Worker host"]) == ("shown", "MINOR", "initiated", "---")
     working: list[dict[str, str]] = []
     looking = Meanwhile(lambda check: working.append(beside.shown_compaction(number)))
-    [done] = run_entries(beside.site, claimable(beside.site), looking).outcomes
+    [done] = run_entries(beside.site, list_claimable_ids(beside.site), looking).outcomes
     assert done.result is Result.COMPACTED
     [row] = working
     assert row["State"] == "working"

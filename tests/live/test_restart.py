@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.worker.outcome import Result
@@ -32,7 +32,7 @@ def test_a_restart_of_hive_takes_nothing_of_ours_back(
         beside.hive.do("initiator", session="roles")  # where it takes its own back
         seen.extend((entry.worker_id, entry.state) for entry in beside.queue())
 
-    ours = [number for number in claimable(beside.site) if number != theirs.id]
+    ours = [number for number in list_claimable_ids(beside.site) if number != theirs.id]
     [done] = run_entries(beside.site, ours, Meanwhile(restart)).outcomes
     assert seen == [(None, State.INITIATED), (done.worker_id, State.WORKING)]
     assert done.result is Result.COMPACTED

@@ -18,7 +18,7 @@ from sqlalchemy import update
 
 from compactor.acid.names import parse_directory
 from compactor.base.steps import Step
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.requests.request import request_compaction
@@ -144,7 +144,7 @@ def _with_rows(site: Site, warehouse: Path) -> None:
 def _compacted(site: Site, warehouse: Path, _url: str) -> None:
     _with_rows(settled(site), warehouse)
     request_compaction(site, table="default.t", type="major")
-    run_entries(settled(site), claimable(site), InProcessRunner())
+    run_entries(settled(site), list_claimable_ids(site), InProcessRunner())
     insert(site, site.metastore.catalog.table("default", "t"), range(50, 55))
 
 

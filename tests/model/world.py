@@ -16,7 +16,7 @@ from compactor.acid.listing import Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import Refused
 from compactor.base.ids import TxnId
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
@@ -312,14 +312,14 @@ class World:
             request_compaction(site, table="default.t", type="major" if compact.major else "minor")
         bound = compact.max_bytes or compact.chunk_bytes
         for _round in range(20):  # a bounded request asks anew for what it leaves
-            waiting = claimable(site)
+            waiting = list_claimable_ids(site)
             if not waiting:
                 break
             self.compact_once(site, compact, waiting)
             self.look()
             self.compare("after the compaction")
-            assert bound or not claimable(site)
-        assert not claimable(site), "a bounded request never came to its end"
+            assert bound or not list_claimable_ids(site)
+        assert not list_claimable_ids(site), "a bounded request never came to its end"
 
     def compact_once(self, site: Site, compact: stories.Compact, waiting: list[int]) -> None:
         now = self.look()

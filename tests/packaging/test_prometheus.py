@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from compactor.answers.metrics import MetastoreCollector, registry_of
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cli.metrics_server import serving
 from compactor.initiator.initiator import initiate
@@ -64,7 +64,7 @@ def site(deployment: Site, warehouse: Path) -> Site:
         for value in range(5):
             insert(site, table, [value])
     request_compaction(site, table="default.done", type="major")
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     initiate(site)
     return site
 

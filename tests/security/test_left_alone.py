@@ -14,7 +14,7 @@ from sqlalchemy import update
 from compactor.answers.explain import explain
 from compactor.answers.survey import survey_tables
 from compactor.base.errors import NotFound, Refused
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.cli.program import program
@@ -105,7 +105,7 @@ def test_a_row_of_a_stranger_compacts_nothing(site: Site, table: Table, becomes:
     becomes(site)
     before = files_below(Path(table.location))
     site.metastore.requests.request(Request(entity=entity_of(table), type=CompactionType.MAJOR, initiator="stranger"))
-    (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    (outcome,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     assert (outcome.result, why in outcome.message) == (Result.REFUSED, True)
     assert files_below(Path(table.location)) == before
 

@@ -16,7 +16,7 @@ from compactor.acid.listing import Listing
 from compactor.answers.explain import explain
 from compactor.answers.preview import preview
 from compactor.base.errors import Refused, StorageError
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity, Request
@@ -137,7 +137,7 @@ def test_rows_of_a_stranger_change_nothing(site: Site, table: Table) -> None:
     for one in (table, other):
         request = Request(entity=entity_of(one), type=CompactionType.MAJOR, initiator="stranger")
         site.metastore.requests.request(request)
-    outcomes = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    outcomes = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     assert [outcome.result for outcome in outcomes] == [Result.REFUSED, Result.REFUSED]
     for one in (table, other):
         request = Request(entity=entity_of(one), type=CompactionType.MAJOR, initiator="stranger")

@@ -13,7 +13,7 @@ import pytest
 
 from compactor.acid.names import STAGING_PREFIX, parse_staging
 from compactor.base.errors import StorageError
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
@@ -185,7 +185,7 @@ def test_what_is_put_there_in_the_last_moment_ends_that_compaction_alone(
         request_compaction(site, table=str(table), type="major")
     swapping = with_storage(site, SwappedWhenItIsSynced(hostile))
     try:
-        done = run_entries(swapping, claimable(site), InProcessRunner())
+        done = run_entries(swapping, list_claimable_ids(site), InProcessRunner())
     finally:
         remove_tree(Path(hostile.location))
     ended = {outcome.entry.entity.table: outcome for outcome in done.outcomes}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.steps import Step
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.metastore.catalog.values import Table
@@ -72,7 +72,7 @@ def test_a_crash_over_an_object_store(
     request_compaction(site, table="default.t", type="major")
     role = roles.worker
     if step in _CLEANER:
-        run_entries(site, claimable(site), InProcessRunner())
+        run_entries(site, list_claimable_ids(site), InProcessRunner())
         role = roles.cleaner
     die(partial(roles.configured, str(config), role), metastore_url, step)
     assert rows(site, table) == wanted
@@ -81,7 +81,7 @@ def test_a_crash_over_an_object_store(
         time_out_all(site)  # it died with the table's exclusive lock, and with its entry
         lose_cleaners(site)
     repair(site)
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     clean(site)
     assert rows(site, table) == rows(site, table, honours_visibility=False) == wanted

@@ -189,11 +189,11 @@ def test_a_reader_hinders_only_what_is_named_file_by_file(site: Site, table: Tab
 
 def again(site: Site) -> Outcome:
     """Works once more on the request that is in the queue."""
-    from compactor.batches.assembly import claimable
+    from compactor.batches.assembly import list_claimable_ids
     from compactor.batches.driver import run_entries
     from compactor.rewrite.run.runner import InProcessRunner
 
-    (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    (outcome,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     return outcome
 
 

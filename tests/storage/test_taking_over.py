@@ -13,7 +13,7 @@ import pytest
 from compactor.answers.explain import explain
 from compactor.base.errors import BadFile, StorageError, VerificationFailed
 from compactor.base.steps import StoreStep
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
@@ -382,7 +382,7 @@ def test_a_worker_that_is_killed_while_the_store_copies(
     assert uploads(place, _top(place)) != [] or step is StoreStep.COMPLETED
     age(site)
     repair(site)
-    (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    (outcome,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     assert outcome.figures is not None
     assert outcome.figures.bytes_taken_over > 12_000_000
     (run,) = explain(site, "default.t").partitions[0].runs

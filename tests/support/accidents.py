@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import delete, update
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.housekeeper.housekeeper import keep_house
@@ -86,6 +86,6 @@ def every_role(site: Site, times: int = 3) -> None:
     for _ in range(times):
         end_a_transaction(site)
         initiate(site)
-        run_entries(site, claimable(site), InProcessRunner())
+        run_entries(site, list_claimable_ids(site), InProcessRunner())
         clean(site)
         keep_house(site)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
@@ -69,7 +69,7 @@ def _written(site: Site, warehouse: Path, name: str, inserts: int = 6) -> None:
 
 def _compacted(site: Site, name: str, kind: str) -> None:
     request_compaction(site, table=f"default.{name}", type=kind)
-    run_entries(site, claimable(site), InProcessRunner(), Options())
+    run_entries(site, list_claimable_ids(site), InProcessRunner(), Options())
 
 
 def _failed(site: Site) -> int:

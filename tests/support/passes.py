@@ -14,7 +14,7 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.names import parse_hidden
 from compactor.acid.write_ids import ValidTxnList
 from compactor.base.ids import NOTHING_OPEN, TxnId
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.states import State
@@ -40,7 +40,7 @@ def compact(
 ) -> Outcome:
     """Requests one compaction and works on it; returns its result."""
     request_compaction(site, table=table, type=kind)
-    done = run_entries(site, claimable(site), runner or InProcessRunner(), Options(full_verify=full))
+    done = run_entries(site, list_claimable_ids(site), runner or InProcessRunner(), Options(full_verify=full))
     (outcome,) = done.outcomes
     return outcome
 
@@ -58,7 +58,7 @@ def clean_all(site: Site) -> None:
 #: One pass of each role.
 ROLES: tuple[Callable[[Site], Any], ...] = (
     initiate,
-    lambda site: run_entries(site, claimable(site), InProcessRunner()),
+    lambda site: run_entries(site, list_claimable_ids(site), InProcessRunner()),
     clean,
     keep_house,
 )

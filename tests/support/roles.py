@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner import cleaner as cleaning
 from compactor.database.engine import open_database
@@ -35,7 +35,7 @@ def initiator(metastore_url: str) -> None:
 
 
 def worker(metastore_url: str) -> None:
-    _with_site(metastore_url, lambda site: run_entries(site, claimable(site), InProcessRunner()), {})
+    _with_site(metastore_url, lambda site: run_entries(site, list_claimable_ids(site), InProcessRunner()), {})
 
 
 def cleaner(metastore_url: str) -> None:
@@ -88,7 +88,7 @@ def slow_worker(metastore_url: str, signs: str) -> None:
             time.sleep(0.01)
 
     def work(site: Site) -> None:
-        done = run_entries(site, claimable(site), Interrupted(after=wait))
+        done = run_entries(site, list_claimable_ids(site), Interrupted(after=wait))
         (Path(signs) / "fate").write_text(",".join(outcome.result.name for outcome in done.outcomes))
 
     _with_site(metastore_url, work, {})

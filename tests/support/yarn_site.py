@@ -19,7 +19,7 @@ import pyspark
 
 from compactor.batches.assembly import PlannedBatch
 from compactor.compaction.entry import Entry
-from compactor.launch.yarn_application import application_in
+from compactor.launch.yarn_application import find_application_id
 from compactor.metastore.catalog.values import Table
 from compactor.site.deployment import open_deployment
 from compactor.site.site import Site, own_state
@@ -169,7 +169,7 @@ class YarnSite:
         line = [str(SPARK / "bin" / "spark-submit"), "--master", "yarn", "--deploy-mode", "cluster", "--queue", queue]
         with self.started([*line, str(BLOCKER)], conf=OCCUPIES | {"spark.driver.memory": memory}) as process:
             _, said = process.communicate(timeout=PATIENCE)
-        number = application_in(said)
+        number = find_application_id(said)
         assert number is not None, said
         until("the occupied container", lambda: self.yarn.application(number).get("amContainerLogs"), pause=0.2)
         try:

@@ -30,7 +30,7 @@ from compactor.base.errors import (
     StorageError,
 )
 from compactor.base.ids import TxnId
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.housekeeper.housekeeper import keep_house
@@ -275,7 +275,7 @@ def worker(site: Site, _folder: Path, chance: random.Random) -> None:
             if chance.random() < 0.1:
                 attempt(lambda name=table: request_compaction(site, table=f"default.{name}", type="major"))
         attempt(lambda: initiate(site))
-        attempt(lambda: run_entries(site, claimable(site), InProcessRunner()))
+        attempt(lambda: run_entries(site, list_claimable_ids(site), InProcessRunner()))
         time.sleep(0.05)
 
 

@@ -2,8 +2,8 @@
 
 It is a file for spark-submit, and ``python -m compactor.launch.job.worker_job`` for any other launcher. Only the
 driver connects to the database, with the URL from its environment or compactor.toml; its command line contains no
-secret. With ``--linger`` it then takes further batches of the same route, until none has come for that long.
-Exit codes: 0 the pass ended (also when the batch is another driver's), 1 an entry or the pass failed, 2 usage.
+secret. With ``--linger`` it then takes further batches of the same route until none has come for that time.
+Exit codes: 0 the pass ended (even if the batch belongs to another driver), 1 an entry or the pass failed, 2 usage.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from compactor.base.errors import CompactorError
@@ -24,8 +24,8 @@ from compactor.batches.control import must_not_have_failed
 from compactor.batches.driver import Application, WorkerPass, run_batch
 from compactor.batches.resident import linger
 from compactor.launch.spark_runner import SparkRunner
-from compactor.launch.spark_session import attempt, is_alive, session, tracking_url
-from compactor.launch.yarn_container import log_url
+from compactor.launch.spark_session import attempt_number, is_alive, start_session, tracking_url
+from compactor.launch.yarn_configuration import is_https, read_configuration
 from compactor.site.deployment import open_deployment
 from compactor.site.run_as import must_run_as
 from compactor.site.site import Site, own_state
@@ -33,16 +33,18 @@ from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.storage.stores import Stores
 from compactor.worker.worker_options import Options
 
+_CONTAINER = ("CONTAINER_ID", "NM_HOST", "NM_HTTP_PORT", "USER")  #: what a NodeManager gives to a container
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs one batch or more and prints the result of each as one line of JSON."""
-    given = _parser().parse_args(arguments)
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one or more batches and prints the result of each as one line of JSON."""
+    arguments = _make_parser().parse_args(argv)
     log_lines(logging.INFO)
     for chatty in ("py4j", "pyspark"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    flags = dict(pair.partition("=")[::2] for pair in given.set)
-    if given.max_seconds is not None:  # also the limit of one entry: it publishes what is complete by then
-        flags.setdefault("compactor.max.time", f"{max(1, int(given.max_seconds))}s")
+    flags = dict(pair.partition("=")[::2] for pair in arguments.set)
+    if arguments.max_seconds is not None:  # also the limit of one entry, which then publishes what is complete
+        flags.setdefault("compactor.max.time", f"{max(1, int(arguments.max_seconds))}s")
     failed = False
 
     def report(done: WorkerPass) -> None:
@@ -53,17 +55,17 @@ def main(arguments: list[str] | None = None) -> int:
 
     try:
         with (
-            open_deployment(given.metastore, flags=flags, config_path=given.config) as site,
+            open_deployment(arguments.metastore, flags=flags, config_path=arguments.config) as site,
             ExecutorTokens() as tokens,
         ):
-            _work(site, given, report, tokens)
+            _run_batches(site, arguments, report, tokens)
     except CompactorError as error:
         logging.getLogger("compactor").error("%s", error)
         return 1
     return 1 if failed else 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="compactor-worker", description=__doc__)
     parser.add_argument("--metastore", default="default", help="name of the metastore")
     parser.add_argument("--batch", type=int, required=True, help="id of a planned batch")
@@ -77,11 +79,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], None], tokens: ExecutorTokens) -> None:
+def _run_batches(
+    site: Site, arguments: argparse.Namespace, report: Callable[[WorkerPass], None], tokens: ExecutorTokens
+) -> None:
     started = time.monotonic()
-    # The batch's own conf applies, whatever the launcher, and the site's secrets, which no batch has.
-    conf = {**site.settings.secret_spark_conf, **own_state(site).batches.get(given.batch).conf}
-    spark = session(f"compactor-{given.metastore}-{given.batch}", conf=conf)
+    # The batch's own conf applies with every launcher. The site's secrets come from here: a batch has none.
+    conf = {**site.settings.secret_spark_conf, **own_state(site).batches.get(arguments.batch).conf}
+    spark = start_session(f"compactor-{arguments.metastore}-{arguments.batch}", conf=conf)
     try:
         context = spark.sparkContext
         runner = SparkRunner(spark, tokens)
@@ -90,34 +94,54 @@ def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], 
             site = replace(site, storage=site.storage.acting_for(context.sparkUser()))
         application = Application(
             id=context.applicationId,
-            attempt=attempt(spark),
+            attempt=attempt_number(spark),
             tracking_url=tracking_url(spark),
-            log_url=log_url(os.environ),
+            log_url=find_log_url(os.environ),
         )
 
-        def left() -> float | None:
-            return None if given.max_seconds is None else given.max_seconds - (time.monotonic() - started)
+        def remaining_seconds() -> float | None:
+            return None if arguments.max_seconds is None else arguments.max_seconds - (time.monotonic() - started)
 
         def run(batch_id: int) -> WorkerPass:
-            must_run_as(site, batch_id, context.sparkUser())  # whatever started it, and with whatever options
+            must_run_as(site, batch_id, context.sparkUser())  # also if a person has started it with other options
             return run_batch(
                 site,
                 batch_id,
                 runner,
-                Options(full_verify=given.verify == "full"),
+                Options(full_verify=arguments.verify == "full"),
                 parallel=runner.groups,
-                application=replace(application, max_seconds=left()),
+                application=replace(application, max_seconds=remaining_seconds()),
             )
 
-        report(run(given.batch))
+        report(run(arguments.batch))
         if application.attempt > 1:
-            must_not_have_failed(site, given.batch)  # YARN repeats a driver that said so, and takes the last one's word
-        if given.linger > 0 and given.max_seconds is None:
+            must_not_have_failed(
+                site, arguments.batch
+            )  # YARN repeats a failed driver, and the last attempt's exit code counts
+        if arguments.linger > 0 and arguments.max_seconds is None:
             linger(
-                site, given.batch, context.applicationId, given.linger, run, report, is_alive=lambda: is_alive(spark)
+                site,
+                arguments.batch,
+                context.applicationId,
+                arguments.linger,
+                run,
+                report,
+                is_alive=lambda: is_alive(spark),
             )
     finally:
         spark.stop()
+
+
+def find_log_url(environ: Mapping[str, str]) -> str | None:
+    """Returns where the output of this process's YARN container can be read, also while it runs; None outside of one.
+
+    A NodeManager with aggregated logs redirects the reader to them.
+    """
+    if not all(environ.get(name) for name in _CONTAINER):
+        return None
+    container, host, port, user = (environ[name] for name in _CONTAINER)
+    scheme = "https" if is_https(read_configuration(environ)) else "http"
+    return f"{scheme}://{host}:{port}/node/containerlogs/{container}/{user}"
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from urllib.request import urlopen
 import pytest
 
 from compactor.answers.overview import queue_page
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.control import BatchStatus
 from compactor.compaction.states import State
-from compactor.launch.yarn_application import tag_of
+from compactor.launch.yarn_application import make_tag
 from compactor.metastore.catalog.values import Table
 from compactor.requests.abort import abort_compaction
 from compactor.requests.request import request_compaction
@@ -126,7 +126,7 @@ def test_the_dag(airflow: YarnSite, mode: str, monkeypatch: pytest.MonkeyPatch) 
     found = airflow.yarn.until_ended(str(batch.application_id))  # a moment after its batch
     assert (found["queue"], found["finalStatus"]) == ("root.night", "SUCCEEDED")
     assert found["name"] == f"{airflow.site.host}-compactor-default.t"
-    assert found["applicationTags"] == tag_of("default", batch.id, batch.planned_at)
+    assert found["applicationTags"] == make_tag("default", batch.id, batch.planned_at)
 
 
 def test_a_refused_application_is_told_and_nothing_stays_reserved(airflow: YarnSite) -> None:
@@ -138,7 +138,7 @@ def test_a_refused_application_is_told_and_nothing_stays_reserved(airflow: YarnS
     ):
         task.execute()
     assert the_batch(airflow).state is BatchState.RELEASED
-    assert claimable(airflow.site) == [airflow.entry(table).id]
+    assert list_claimable_ids(airflow.site) == [airflow.entry(table).id]
 
 
 def test_a_worker_that_dies_after_its_submit_is_followed_by_one_that_finds_the_application(
@@ -161,13 +161,13 @@ def test_a_worker_that_dies_after_its_submit_is_followed_by_one_that_finds_the_a
         assert the_batch(airflow).application_id is None
         task.execute()
         batch = the_batch(airflow)
-        (found,) = airflow.yarn.applications(tag=tag_of("default", batch.id, batch.planned_at))
+        (found,) = airflow.yarn.applications(tag=make_tag("default", batch.id, batch.planned_at))
         assert (found["state"], batch.application_id) == ("ACCEPTED", found["id"])
         assert task.trigger is not None
         progress = batch_progress.read_progress("default", batch.id)
         assert progress.status is BatchStatus.UNDER_WAY
         assert progress.log_url is None  # there is no container yet
-        assert claimable(airflow.site) == []
+        assert list_claimable_ids(airflow.site) == []
         batch_progress.abort("default", batch.id)
         assert airflow.yarn.until_ended(found["id"])["state"] == "KILLED"
     assert airflow.entry(table).state is State.ABORTED

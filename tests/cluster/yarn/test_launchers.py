@@ -12,7 +12,7 @@ import pytest
 from compactor.batches.assembly import plan_batches
 from compactor.compaction.states import State
 from compactor.launch.spark_submit import Fate
-from compactor.launch.yarn_application import tag_of
+from compactor.launch.yarn_application import make_tag
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
 from compactor.state.batches import Batch, BatchState
@@ -75,7 +75,7 @@ def test_compactor_submit(on_yarn: YarnSite, metastore_url: str, mode: str) -> N
     assert files_with_a_mark(on_yarn.folder, (on_yarn.config.name,)) == {}
     (said,) = json.loads(done.stdout)
     batch, found = compacted(on_yarn, table, rows)
-    assert found["applicationTags"] == tag_of("default", batch.id, batch.planned_at)
+    assert found["applicationTags"] == make_tag("default", batch.id, batch.planned_at)
     assert (found["queue"], found["name"]) == ("root.etl", f"{on_yarn.site.host}-compactor-default.t")
     assert (said["state"], said["application"]) == (Fate.DONE.value, found["id"])
     assert batch.tracking_url == f"{on_yarn.yarn.page}/proxy/{found['id']}"

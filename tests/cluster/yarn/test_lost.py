@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.compaction.states import State
 from compactor.launch.spark_submit import Fate
 from compactor.metastore.catalog.values import Table
@@ -157,7 +157,7 @@ def test_a_killed_application_gives_its_batch_back(on_yarn: YarnSite, table: Tab
     assert "YARN says KILLED" in said["message"], err
     repair(on_yarn.site)
     assert files_below(Path(table.location)) == before
-    assert claimable(on_yarn.site) == [on_yarn.entry(table).id]
+    assert list_claimable_ids(on_yarn.site) == [on_yarn.entry(table).id]
     assert on_yarn.site.metastore.transactions.open_transactions() == []
 
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from compactor.compaction.states import State
-from compactor.launch.yarn_application import tag_of
+from compactor.launch.yarn_application import make_tag
 from compactor.metastore.catalog.values import Table
 from compactor.state.batches import BatchState
 from tests.support.airflow_system import SECOND, System, system
@@ -38,7 +38,7 @@ def airflow(on_yarn: YarnSite, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def tags(airflow: System, table: Table) -> str | None:
     batch = airflow.batch(table)
-    return None if batch is None else tag_of("default", batch.id, batch.planned_at)
+    return None if batch is None else make_tag("default", batch.id, batch.planned_at)
 
 
 def listed(airflow: System, yarn: Yarn, table: Table) -> list[dict[str, Any]]:

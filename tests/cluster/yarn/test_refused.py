@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.compaction.states import State
 from compactor.launch.spark_submit import Fate
 from compactor.requests.abort import abort_compaction
@@ -60,7 +60,7 @@ def test_a_queue_without_room_lets_wait_and_a_cancelled_request_ends_that(on_yar
     with on_yarn.occupied("default", memory=NO_DRIVER_FITS), on_yarn.submitting("cluster", "--json") as process:
         found = until("an accepted application", on_yarn.accepted, pause=0.2)
         until("the launch is recorded", lambda: on_yarn.batches()[0].application_id == found["id"], pause=0.2)
-        assert claimable(on_yarn.site) == []
+        assert list_claimable_ids(on_yarn.site) == []
         abort_compaction(on_yarn.site, on_yarn.entry(table).id)
         out, _ = process.communicate(timeout=PATIENCE)
         (said,) = json.loads(out)
@@ -104,4 +104,4 @@ def test_what_a_driver_says_before_it_has_spark_is_told(on_yarn: YarnSite, metas
 def waits_again(on_yarn: YarnSite) -> None:
     (batch,) = on_yarn.batches()
     assert batch.state is BatchState.RELEASED
-    assert len(claimable(on_yarn.site)) == 1
+    assert len(list_claimable_ids(on_yarn.site)) == 1

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import delete, insert, select, update
 
 from compactor.acid.directory import acid_directory
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
@@ -88,7 +88,7 @@ def _rows(site: Site, table: Table) -> list[tuple[Any, ...]]:
 def _compact(site: Site, kind: str) -> str:
     """Compacts and returns the type of the rows in the output."""
     request_compaction(site, table="default.t", partition="p=x", type=kind)
-    (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    (outcome,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     (name,) = outcome.output
     (file,) = (Path(site.target(PARTITION).location) / name).glob("bucket_*")
     return schema_text(tail_of(file).types.row)

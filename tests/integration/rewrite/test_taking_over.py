@@ -10,7 +10,7 @@ import pyarrow.orc as po
 import pytest
 
 from compactor.base.steps import StoreStep
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.requests.request import request_compaction
 from compactor.rewrite.plan.unit import Shape
@@ -72,7 +72,7 @@ def test_a_worker_that_is_killed_while_files_share_blocks(deployment: Site, meta
         assert rows(site, table) == before
         age(site)
         repair(site)
-        (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+        (outcome,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
         assert outcome.figures is not None
         assert outcome.figures.bytes_taken_over == outcome.figures.bytes_copied > 4 * STRIPE_BYTES // 2
         assert rows(site, table) == before

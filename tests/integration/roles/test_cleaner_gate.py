@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compactor.acid.directory import acid_directory
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import CleanerPass, clean
 from compactor.compaction.states import State
@@ -39,7 +39,7 @@ def table(site: Site, warehouse: Path) -> Table:
 
 def compact(site: Site, runner: Any = None) -> None:
     request_compaction(site, table="default.t", type="major")
-    done = run_entries(site, claimable(site), runner or InProcessRunner())
+    done = run_entries(site, list_claimable_ids(site), runner or InProcessRunner())
     assert [o.result for o in done.outcomes] == [Result.COMPACTED]
 
 
@@ -144,7 +144,7 @@ def test_what_a_later_compaction_replaced_is_not_the_earlier_ones_to_remove(
     for start in (30, 40):
         insert(site, table, range(start, start + 4))
     request_compaction(site, table="default.t", type="minor")
-    (first,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    (first,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     (elsewhere,) = site.metastore.transactions.open("ann", "laptop")  # it writes to another partition, say
     site.metastore.write_ids.allocate(elsewhere, "default", "t")
     site.metastore.transactions.commit(elsewhere)

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.base.errors import Refused
-from compactor.batches.assembly import claimable, plan_batches
+from compactor.batches.assembly import list_claimable_ids, plan_batches
 from compactor.batches.driver import run_batch, run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.states import State
@@ -67,7 +67,7 @@ def test_every_role_works_in_the_pilot_and_touches_nothing_else(pilot: Site, war
     considered = {str(one.entity): one for one in initiate(pilot).considered}
     assert considered["default.u"].entry_id is None
     waiting = next(e.id for e in pilot.metastore.entries.queue() if e.entity.database == "pilot")
-    assert claimable(pilot) == [waiting]
+    assert list_claimable_ids(pilot) == [waiting]
     for batch in plan_batches(pilot):
         run_batch(pilot, batch.batch_id, InProcessRunner())
     assert pilot.metastore.entries.get(waiting).state is State.READY_FOR_CLEANING

@@ -12,7 +12,7 @@ import pytest
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import Base, parse_directory
 from compactor.base.errors import Refused
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity, Entry
@@ -136,7 +136,7 @@ def test_compaction_and_cleaning_change_nothing_that_is_shown(
     except Refused as error:
         refused = str(error)
     assert not refused or "already scheduled" in refused or "partitions" in refused
-    done = run_entries(site, claimable(site), InProcessRunner())
+    done = run_entries(site, list_claimable_ids(site), InProcessRunner())
     assert [o.message for o in done.outcomes if o.result in (Result.FAILED, Result.LOST, Result.WAITING)] == []
     assert_shown(site, table, step)
     passed = clean(site)

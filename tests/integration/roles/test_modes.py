@@ -20,7 +20,7 @@ from compactor.answers.show_locks import show_locks
 from compactor.answers.survey import survey_tables
 from compactor.base.errors import Refused
 from compactor.base.ids import WriteId
-from compactor.batches.assembly import claimable, plan_batches
+from compactor.batches.assembly import list_claimable_ids, plan_batches
 from compactor.batches.driver import run_batch, run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.states import State
@@ -75,7 +75,7 @@ def test_every_role_does_what_the_mode_allows_and_no_more(deployment: Site, ware
             site = at_level(deployment, table, level, mode)
         (entry,) = site.metastore.entries.queue()
 
-        assert claimable(site) == ([entry.id] if compacts else [])
+        assert list_claimable_ids(site) == ([entry.id] if compacts else [])
         done = run_entries(site, [entry.id], InProcessRunner())  # also when it is named outright
         assert [o.result for o in done.outcomes] == ([Result.COMPACTED] if compacts else [])
         (entry,) = site.metastore.entries.queue()
@@ -111,7 +111,7 @@ def test_the_tightest_mode_wins(
     deployment.metastore.embedded_catalog.set_database_parameter("default", "compactor.mode", of_database)
     deployment.metastore.embedded_catalog.set_table_parameter(table, "compactor.mode", of_table)
     site = with_settings(deployment, compactor_mode=of_metastore)
-    assert claimable(site) == []
+    assert list_claimable_ids(site) == []
 
 
 def test_a_batch_whose_table_was_taken_away_from_us_meanwhile(deployment: Site, warehouse: Path) -> None:
@@ -134,10 +134,10 @@ def test_a_request_for_what_cannot_be_listed_is_left_to_hive_too(deployment: Sit
     request_compaction(deployment, table="default.t")
     os.rename(warehouse / "t", warehouse / "elsewhere")
     deployment.metastore.embedded_catalog.set_table_parameter(table, "compactor.mode", "request")
-    assert claimable(deployment) == []
+    assert list_claimable_ids(deployment) == []
     assert plan_batches(deployment) == []
     deployment.metastore.embedded_catalog.set_table_parameter(table, "compactor.mode", None)
-    assert len(claimable(deployment)) == 1
+    assert len(list_claimable_ids(deployment)) == 1
 
 
 # --- observe: nothing changes anywhere --------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def busy(deployment: Site, warehouse: Path) -> None:
     site = with_settings(deployment, hive_txn_opentxn_timeout="1ms", compactor_forget_grace="0s")
     for name in ("cleaned", "waiting"):
         request_compaction(site, table=name)
-        run_entries(site, claimable(site), InProcessRunner())
+        run_entries(site, list_claimable_ids(site), InProcessRunner())
         while name == "cleaned" and site.metastore.entries.queue():
             clean(site)
     request_compaction(site, table="lost")
@@ -184,7 +184,7 @@ def passes(site: Site) -> dict[str, Callable[[], object]]:
     entries = [e.id for e in site.metastore.entries.queue()]
     return {
         "initiator": lambda: initiate(site),
-        "worker": lambda: run_entries(site, claimable(site), InProcessRunner()),
+        "worker": lambda: run_entries(site, list_claimable_ids(site), InProcessRunner()),
         "worker of all": lambda: run_entries(site, entries, InProcessRunner()),
         "cleaner": lambda: clean(site),
         "housekeeper": lambda: keep_house(site),
@@ -242,7 +242,7 @@ def test_mode_request_repairs_nothing(deployment: Site, warehouse: Path, tmp_pat
     busy(deployment, warehouse)
     site = with_settings(deployment, compactor_mode="request", hive_txn_opentxn_timeout="1ms")
     before = files_below(warehouse)
-    assert (clean(site).repaired, run_entries(site, claimable(site), InProcessRunner()).repaired) == ((), ())
+    assert (clean(site).repaired, run_entries(site, list_claimable_ids(site), InProcessRunner()).repaired) == ((), ())
     assert initiate(site).repaired == ()
     assert files_below(warehouse) == before
     assert State.WORKING in {e.state for e in site.metastore.entries.queue()}

@@ -21,7 +21,7 @@ from sqlalchemy import select, update
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import DeltaKind, parse_directory, parse_hidden
 from compactor.base.errors import StorageError
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.states import State
@@ -400,7 +400,7 @@ def test_a_worker_that_was_given_up_names_nothing(site: Site, table: Table) -> N
         age(site)
         (repaired,) = repair(site)
         assert repaired.result is State.INITIATED
-        others.extend(run_entries(site, claimable(site), InProcessRunner()).outcomes)
+        others.extend(run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes)
 
     outcome = compact(site, runner=Interrupted(after=meanwhile))
     assert [o.result for o in others] == [Result.COMPACTED]
@@ -449,7 +449,7 @@ def test_what_an_aborted_compaction_named_is_hidden_at_once_and_removed_when_nob
     assert len(hidden) == 1
     assert (location / next(iter(hidden)) / "bucket_00000").is_file()
     assert rows_of(site, table) == rows_without_visibility(site, table) == wanted
-    done = run_entries(site, claimable(site), InProcessRunner())
+    done = run_entries(site, list_claimable_ids(site), InProcessRunner())
     assert [o.result for o in done.outcomes] == [Result.COMPACTED]
     clean(site)
     assert hidden <= names_in(location)  # the reader may have it open

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from compactor.base.errors import Refused
 from compactor.base.ids import TxnId
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
@@ -159,7 +159,7 @@ class Fleet(RuleBasedStateMachine):
 
     @rule()
     def work(self) -> None:
-        run_entries(self.site, claimable(self.site), InProcessRunner())
+        run_entries(self.site, list_claimable_ids(self.site), InProcessRunner())
 
     @rule()
     def clean(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
@@ -136,7 +136,7 @@ def test_dropped_with_its_records(when: str, site: Site, table: Table) -> None:
         clean(site)
     assert site.metastore.entries.queue() == site.metastore.entries.history() == []
     assert site.metastore.transactions.open_transactions() == []
-    assert claimable(site) == []
+    assert list_claimable_ids(site) == []
 
 
 @pytest.mark.parametrize("when", ["before the claim", "before the commit", "before the cleaning"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.batches.assembly import claimable, plan_batches
+from compactor.batches.assembly import list_claimable_ids, plan_batches
 from compactor.batches.driver import run_batch
 from compactor.compaction.states import State
 from compactor.requests.request import request_compaction
@@ -54,7 +54,7 @@ def test_a_second_driver_ends_without_touching_anything(deployment: Site, wareho
 
 def test_what_a_batch_has_reserved_nobody_else_takes(deployment: Site, warehouse: Path) -> None:
     batch = planned(deployment, warehouse)
-    assert claimable(deployment) == []
+    assert list_claimable_ids(deployment) == []
     assert plan_batches(deployment) == []
     assert run_batch(deployment, batch, InProcessRunner()).mine
 

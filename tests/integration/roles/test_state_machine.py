@@ -29,7 +29,7 @@ from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import Refused
 from compactor.base.ids import TxnId
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.housekeeper.housekeeper import keep_house
@@ -169,7 +169,7 @@ class Walk(RuleBasedStateMachine):
             assert "already scheduled" in str(refused)  # noqa: PT017 - one that is ready for cleaning covers it
         small = 0 if full else None
         options = Options(full_verify=full, small_stripe_bytes=small)
-        done = run_entries(self.site, claimable(self.site), InProcessRunner(), options)
+        done = run_entries(self.site, list_claimable_ids(self.site), InProcessRunner(), options)
         assert {o.result for o in done.outcomes} <= {Result.COMPACTED, Result.CLEAN_ONLY, Result.REFUSED}, done.outcomes
 
     @rule()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.ids import WriteId
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
@@ -108,7 +108,7 @@ def test_a_stopped_worker_begins_no_further_unit(
 
     with ProcessRunner(2) as pool:
         runner = Meanwhile(pool if processes else InProcessRunner(), stop)
-        (outcome,) = run_entries(site, claimable(site), runner).outcomes
+        (outcome,) = run_entries(site, list_claimable_ids(site), runner).outcomes
     assert outcome.result in (Result.LOST, Result.ABORTED)
     assert "is no longer open" in outcome.message
     assert 1 <= runner.begun <= UNITS // 4  # the first parcel, of one unit or of a quarter of them
@@ -121,7 +121,7 @@ def test_a_stopped_worker_begins_no_further_unit(
         assert (ended.state, ended.error) == (State.ABORTED, ABORT_MESSAGE)
     else:
         assert [e.state for e in site.metastore.entries.queue()] == [State.INITIATED]
-        (again,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+        (again,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
         assert again.result is Result.COMPACTED
 
 

@@ -29,7 +29,7 @@ from compactor.base.errors import (
     TransactionAborted,
 )
 from compactor.base.steps import TransactionStep
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.initiator.initiator import initiate
@@ -398,7 +398,7 @@ class Histories(RuleBasedStateMachine):
             for part in parts if table.is_partitioned else [None]:
                 with suppress(Refused):  # one is there already
                     request_compaction(self.site, table=f"default.{name}", partition=part, type=kind)
-        done = run_entries(self.site, claimable(self.site), InProcessRunner())
+        done = run_entries(self.site, list_claimable_ids(self.site), InProcessRunner())
         self.seen.update(outcome.result.name for outcome in done.outcomes)
 
     # -- looking

@@ -10,7 +10,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from sqlalchemy import delete, update
 
 from compactor.base.errors import CompactorError, LockNotGranted, Refused
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.housekeeper.housekeeper import keep_house
@@ -194,7 +194,7 @@ class Programs(ProgramWorld):
         else:
             with suppress(Refused):  # one is there already
                 request_compaction(self.site, table=f"default.{name}", type=kind)
-        done = run_entries(self.site, claimable(self.site), InProcessRunner())
+        done = run_entries(self.site, list_claimable_ids(self.site), InProcessRunner())
         self.seen.update(outcome.result.name for outcome in done.outcomes)
         self.look_alone(name)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from compactor.acid.names import CLAIM_PREFIX
 from compactor.base.errors import CompactorError, Refused
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
@@ -188,7 +188,7 @@ class Program:
 
 def work(site: Site) -> list[str]:
     """One pass of a worker; returns the results."""
-    return [outcome.result.name for outcome in run_entries(site, claimable(site), InProcessRunner()).outcomes]
+    return [outcome.result.name for outcome in run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes]
 
 
 def seen(txn: StoreTransaction) -> dict[str, Any]:

@@ -140,11 +140,11 @@ def test_an_application_that_has_ended_on_yarn_is_lost_at_once(
 ) -> None:
     _, batch = planned
     batch_progress.record_launch("default", batch, "application_17_0001")
-    monkeypatch.setattr(applications, "resource_manager", lambda environ: yarn("KILLED", "killed by user x"))
+    monkeypatch.setattr(applications, "configured_manager", lambda environ: yarn("KILLED", "killed by user x"))
     found = batch_progress.read_progress("default", batch)
     assert found.status is BatchStatus.LOST
     assert "batch 1: application_17_0001 has ended: YARN says KILLED: killed by user x" in found.news(None)
-    monkeypatch.setattr(applications, "resource_manager", lambda environ: None)
+    monkeypatch.setattr(applications, "configured_manager", lambda environ: None)
     assert batch_progress.read_progress("default", batch).status is BatchStatus.UNDER_WAY
 
 
@@ -154,7 +154,7 @@ def test_a_batch_stays_reserved_while_its_application_waits_for_its_queue(
     site, batch = planned
     batches = own_state(site).batches
     batches.set_application(batch, "application_17_0001", 5_000)
-    monkeypatch.setattr(applications, "resource_manager", lambda environ: yarn("ACCEPTED"))
+    monkeypatch.setattr(applications, "configured_manager", lambda environ: yarn("ACCEPTED"))
     found = batch_progress.read_progress("default", batch)
     assert "batch 1: its driver's log is at http://n/l" in found.news(None)
     after = batches.get(batch)

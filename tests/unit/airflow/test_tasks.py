@@ -8,7 +8,7 @@ import pytest
 from compactor.airflow import tasks
 from compactor.airflow.tasks import under_way, went_well
 from compactor.base.errors import NotFound, Refused
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.requests.request import request_compaction
@@ -63,7 +63,7 @@ def test_what_compactions_read_and_wrote_is_told_by_table(site: Site) -> None:
         one.entry_id for name in ("fa", "g") for one in request_compaction(site, table=f"default.{name}", type="major")
     ]
     assert tasks.run_figures("default", ids) == {}
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     found = tasks.run_figures("default", ids)
     assert list(found) == ["default.fa", "default.g"]
     counted = {"rows_in": 2, "rows_out": 2, "files_in": 2, "files_out": 2}
@@ -77,7 +77,7 @@ def test_people_are_shown_what_a_cleaning_left(site: Site, tmp_path: Path, monke
     configuration.write_text('[metastore.default.settings]\n"hive.txn.opentxn.timeout" = "1ms"\n')
     monkeypatch.setenv("COMPACTOR_CONFIG", str(configuration))
     request_compaction(site, table="default.fa", type="major")
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     assert obsolete_directories(site) == 2
     settle()
     assert tasks.clean_once("default")["cleaned"]

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event, func, select
 
 from compactor.answers.fleet import MONTH, WEEK, counted, fleet, with_queue
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.initiator.initiator import initiate
@@ -48,7 +48,7 @@ def test_what_was_brought_is_what_sql_says(site: Site, warehouse: Path) -> None:
         written(site, warehouse, name, 4)
         request_compaction(site, table=f"default.{name}", type="major")
     assert fleet(site).expected_seconds is None
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     written(site, warehouse, "c", 4)
     request_compaction(site, table="default.c", type="major")
     found = fleet(site)
@@ -119,10 +119,10 @@ def test_as_many_statements_however_many_rows_there_are(site: Site, warehouse: P
             request_compaction(site, table=f"default.{name}", type="major")
 
     grow("a")
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     grow("b")
     few = statements()
     grow("cde")
-    run_entries(site, claimable(site)[:2], InProcessRunner())
+    run_entries(site, list_claimable_ids(site)[:2], InProcessRunner())
     grow("fg")
     assert statements() <= few + 1

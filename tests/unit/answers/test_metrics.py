@@ -17,7 +17,7 @@ from compactor.answers.fleet import fleet
 from compactor.answers.metrics import MetastoreCollector, read_now, registry_of
 from compactor.answers.readings import take_readings
 from compactor.base.errors import DatabaseUnavailable
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.initiator.initiator import initiate
 from compactor.requests.request import request_compaction
@@ -37,7 +37,7 @@ def site(deployment: Site, warehouse: Path) -> Site:
         for value in range(deltas):
             insert(site, table, [value])
     request_compaction(site, table="default.done", type="major")
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     initiate(site)
     return site
 

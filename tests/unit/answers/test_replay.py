@@ -6,7 +6,7 @@ import pytest
 
 from compactor.answers.replay import simulate
 from compactor.base.errors import BadSetting, NotSupported
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.initiator.initiator import initiate
 from compactor.rewrite.run.runner import InProcessRunner
@@ -26,7 +26,7 @@ def site(deployment: Site, warehouse: Path) -> Site:
     for value in range(12):
         insert(site, table, [value])
         initiate(site)
-        run_entries(site, claimable(site), InProcessRunner())
+        run_entries(site, list_claimable_ids(site), InProcessRunner())
         clean_all(site)
         _settle(site, minutes_ago=12 - value)
     return site

@@ -7,7 +7,7 @@ import pytest
 
 from compactor.answers.table_commits import Commits, Seen, commits_since
 from compactor.base.errors import Refused
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction
@@ -58,7 +58,7 @@ def test_compactions_are_no_commits(deployment: Site, warehouse: Path) -> None:
         insert(deployment, table, [value])
     seen, _ = news(deployment, None)
     request_compaction(deployment, table=T, type="major")
-    run_entries(deployment, claimable(deployment), InProcessRunner())
+    run_entries(deployment, list_claimable_ids(deployment), InProcessRunner())
     [rebalance] = deployment.metastore.transactions.open("u", "h", type=TxnType.REBALANCE_COMPACTION)
     deployment.metastore.write_ids.allocate(rebalance, "default", "t")
     deployment.metastore.transactions.commit(rebalance)

@@ -8,7 +8,7 @@ import pytest
 
 from compactor.base.errors import DatabaseUnavailable
 from compactor.base.identities import process_user
-from compactor.batches.assembly import claimable, plan_batches
+from compactor.batches.assembly import list_claimable_ids, plan_batches
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
@@ -42,12 +42,16 @@ def test_single_pools_can_be_planned(deployment: Site, warehouse: Path) -> None:
     asked(deployment, warehouse, "a")
     for name, pool in (("c", "night"), ("d", "etl")):
         asked(deployment, warehouse, name, pool=pool)
-    assert [len(claimable(deployment, pools)) for pools in ({"night"}, {"default", "etl"}, {"none"})] == [1, 2, 0]
+    assert [len(list_claimable_ids(deployment, pools)) for pools in ({"night"}, {"default", "etl"}, {"none"})] == [
+        1,
+        2,
+        0,
+    ]
     (night,) = plan_batches(deployment, {"night"})
     assert night.pool == "night"
     (default,) = plan_batches(deployment, {"default"})
     assert default.pool is None
-    assert len(claimable(deployment)) == 1
+    assert len(list_claimable_ids(deployment)) == 1
 
 
 def test_a_batch_keeps_to_its_size_limit(deployment: Site, warehouse: Path) -> None:
@@ -132,7 +136,7 @@ def test_a_database_that_is_away_ends_no_entry(
     monkeypatch.setattr(Site, "target", away)
     with pytest.raises(DatabaseUnavailable, match="away"):
         plan_batches(deployment)
-    assert len(claimable(deployment)) == 1
+    assert len(list_claimable_ids(deployment)) == 1
 
 
 def test_what_cannot_be_measured_keeps_its_route(deployment: Site, warehouse: Path) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from compactor.batches.assembly import claimable, plan_batches
-from compactor.batches.driver import Application, groups_at_once, run_batch, run_entries
+from compactor.base.errors import DatabaseUnavailable
+from compactor.batches.assembly import list_claimable_ids, plan_batches
+from compactor.batches.driver import Application, Reservation, count_concurrent_groups, run_batch, run_entries
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
@@ -14,7 +15,10 @@ from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site, own_state
 from compactor.state.batches import BatchState
 from compactor.worker.outcome import Outcome, Result
+from tests.support.patience import until
 from tests.support.tables import insert, make_table
+
+MINE = "compactor-driver-h-1-x"
 
 
 def asked(site: Site, warehouse: Path, name: str, pool: str | None = None, **parameters: str) -> Table:
@@ -41,7 +45,7 @@ def test_every_entry_is_reported_as_soon_as_it_is_done(deployment: Site, warehou
 
 def test_the_figures_of_a_run_are_kept(deployment: Site, warehouse: Path) -> None:
     asked(deployment, warehouse, "a")
-    (outcome,) = run_entries(deployment, claimable(deployment), InProcessRunner()).outcomes
+    (outcome,) = run_entries(deployment, list_claimable_ids(deployment), InProcessRunner()).outcomes
     assert deployment.state is not None
     (run,) = deployment.state.runs.of_entry(deployment.name, outcome.entry.id)
     assert (run.rows_in, run.rows_out, run.directories_before, run.directories_after) == (2, 2, 2, 1)
@@ -54,16 +58,16 @@ def test_entries_say_which_application_works_on_them(deployment: Site, warehouse
         application = "application_1700000000000_0001_and_more"
 
     asked(deployment, warehouse, "a")
-    (ours,) = run_entries(deployment, claimable(deployment), OnCluster()).outcomes
+    (ours,) = run_entries(deployment, list_claimable_ids(deployment), OnCluster()).outcomes
     asked(deployment, warehouse, "b")
-    (here,) = run_entries(deployment, claimable(deployment), InProcessRunner()).outcomes
+    (here,) = run_entries(deployment, list_claimable_ids(deployment), InProcessRunner()).outcomes
     jobs = [deployment.metastore.entries.get(outcome.entry.id).job_id for outcome in (ours, here)]
     assert jobs == ["application_1700000000000_0001_a", None]
 
 
 def test_an_entry_taken_by_another_worker_is_skipped(deployment: Site, warehouse: Path) -> None:
     asked(deployment, warehouse, "a")
-    ids = claimable(deployment)
+    ids = list_claimable_ids(deployment)
     deployment.metastore.claims.claim("compactor-other", "1", pool_timeout_ms=0, ids=ids)
     assert run_entries(deployment, [*ids, 999], InProcessRunner()).outcomes == ()
 
@@ -79,12 +83,12 @@ def test_no_group_begins_once_the_batch_is_taken_away(deployment: Site, warehous
         own_state(deployment).batches.get(batch.batch_id).entry_ids,
         InProcessRunner(),
         parallel=2,  # so that each entry is a group of its own
-        wanted=lambda: next(wants),
+        may_begin=lambda: next(wants),
     )
     assert [o.result for o in done.outcomes] == [Result.COMPACTED]
-    assert len(claimable(deployment)) == 0
+    assert len(list_claimable_ids(deployment)) == 0
     assert own_state(deployment).batches.done(batch.batch_id)
-    assert len(claimable(deployment)) == 1
+    assert len(list_claimable_ids(deployment)) == 1
 
 
 def test_the_tracking_url_is_recorded(deployment: Site, warehouse: Path) -> None:
@@ -104,10 +108,52 @@ def test_a_driver_that_breaks_gives_its_batch_back(deployment: Site, warehouse: 
     with pytest.raises(RuntimeError, match="a bug"):
         run_batch(deployment, batch.batch_id, Broken())
     assert own_state(deployment).batches.get(batch.batch_id).state is BatchState.RELEASED
-    assert len(claimable(deployment)) == 1
+    assert len(list_claimable_ids(deployment)) == 1
 
 
 @pytest.mark.parametrize(("threads", "groups"), [(1, 2), (32, 2), (64, 4), (128, 8)])
 def test_more_threads_have_more_groups_to_wait_for(threads: int, groups: int) -> None:
     values = {"compactor.store.threads": str(threads)}
-    assert groups_at_once(Settings.of([Layer(name="flag", values=values)])) == groups
+    assert count_concurrent_groups(Settings.of([Layer(name="flag", values=values)])) == groups
+
+
+@pytest.fixture
+def batch(deployment: Site) -> int:
+    batches = own_state(deployment).batches
+    number = batches.plan(deployment.name, None, None, [1], {}, reserved_ms=200)
+    assert batches.register(number, MINE, 200)
+    return number
+
+
+def test_a_working_driver_keeps_its_batch(deployment: Site, batch: int) -> None:
+    batches = own_state(deployment).batches
+    first = batches.get(batch).reserved_until
+    with Reservation(batches, batch, MINE, 200) as reservation:
+        until("it is reserved for longer", lambda: batches.get(batch).reserved_until > first)
+        assert reservation.is_held
+
+
+def test_a_driver_notices_that_its_batch_is_taken_away(deployment: Site, batch: int) -> None:
+    batches = own_state(deployment).batches
+    with Reservation(batches, batch, MINE, 200) as reservation:
+        batches.done(batch)
+        until("the driver notices", lambda: not reservation.is_held)
+
+
+def test_an_unreachable_database_takes_no_batch_away(
+    deployment: Site, batch: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    batches = own_state(deployment).batches
+    extend, answers = batches.extend, iter([DatabaseUnavailable("it restarts")])
+
+    def flaky(*arguments: object) -> bool:
+        for error in answers:
+            raise error
+        return extend(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(batches, "extend", flaky)
+    first = batches.get(batch).reserved_until
+    with Reservation(batches, batch, MINE, 200) as reservation:
+        until("it is reserved for longer", lambda: batches.get(batch).reserved_until > first)
+        assert reservation.is_held
+    assert "it restarts" in caplog.text

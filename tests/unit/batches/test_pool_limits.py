@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compactor.answers.explain import explain
-from compactor.batches.assembly import claimable, plan_batches
+from compactor.batches.assembly import list_claimable_ids, plan_batches
 from compactor.batches.driver import Application, run_batch
 from compactor.compaction.entry import Entity
 from compactor.compaction.pool_policy import PoolPolicy
@@ -40,7 +40,7 @@ def test_outside_its_hours_a_pool_waits_and_others_do_not(asked: Site) -> None:
     site = replace(asked, pools={"night": PoolPolicy(name="night", windows=(around(asked, 2),))})
     (planned,) = plan_batches(site)
     assert planned.pool is None
-    assert len(claimable(site)) == 2
+    assert len(list_claimable_ids(site)) == 2
     within = replace(asked, pools={"night": PoolPolicy(name="night", windows=(around(asked, 0),))})
     assert [batch.pool for batch in plan_batches(within)] == ["night", "night"]
 
@@ -103,4 +103,4 @@ def test_once_its_time_is_over_no_entry_is_begun(deployment: Site, warehouse: Pa
     (batch,) = plan_batches(deployment)
     done = run_batch(deployment, batch.batch_id, InProcessRunner(), application=Application(max_seconds=0))
     assert (done.mine, done.outcomes) == (True, ())
-    assert len(claimable(deployment)) == 1
+    assert len(list_claimable_ids(deployment)) == 1

@@ -8,9 +8,9 @@ import pytest
 from compactor.acid.listing import Listing
 from compactor.answers.show_compactions import show_history
 from compactor.base.errors import BadFile
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.batches.read_cost import AGAIN, LONGEST, ROUNDS, Sampler, seconds_to_open
+from compactor.batches.read_cost import AGAIN, LONGEST, ROUNDS, CostSampler, measure_opening
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
@@ -37,7 +37,7 @@ def compacted(site: Site, warehouse: Path, name: str, deltas: int = 3) -> Outcom
     for value in range(deltas):
         insert(site, table, [value])
     request_compaction(site, table=name, type="major")
-    (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    (outcome,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     assert outcome.result is Result.COMPACTED
     return outcome
 
@@ -64,7 +64,7 @@ def test_a_setting_switches_it_off(deployment: Site, warehouse: Path) -> None:
 def test_one_run_per_interval_is_measured(deployment: Site, warehouse: Path) -> None:
     outcome = compacted(deployment, warehouse, "t")
     clock = Ticks(0.001)
-    sampler = Sampler(deployment, clock)
+    sampler = CostSampler(deployment, clock)
     assert sampler.measure(outcome) is not None
     assert sampler.measure(outcome) is None
     clock.now += 60
@@ -77,7 +77,7 @@ def test_a_far_store_is_asked_once(deployment: Site, warehouse: Path, step: floa
     """Where each answer takes long, further rounds would hold the worker up, and what disturbs one counts little."""
     outcome = compacted(deployment, warehouse, "t")
     storage = _Counted()
-    seconds_to_open(storage, outcome.location, outcome.inputs, Ticks(step))
+    measure_opening(storage, outcome.location, outcome.inputs, Ticks(step))
     assert storage.listings == rounds * len(outcome.inputs)
 
 
@@ -92,7 +92,7 @@ class _Counted(LocalStorage):
 def test_a_slow_side_is_measured_in_part(deployment: Site, warehouse: Path) -> None:
     outcome = compacted(deployment, warehouse, "t", deltas=6)
     clock = Ticks(LONGEST)
-    found = seconds_to_open(deployment.storage, outcome.location, outcome.inputs, clock)
+    found = measure_opening(deployment.storage, outcome.location, outcome.inputs, clock)
     assert len(outcome.inputs) == 6
     # listed within a tick; the first file's tick does not go beyond the bound, the second's does; a third ends it
     assert found == pytest.approx(LONGEST + 6 * 3 * LONGEST / 2)
@@ -103,7 +103,7 @@ def test_the_shortest_round_counts(deployment: Site, warehouse: Path) -> None:
     slow = [0.0, 0.01, 0.01, 0.02, 0.03, 0.03]
     fast = [0.04, 0.042, 0.042, 0.044, 0.046, 0.048]
     looks = iter([0.0, *slow, 0.04, *fast, 0.05, *(0.05 + look for look in slow)])
-    found = seconds_to_open(deployment.storage, outcome.location, outcome.inputs, lambda: next(looks))
+    found = measure_opening(deployment.storage, outcome.location, outcome.inputs, lambda: next(looks))
     assert found == pytest.approx(0.002 + 0.006)
     assert next(looks, None) is None
 
@@ -113,9 +113,9 @@ def test_files_that_cannot_be_opened_are_not_measured(deployment: Site, warehous
     outcome = compacted(deployment, warehouse, "t")
     gone = replace(outcome, inputs=("delta_0000077_0000077",))
     with pytest.raises(BadFile):
-        seconds_to_open(deployment.storage, gone.location, gone.inputs)
-    assert Sampler(deployment).measure(gone) is None
+        measure_opening(deployment.storage, gone.location, gone.inputs)
+    assert CostSampler(deployment).measure(gone) is None
     (first, *_) = outcome.inputs
     for file in (warehouse / "t" / first).glob("bucket_*"):
         file.write_bytes(b"PAR1")
-    assert Sampler(deployment).measure(outcome) is None
+    assert CostSampler(deployment).measure(outcome) is None

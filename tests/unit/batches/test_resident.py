@@ -8,7 +8,7 @@ import pytest
 
 from compactor.batches.assembly import PlannedBatch, plan_batches
 from compactor.batches.driver import WorkerPass, run_batch
-from compactor.batches.resident import Presence, linger
+from compactor.batches.resident import ResidentRow, linger
 from compactor.compaction.states import State
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
@@ -89,7 +89,7 @@ def test_a_batch_given_to_a_resident_needs_no_application(deployment: Site, ware
     store = own_state(deployment)
     route = store.batches.get(batch).route
     assert route is not None
-    with Presence(store.residents, deployment.name, route, "app-1", 60_000) as presence:
+    with ResidentRow(store.residents, deployment.name, route, "app-1", 60_000) as presence:
         ask(deployment, warehouse, "b")
         (planned,) = plan_batches(deployment)
         assert (planned.resident, planned.to_json()["resident"]) == (presence.id, presence.id)
@@ -99,7 +99,7 @@ def test_a_batch_given_to_a_resident_needs_no_application(deployment: Site, ware
 def test_a_resident_that_works_stays_alive(deployment: Site, warehouse: Path) -> None:
     batch = first_batch(deployment, warehouse)
     store = own_state(deployment)
-    with Presence(store.residents, deployment.name, store.batches.get(batch).route or "", "app-1", 2000):
+    with ResidentRow(store.residents, deployment.name, store.batches.get(batch).route or "", "app-1", 2000):
         (before,) = store.residents.find(deployment.name)
 
         def is_later() -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import DatabaseUnavailable, StorageError
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.cleaner.cleaner_pass import CleanerPass
@@ -39,7 +39,7 @@ def table(site: Site, warehouse: Path) -> Table:
     """A table with four partitions that are ready for cleaning."""
     table = make_partitions(site.metastore, warehouse, PARTITIONS, deltas=3, name="parted")
     request_compaction(site, table=str(table), type="major")
-    assert run_entries(site, claimable(site), InProcessRunner()).failed == ()
+    assert run_entries(site, list_claimable_ids(site), InProcessRunner()).failed == ()
     settle()
     return table
 

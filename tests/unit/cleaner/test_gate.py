@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner import cleaning_group
 from compactor.cleaner import gate as gate_module
@@ -80,7 +80,7 @@ def test_statements_do_not_grow_with_what_a_group_has_in_common(site: Site, ware
     for numbers in ((0,), (1, 2, 3, 4, 5)):
         for number in numbers:
             request_compaction(site, table=str(table), partition=f"p={number:06d}", type="major")
-        assert run_entries(site, claimable(site), InProcessRunner()).failed == ()
+        assert run_entries(site, list_claimable_ids(site), InProcessRunner()).failed == ()
         settle()
         counts.append(counted())
     assert site.metastore.entries.queue() == []
@@ -96,7 +96,7 @@ def test_a_gate_that_is_old_when_something_is_to_be_removed_is_read_again(
     site = with_settings(site, hive_txn_opentxn_timeout="1ms", hive_compactor_cleaner_threads_num="1")
     table = make_partitions(site.metastore, warehouse, 2, deltas=3, name="parted")
     request_compaction(site, table=str(table), type="major")
-    assert run_entries(site, claimable(site), InProcessRunner()).failed == ()
+    assert run_entries(site, list_claimable_ids(site), InProcessRunner()).failed == ()
     settle()
 
     class Forbidding(LocalStorage):

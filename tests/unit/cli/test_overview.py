@@ -6,7 +6,7 @@ from pathlib import Path
 
 from click.testing import Result
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.initiator.initiator import initiate
@@ -26,7 +26,7 @@ def test_the_overview_of_a_metastore(compactor: Compactor, deployment: Site, war
         insert(deployment, table, [value])
     request_compaction(deployment, table="default.t", type="major")
     initiate(deployment)
-    run_entries(deployment, claimable(deployment), InProcessRunner())
+    run_entries(deployment, list_claimable_ids(deployment), InProcessRunner())
     told = compactor("overview").stdout
     assert "due: 0 tables and partitions (at " in told
     assert "last 7 days: 1 run removed 1 directory and " in told

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import Result
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
@@ -95,7 +95,7 @@ def test_what_runs_like_it_let_expect(compactor: Compactor, deployment: Site, wa
             insert(deployment, table, [value])
         if name != "next":
             request_compaction(deployment, table=f"default.{name}", type="major")
-    run_entries(deployment, claimable(deployment), InProcessRunner())
+    run_entries(deployment, list_claimable_ids(deployment), InProcessRunner())
     said = compactor("plan", "default.next", "--type", "major").stdout
     assert re.search(r"expected: about .* \(.* to .*, by 5 runs\), .* core-seconds, about .* written", said)
     (plan,) = json.loads(compactor("plan", "default.next", "--type", "major", "--json").stdout)

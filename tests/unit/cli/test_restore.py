@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
@@ -94,7 +94,7 @@ def test_a_partition(compactor: Compactor, deployment: Site, warehouse: Path) ->
         for start in (0, 10):
             insert_into(site, table, value, range(start, start + 10))
     request_compaction(site, table="default.t")
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     rows = read_lines(site.metastore, table)
     other = names_in(warehouse / "t" / "p=2")

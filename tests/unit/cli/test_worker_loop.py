@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from compactor.base.errors import BadSetting, NotFound, Refused
 from compactor.base.stop_signals import Stop
-from compactor.batches.assembly import claimable, plan_batches
+from compactor.batches.assembly import list_claimable_ids, plan_batches
 from compactor.batches.driver import WorkerPass
 from compactor.cli.worker_loop import CliWorker
 from compactor.database.engine import open_database
@@ -170,7 +170,7 @@ def test_tables_of_others_stay_in_the_queue(made: Made, deployment: Site, wareho
     assert planned.run_as == "ann"
     with pytest.raises(Refused, match=r"batch 1: default\.t: is to be compacted as ann"):
         working.run_batch(planned.batch_id)
-    assert claimable(replace(deployment, state=None)) == [1]
+    assert list_claimable_ids(replace(deployment, state=None)) == [1]
 
 
 def test_a_worker_that_cannot_be_the_wanted_user_does_not_start(made: Made, deployment: Site) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.blockers import blocking_transactions
 from compactor.cleaner.cleaner import clean
@@ -40,7 +40,7 @@ def site(place: DemoPaths) -> Iterator[Site]:
 
 
 def compact(site: Site) -> None:
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
 
 
 def test_what_only_grows_is_copied_and_a_report_keeps_the_cleaner_waiting(site: Site) -> None:

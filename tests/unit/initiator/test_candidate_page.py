@@ -10,7 +10,7 @@ import pytest
 
 from compactor.acid.listing import Listing
 from compactor.base.ids import TxnId
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity
 from compactor.compaction.pool_policy import PoolPolicy, Window
@@ -237,7 +237,7 @@ def test_every_state_of_a_compaction_is_a_reason_to_look(site: Site, table: Tabl
     request_compaction(site, table="default.t", partition="p=2", type="major")
     assert considered(initiate(site)) == {"p=2"}
     assert considered(initiate(site)) == set()
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     assert considered(initiate(site)) == {"p=2"}
     assert considered(initiate(site)) == set()
     clean_all(site)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compactor.answers.overview import table_rows
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity
 from compactor.initiator import fresh_look
@@ -54,7 +54,7 @@ def figures(seen: Seen) -> tuple[int, int]:
 
 def test_what_is_shown_is_true_after_each_step_of_a_compaction(site: Site, due: Table) -> None:
     assert (shown(site).outcome, figures(shown(site))) == ("major", (2, 0))
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     committed = shown(site)
     assert (committed.outcome, figures(committed)) == ("notneeded", (0, 2))
     clean_all(site)
@@ -67,7 +67,7 @@ def test_what_is_shown_is_true_after_each_step_of_a_compaction(site: Site, due: 
 
 def test_a_compaction_by_somebody_else_is_told_beside_an_older_look(site: Site, due: Table) -> None:
     before = shown(site)
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     (row,) = table_rows(site, [before])
     assert row["changed_at"] == row["last_compacted"] is not None
     clean_all(site)
@@ -101,5 +101,5 @@ def test_what_is_gone_is_forgotten(site: Site, due: Table) -> None:
 def test_a_pass_looks_at_no_more_than_so_many(site: Site, due: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fresh_look, "MOST", 0)
     before = shown(site)
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     assert shown(site) == before

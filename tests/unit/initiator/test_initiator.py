@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import DatabaseUnavailable, StorageError
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
@@ -150,7 +150,7 @@ def test_conditions_are_kept_for_people_to_see(site: Site, table: Table) -> None
 def test_a_compacted_table_is_recorded_as_not_due_once_it_is_no_candidate(site: Site, table: Table) -> None:
     assert site.state is not None
     initiate(site)
-    run_entries(site, claimable(site), InProcessRunner(), Options())
+    run_entries(site, list_claimable_ids(site), InProcessRunner(), Options())
     clean_all(site)
     assert initiate(site).considered == ()
     (seen,) = site.state.conditions.page(site.name, limit=9)
@@ -200,7 +200,7 @@ def test_what_trino_would_show_is_compacted_once(deployment: Site, warehouse: Pa
     before = rows_of(site, table)
     (considered,) = initiate(site).considered
     assert (considered.outcome, "attempt numbers" in considered.because) == ("minor", True)
-    (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    (outcome,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     assert outcome.result is Result.COMPACTED
     (renamed,) = Path(table.location).glob("delete_delta_*_v*/bucket_*")
     assert renamed.name == deletes.name

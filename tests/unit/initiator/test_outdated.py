@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity
 from compactor.initiator import outdated, unrecorded
@@ -37,7 +37,7 @@ def compacted(site: Site, table: Table) -> Table:
     """Found due, compacted and cleaned since, by somebody who stores no look, such as Hive."""
     initiate(site)
     found = own(site).conditions.page(site.name, limit=9)
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     own(site).conditions.record(site.name, found)
     return table

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
@@ -49,7 +49,7 @@ def test_each_run_is_stored_with_what_was_expected_of_it(deployment: Site, wareh
         for value in (1, 2, 3):
             insert(deployment, table, [value])
         request_compaction(deployment, table=f"default.{name}", type="major")
-        run_entries(deployment, claimable(deployment), InProcessRunner())
+        run_entries(deployment, list_claimable_ids(deployment), InProcessRunner())
     found = own_state(deployment).runs.latest(deployment.name)[::-1]
     assert [one.expected_seconds is None for one in found] == [True] * 5 + [False] * 2
     assert {(one.store, one.together) for one in found} == {("file", 1)}
@@ -68,5 +68,5 @@ def test_those_of_one_claim_share_their_time(deployment: Site, warehouse: Path) 
         for value in (1, 2):
             insert(deployment, table, [value])
         request_compaction(deployment, table=f"default.{name}", type="major")
-    run_entries(deployment, claimable(deployment), InProcessRunner())
+    run_entries(deployment, list_claimable_ids(deployment), InProcessRunner())
     assert [one.together for one in own_state(deployment).runs.latest(deployment.name)] == [2, 2]

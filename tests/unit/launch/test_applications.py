@@ -44,35 +44,35 @@ class Away:
 
 
 def given(monkeypatch: pytest.MonkeyPatch, manager: object) -> None:
-    monkeypatch.setattr(applications, "resource_manager", lambda environ: manager)
+    monkeypatch.setattr(applications, "configured_manager", lambda environ: manager)
 
 
 def test_what_yarn_says(monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, Manager())
-    assert applications.ended(ID) is None
-    assert applications.running("t") == ID
+    assert applications.describe_end(ID) is None
+    assert applications.find_running("t") == ID
     given(monkeypatch, Manager("KILLED", "KILLED", "killed by user x\n"))
-    assert applications.ended(ID) == "YARN says KILLED: killed by user x"
-    assert applications.running("t") is None
+    assert applications.describe_end(ID) == "YARN says KILLED: killed by user x"
+    assert applications.find_running("t") is None
     given(monkeypatch, Manager("FINISHED", "FAILED", "exit code 13"))
-    assert applications.ended(ID) == "YARN says FINISHED, FAILED: no database"
+    assert applications.describe_end(ID) == "YARN says FINISHED, FAILED: no database"
     given(monkeypatch, Manager("FINISHED", "SUCCEEDED"))
-    assert applications.ended(ID) == "YARN says FINISHED, SUCCEEDED"
+    assert applications.describe_end(ID) == "YARN says FINISHED, SUCCEEDED"
 
 
 @pytest.mark.parametrize("manager", [None, Away()])
 def test_where_nobody_can_be_asked_the_rows_decide(monkeypatch: pytest.MonkeyPatch, manager: object) -> None:
     given(monkeypatch, manager)
-    assert applications.ended(ID) is None
-    assert applications.running("t") is None
+    assert applications.describe_end(ID) is None
+    assert applications.find_running("t") is None
     applications.end(ID)
 
 
 def test_of_others_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, manager := Manager("KILLED", "KILLED"))
     for name in (None, "etl:compactor-8f-driver", "process:elsewhere:1:2", "application_17_0009"):
-        assert applications.ended(name) is None
-        assert applications.on_yarn(name) is None
+        assert applications.describe_end(name) is None
+        assert applications.find_on_yarn(name) is None
     for name in (None, "etl:compactor-8f-driver"):
         applications.end(name)
     assert manager.killed == []
@@ -83,4 +83,4 @@ def test_of_others_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_process_of_this_machine(tmp_path: Path) -> None:
     name = driver_processes.start(["true"], dict(os.environ), tmp_path / "log")
     os.waitpid(int(name.split(":")[2]), 0)
-    assert applications.ended(name) == "its process is gone"
+    assert applications.describe_end(name) == "its process is gone"

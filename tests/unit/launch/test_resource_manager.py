@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 from compactor.base.errors import ClusterUnavailable
-from compactor.launch.resource_manager import ResourceManager, resource_manager
+from compactor.launch.resource_manager import ResourceManager, configured_manager
 from compactor.launch.yarn_application import YarnApplication
 from tests.support.hadoop import write_site
 from tests.support.ports import free_port
@@ -88,7 +88,7 @@ def test_what_a_driver_wrote_is_on_its_node(address: str) -> None:
 def test_nobody_answers() -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(
-        ClusterUnavailable, match=r"ResourceManager cannot be asked: .*yarn-site.xml of HADOOP_CONF_DIR or"
+        ClusterUnavailable, match=r"ResourceManager cannot be asked: .*yarn-site.xml in HADOOP_CONF_DIR or"
     ):
         ResourceManager(addresses=(nobody,)).application("application_1_0002")
 
@@ -107,7 +107,7 @@ def test_nobody_answers() -> None:
 )
 def test_the_addresses_of_yarn_site(tmp_path: Path, values: dict[str, str], addresses: list[str]) -> None:
     write_site(tmp_path / "yarn-site.xml", {f"yarn.resourcemanager.{key}": value for key, value in values.items()})
-    found = resource_manager({"YARN_CONF_DIR": str(tmp_path)})
+    found = configured_manager({"YARN_CONF_DIR": str(tmp_path)})
     assert found is not None
     assert (list(found.addresses), found.kerberos) == (addresses, False)
 
@@ -115,11 +115,11 @@ def test_the_addresses_of_yarn_site(tmp_path: Path, values: dict[str, str], addr
 def test_https_and_kerberos(tmp_path: Path) -> None:
     write_site(tmp_path / "core-site.xml", {"hadoop.http.authentication.type": "kerberos"})
     write_site(tmp_path / "yarn-site.xml", {"yarn.resourcemanager.hostname": "rm", "yarn.http.policy": "HTTPS_ONLY"})
-    found = resource_manager({"HADOOP_CONF_DIR": str(tmp_path)})
+    found = configured_manager({"HADOOP_CONF_DIR": str(tmp_path)})
     assert found is not None
     assert (found.addresses, found.kerberos) == (("https://rm:8090",), True)
 
 
 def test_no_yarn_here(tmp_path: Path) -> None:
-    assert resource_manager({}) is None
-    assert resource_manager({"HADOOP_CONF_DIR": str(tmp_path)}) is None
+    assert configured_manager({}) is None
+    assert configured_manager({"HADOOP_CONF_DIR": str(tmp_path)}) is None

@@ -193,7 +193,7 @@ def test_executors_get_tokens_and_a_unit_without_one_fails_alone(unit: Unit, mon
         replace(unit, location=location, stores=given)
         for location in ("hdfs://nn/a", "hdfs://nn/gives-none", "hdfs://nn/b")
     ]
-    answers = spark._answers([units[:2], units[2:]])
+    answers = spark._run_parcels([units[:2], units[2:]])
     assert [answer.message for answer in answers if isinstance(answer, Failure)] == [
         "hdfs://nn/a",
         "cannot get a delegation token",

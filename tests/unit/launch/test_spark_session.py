@@ -7,13 +7,21 @@ from typing import Any
 import pytest
 
 from compactor.base.errors import NotSupported
-from compactor.launch.spark_session import _defaults, _is_shipped, _name, attempt, is_alive, session, tracking_url
+from compactor.launch.spark_session import (
+    _choose_name,
+    _default_conf,
+    _is_shipped_file,
+    attempt_number,
+    is_alive,
+    start_session,
+    tracking_url,
+)
 
 
 def test_without_spark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(NotSupported, match=r"install hive-compactor\[spark\], or use --in-process"):
-        session("compactor")
+        start_session("compactor")
 
 
 def test_a_stopped_context_is_not_alive() -> None:
@@ -32,14 +40,14 @@ def test_a_stopped_context_is_not_alive() -> None:
 )
 def test_what_spark_submit_has_uploaded_stays(key: str, given: dict[str, str], is_shipped: bool) -> None:
     """The batch's own conf wins otherwise, over spark-defaults.conf too."""
-    assert _is_shipped(key, given) is is_shipped
+    assert _is_shipped_file(key, given) is is_shipped
 
 
 def test_the_name_that_spark_submit_was_given_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/opt/worker.py", "--batch", "7"])
-    assert _name({}, "compactor-default-7") == "compactor-default-7"
-    assert _name({"spark.app.name": "worker.py"}, "compactor-default-7") == "compactor-default-7"
-    assert _name({"spark.app.name": "here-compactor-a.t"}, "compactor-default-7") == "here-compactor-a.t"
+    assert _choose_name({}, "compactor-default-7") == "compactor-default-7"
+    assert _choose_name({"spark.app.name": "worker.py"}, "compactor-default-7") == "compactor-default-7"
+    assert _choose_name({"spark.app.name": "here-compactor-a.t"}, "compactor-default-7") == "here-compactor-a.t"
 
 
 class Context(SimpleNamespace):
@@ -59,12 +67,12 @@ def test_yarn_s_proxy_is_where_people_look(package: str) -> None:
 
 
 def test_a_jvm_that_no_rows_pass_through_compiles_its_code_once() -> None:
-    assert _defaults("local[2]")["spark.driver.defaultJavaOptions"] == "-XX:TieredStopAtLevel=1"
-    assert "spark.driver.defaultJavaOptions" not in _defaults("yarn")
+    assert _default_conf("local[2]")["spark.driver.defaultJavaOptions"] == "-XX:TieredStopAtLevel=1"
+    assert "spark.driver.defaultJavaOptions" not in _default_conf("yarn")
 
 
 @pytest.mark.parametrize(("found", "number"), [(None, 1), ("2", 2), ("local", 1)])
 def test_the_number_of_the_attempt(found: str | None, number: int) -> None:
     option = SimpleNamespace(isDefined=lambda: found is not None, get=lambda: found)
     context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: SimpleNamespace(applicationAttemptId=lambda: option)))
-    assert attempt(SimpleNamespace(sparkContext=context)) == number  # type: ignore[arg-type]
+    assert attempt_number(SimpleNamespace(sparkContext=context)) == number  # type: ignore[arg-type]

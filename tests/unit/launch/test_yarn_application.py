@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from compactor.launch.yarn_application import application_in, is_application, read_application, tag_of
+from compactor.launch.yarn_application import find_application_id, is_application, make_tag, read_application
 
 ROW = {
     "id": "application_1795511587900_0004",
@@ -33,15 +33,15 @@ def test_ids() -> None:
     assert is_application("application_1_0002")
     assert not is_application("process:h:1:2")
     assert not is_application(None)
-    assert application_in("application_1_0001 … INFO application_1_0002 (state: ACCEPTED)") == "application_1_0002"
+    assert find_application_id("application_1_0001 … INFO application_1_0002 (state: ACCEPTED)") == "application_1_0002"
     pod = "application ID spark-f815 and submission ID etl:vm-t-e62c80-driver into Kubernetes"
-    assert application_in(pod) == "etl:vm-t-e62c80-driver"
-    assert application_in("nothing") is None
+    assert find_application_id(pod) == "etl:vm-t-e62c80-driver"
+    assert find_application_id("nothing") is None
 
 
 def test_a_tag_is_what_yarn_keeps() -> None:
     """In lower case, ASCII, without commas, and at most 100 characters, of which the end distinguishes."""
-    assert tag_of("West", 7, 1_700_000_000_000) == "compactor-west-7-1700000000000"
-    assert tag_of("ä,b", 7, 1) == "compactor---b-7-1"
-    long = tag_of("x" * 200, 7, 1_700_000_000_000)
+    assert make_tag("West", 7, 1_700_000_000_000) == "compactor-west-7-1700000000000"
+    assert make_tag("ä,b", 7, 1) == "compactor---b-7-1"
+    long = make_tag("x" * 200, 7, 1_700_000_000_000)
     assert (len(long), long.endswith("x-7-1700000000000")) == (100, True)

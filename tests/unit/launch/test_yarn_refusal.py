@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.launch.yarn_refusal import reason_in
+from compactor.launch.yarn_refusal import find_reason
 
 ID = "application_1795511587900_0002"
 YARN = 'Exception in thread "main" org.apache.hadoop.yarn.exceptions.YarnException: '
@@ -45,4 +45,4 @@ AT = "\n\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)\n"
     ],
 )
 def test_the_sentence_that_says_why(text: str, reason: str | None) -> None:
-    assert reason_in(text) == reason
+    assert find_reason(text) == reason

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import Refused
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
@@ -30,12 +30,12 @@ def table(deployment: Site, warehouse: Path) -> Table:
 def test_what_would_do_nothing_is_refused(deployment: Site, table: Table) -> None:
     must_do_something(deployment, WORDS)
     request_as(deployment, WORDS)
-    run_entries(deployment, claimable(deployment), InProcessRunner())
+    run_entries(deployment, list_claimable_ids(deployment), InProcessRunner())
     must_do_something(deployment, WORDS)  # the cleaner has not been here yet
     clean_all(deployment)
     with pytest.raises(Refused, match=r"default\.t: .*, and nothing to clean; nothing was queued"):
         must_do_something(deployment, WORDS)
-    assert claimable(deployment) == []
+    assert list_claimable_ids(deployment) == []
 
 
 def test_of_many_partitions_each_is_left_to_its_worker(deployment: Site, warehouse: Path) -> None:

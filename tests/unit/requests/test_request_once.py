@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import NotFound, Refused
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
@@ -46,7 +46,7 @@ def test_a_run_asks_once_however_often_it_is_tried(site: Site, table: Table) -> 
 
 def test_it_is_found_in_the_history_too(site: Site, table: Table) -> None:
     (first,) = request_once(site, WORDS, "run")
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     assert site.metastore.entries.get(first.entry_id).state is State.SUCCEEDED
     (again,) = request_once(site, WORDS, "run", only_if_due=False)

@@ -12,7 +12,7 @@ import pytest
 
 from compactor.acid.directory import acid_directory
 from compactor.base.errors import Disagreement, LockNotGranted, NotFound, Refused, StorageError
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Request
@@ -121,7 +121,7 @@ def test_the_chunks_of_a_bounded_minor_are_undone_together(site: Site, warehouse
     before, rows = files_of(table), rows_of(site, table)
     properties = {"compactor.max.time": "1h", "compactor.chunk.bytes": "4000"}
     request_compaction(site, table="default.t", type="minor", properties=properties)
-    (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    (outcome,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     assert len(outcome.output) > 1
     clean_all(site)
     undo(site)
@@ -457,7 +457,7 @@ def test_a_cleaning_after_a_failed_call_takes_nothing_from_the_next_one(site: Si
     (place / HERE / "delta_0000001_0000001_0000").rename(place / "delta_0000001_0000001_0000")
     ask = Request(entity=entity_of(table), type=CompactionType.MAJOR, initiator="compactor-x")
     site.metastore.requests.request(ask)  # as the initiator does where there is only to clean
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     assert rows_of(site, table) == rows
     assert "delta_0000001_0000001_0000" in names_in(place / HERE)

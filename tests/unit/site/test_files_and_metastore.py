@@ -11,7 +11,7 @@ import pytest
 from compactor.acid.listing import Listing
 from compactor.acid.names import CLAIM_PREFIX, staging_name
 from compactor.base.errors import Disagreement
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.transaction_rows import TxnType
@@ -106,13 +106,13 @@ def test_every_role_leaves_a_restored_metastores_table_alone(
     else:
         request_compaction(site, table=str(table))
         backup.take()
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     only_copy = everything(table)
     backup.restore()
     if taken == "before the last insert":
         request_compaction(site, table=str(table))
-    (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    (outcome,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     assert (outcome.result, "either the metastore is older than the files" in outcome.message) == (Result.REFUSED, True)
     every_role(site)
     assert everything(table) == only_copy
@@ -169,7 +169,7 @@ def test_a_delta_that_the_first_listing_missed_is_not_hidden(site: Site, table: 
     assert outcome.result is Result.WAITING
     assert f"{missed} was not there" in outcome.message
     assert names_in(Path(table.location)) == {f"delta_{n:07}_{n:07}_0000" for n in (1, 2, 3)}
-    (again,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    (again,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     assert again.result is Result.COMPACTED
     clean_all(site)
     assert rows_of(site, table) == wanted

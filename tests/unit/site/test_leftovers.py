@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import delete
 
 from compactor.base.errors import LockNotGranted, Refused
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
@@ -84,7 +84,7 @@ def test_a_worker_plans_nothing_beside_an_unfinished_compaction(site: Site, tabl
         outcome = (
             compact(site)
             if fate is Result.WAITING
-            else run_entries(site, claimable(site), InProcessRunner()).outcomes[0]
+            else run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes[0]
         )
         assert (outcome.result, named.name in outcome.message) == (fate, True)
         assert names_in(Path(table.location)) == before

@@ -14,7 +14,7 @@ from sqlalchemy import update
 
 from compactor.acid.directory import acid_directory
 from compactor.base.errors import StorageError
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import Cleaned, clean
 from compactor.compaction.entry import Request
@@ -288,7 +288,7 @@ def test_a_worker_that_slept_until_its_entry_was_cleaned_lists_nothing_anew(site
 def test_a_request_may_set_it(deployment: Site, table: Table) -> None:
     site = keeping(deployment, compactor_quarantine="0s")
     request_compaction(site, table="default.t", properties={"compactor.quarantine": "3d"})
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     assert [(q.until - q.since) // 86_400_000 for q in listed(site)] == [3]
     assert record_of(table).inputs == record_of(table).kept
@@ -439,7 +439,7 @@ def test_clean_only_entries_keep_too_and_are_of_no_compaction(site: Site, kept: 
     shutil.copytree(place / HERE / "delta_0000001_0000001_0000", place / "delta_0000001_0000001_0000")
     asked = Request(entity=entity_of(kept), type=CompactionType.MAJOR, initiator="compactor-x")
     site.metastore.requests.request(asked)
-    run_entries(site, claimable(site), InProcessRunner())
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     record = record_of(kept, 2)
     assert (record.names, record.outputs) == (("delta_0000001_0000001_0000",), ())

@@ -16,7 +16,7 @@ from sqlalchemy import delete, select, update
 from compactor.answers.explain import explain
 from compactor.base.errors import Disagreement, StorageError
 from compactor.base.steps import Step
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.mark_comparison import KEPT_TOKENS
@@ -186,7 +186,7 @@ def test_a_worker_under_way_ends_without_a_trace(site: Site, table: Table, backu
             return result
 
     before = files_of(table)
-    (done,) = run_entries(site, claimable(site), RestoredWhileUnitsRun()).outcomes
+    (done,) = run_entries(site, list_claimable_ids(site), RestoredWhileUnitsRun()).outcomes
     assert done.result is Result.FAILED
     assert "the database is older than what" in done.message
     assert {path: content for path, content in files_of(table).items() if not path.startswith(".")} == before

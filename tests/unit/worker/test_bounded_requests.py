@@ -10,7 +10,7 @@ import pytest
 from compactor.answers.explain import explain
 from compactor.answers.preview import preview
 from compactor.answers.show_compactions import show_history
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Table
@@ -54,7 +54,7 @@ def asked(site: Site, kind: str = "minor", **properties: str) -> Outcome:
 
 
 def once(site: Site, options: Options | None = None) -> Outcome:
-    (outcome,) = run_entries(site, claimable(site), InProcessRunner(), options).outcomes
+    (outcome,) = run_entries(site, list_claimable_ids(site), InProcessRunner(), options).outcomes
     return outcome
 
 
@@ -74,7 +74,7 @@ def test_a_request_bounded_in_bytes_asks_anew_for_what_it_leaves(
     (waiting,) = site.metastore.entries.queue(states=(State.INITIATED,))
     assert (waiting.type, waiting.properties) == (CompactionType.MINOR, {"compactor.max.bytes": bound})
     assert rows_of(site, table) == wanted
-    fates = [once(site).result for _ in range(len(EIGHT)) if claimable(site)]
+    fates = [once(site).result for _ in range(len(EIGHT)) if list_claimable_ids(site)]
     assert set(fates) == {Result.COMPACTED}
     clean_all(site)
     assert len(deltas(table)) <= 3
@@ -89,7 +89,7 @@ def test_what_is_left_is_told_wherever_runs_are(site: Site, table: Table) -> Non
     assert (run.deltas_left, run.bytes_left) == (left.deltas, left.bytes)
     told = explain(site, "default.t").partitions[0].runs[0]
     assert (told["deltas_left"], told["bytes_left"]) == (left.deltas, left.bytes)
-    site.metastore.endings.abort_request(*claimable(site))
+    site.metastore.endings.abort_request(*list_claimable_ids(site))
     clean_all(site)
     rows = {row.compactionid: row for row in show_history(site)}
     assert (rows[outcome.entry.id].deltas_left, rows[outcome.entry.id].bytes_left) == (left.deltas, left.bytes)
@@ -121,7 +121,7 @@ def test_in_time_all_chunks_are_published_at_once(site: Site, table: Table) -> N
         f"delta_{n:07d}_{n + 1:07d}" for n in range(1, 9, 2)
     ]
     assert not outcome.left
-    assert claimable(site) == []
+    assert list_claimable_ids(site) == []
     clean_all(site)
     assert len(deltas(table)) == 4
 
@@ -134,7 +134,7 @@ def test_a_worker_that_is_to_stop_publishes_what_is_whole(site: Site, table: Tab
         outcome = once(site, options=Options(stops=lambda: True))
         assert (outcome.result, len(outcome.output)) == (Result.COMPACTED, chunks)
         assert bool(outcome.left) is (time == "1h")
-        for entry in claimable(site):
+        for entry in list_claimable_ids(site):
             site.metastore.endings.abort_request(entry)
         clean_all(site)
     assert deltas(table) == ["delta_0000001_0000008"]
@@ -159,7 +159,7 @@ def test_a_base_that_reads_too_much_merges_deltas_until_it_does_not(site: Site, 
     assert (first.result, first.entry.type) == (Result.COMPACTED, CompactionType.MAJOR)
     assert first.output[0].startswith("delta_")
     assert "more than compactor.max.bytes" in first.message
-    outcomes = [first, *(once(site) for _ in range(len(EIGHT)) if claimable(site))]
+    outcomes = [first, *(once(site) for _ in range(len(EIGHT)) if list_claimable_ids(site))]
     assert {outcome.result for outcome in outcomes} == {Result.COMPACTED}
     assert not outcomes[-1].left.again
     for _ in range(len(EIGHT)):  # what came of it is merged again, where nothing else is to do

@@ -13,7 +13,7 @@ import pytest
 from compactor.acid.listing import Listing
 from compactor.base.errors import CommitUnknown, LostClaim, StorageError
 from compactor.batches import driver
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.locking.lock_types import LockType
@@ -53,7 +53,7 @@ def tables(site: Site, warehouse: Path) -> list[Table]:
 def asked(site: Site, kind: str = "major") -> list[int]:
     for name in NAMES:
         request_compaction(site, table=name, type=kind)
-    return claimable(site)
+    return list_claimable_ids(site)
 
 
 def worked(site: Site, runner: Interrupted | InProcessRunner | None = None, kind: str = "major") -> dict[str, Outcome]:
@@ -174,7 +174,9 @@ def test_one_that_somebody_holds_exclusively_waits_alone(site: Site, tables: lis
     fates = {outcome.entry.entity.table: outcome.result for outcome in outcomes}
     assert fates == {"a": Result.COMPACTED, "b": Result.WAITING, "c": Result.COMPACTED}
     site.metastore.transactions.commit(txn)
-    assert [o.result for o in run_entries(site, claimable(site), InProcessRunner()).outcomes] == [Result.COMPACTED]
+    assert [o.result for o in run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes] == [
+        Result.COMPACTED
+    ]
 
 
 def test_one_for_whose_table_somebody_waits_yields_alone(site: Site, tables: list[Table]) -> None:

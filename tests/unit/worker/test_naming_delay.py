@@ -12,7 +12,7 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import NotEnoughHistory
 from compactor.base.ids import NOTHING_OPEN, TxnId
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
@@ -99,7 +99,7 @@ def test_what_it_does_not_see_at_all_waits_in_the_queue(site: Site, warehouse: P
     assert site.metastore.locks.show() == []
     assert names_in(Path(table.location)) == before
     site.metastore.transactions.commit(query)
-    (done,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    (done,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     assert done.result is Result.COMPACTED
     assert rows_of(site, table) == wanted
 

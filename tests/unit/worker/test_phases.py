@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.acid.names import parse_staging
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.compaction.states import State
 from compactor.metastore.catalog.read import Table
 from compactor.requests.request import request_compaction
@@ -48,7 +48,7 @@ def staged(deployment: Site, table: Table, monkeypatch: pytest.MonkeyPatch) -> S
 
     monkeypatch.setattr(group_run, "publish", keep)
     request_compaction(deployment, table="t", type="major")
-    work.work_together(deployment, claimable(deployment), InProcessRunner(), Options(), lambda outcome: None)
+    work.work_together(deployment, list_claimable_ids(deployment), InProcessRunner(), Options(), lambda outcome: None)
     monkeypatch.setattr(group_run, "publish", publish)
     (one,) = found
     return one

@@ -13,7 +13,7 @@ from compactor.answers.explain import explain
 from compactor.answers.preview import preview
 from compactor.base.errors import Refused
 from compactor.base.ids import WriteId
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import CompactionType
 from compactor.metastore.catalog.read import Table
@@ -263,7 +263,7 @@ def test_a_request_chooses_the_class_of_files(deployment: Site, warehouse: Path,
         "stripes of another class are re-encoded"
     ]
     request_compaction(deployment, table="t", type=kind, properties=wanted)
-    (outcome,) = run_entries(deployment, claimable(deployment), InProcessRunner()).outcomes
+    (outcome,) = run_entries(deployment, list_claimable_ids(deployment), InProcessRunner()).outcomes
     assert outcome.result is Result.COMPACTED
     classes, filtered = set(), set()
     for path in Path(table.location).glob("*_v*/bucket_*"):

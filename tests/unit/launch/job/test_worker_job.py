@@ -1,4 +1,4 @@
-"""The command line of the application; what it runs is tested with service.batch and Spark itself."""
+"""The command line of the application; tests of `batches.driver` and of Spark cover what it runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from compactor.launch.job.worker_job import main
+from compactor.launch.job.worker_job import find_log_url, main
+from tests.support.hadoop import write_site
+
+INSIDE = {"CONTAINER_ID": "container_1_0001_01_000001", "NM_HOST": "nm", "NM_HTTP_PORT": "8042", "USER": "hive"}
+LOG = "://nm:8042/node/containerlogs/container_1_0001_01_000001/hive"
 
 
 @pytest.mark.parametrize("arguments", [[], ["--batch", "seven"], ["--batch", "7", "--verify", "none"], ["--oops"]])
@@ -49,3 +53,10 @@ def test_a_metastore_that_is_not_there_is_1(
     monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
     assert main(["--batch", "7"]) == 1
     assert "metastore.db" in capsys.readouterr().err
+
+
+def test_the_node_manager_shows_the_log(tmp_path: Path) -> None:
+    assert find_log_url(INSIDE) == f"http{LOG}"
+    write_site(tmp_path / "yarn-site.xml", {"yarn.http.policy": "HTTPS_ONLY"})
+    assert find_log_url({**INSIDE, "HADOOP_CONF_DIR": str(tmp_path)}) == f"https{LOG}"
+    assert find_log_url({"USER": "hive"}) is None

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
@@ -100,7 +100,7 @@ def test_stripes_without_anything_later_are_not_decoded(
     first = now(site)
     table.append(pa.table({"i": [3]}))
     request_compaction(site, table="db.t", type="major")
-    run_entries(site, claimable(site), InProcessRunner(), Options(small_stripe_bytes=0))
+    run_entries(site, list_claimable_ids(site), InProcessRunner(), Options(small_stripe_bytes=0))
     clean_all(site)
     plan = planned(site, first, now(site))
     [task] = plan.tasks

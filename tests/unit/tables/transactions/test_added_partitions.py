@@ -9,7 +9,7 @@ import pytest
 
 from compactor.acid.names import Base
 from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused, StorageError
-from compactor.batches.assembly import claimable
+from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
@@ -224,6 +224,6 @@ def test_new_partitions_are_compacted(store: Store) -> None:
         store.load_table("default.p").append(rows(v))
     store.load_table("default.p").delete("v = 1")
     request_compaction(store.site, table="default.p", partition="day=2026-11-01/s=x", type="major")
-    (outcome,) = run_entries(store.site, claimable(store.site), InProcessRunner(), Options()).outcomes
+    (outcome,) = run_entries(store.site, list_claimable_ids(store.site), InProcessRunner(), Options()).outcomes
     assert outcome.result is Result.COMPACTED
     assert values(store) == [0, 2]
