@@ -28,9 +28,9 @@ def sql(context: CliContext, text: str | None, path: str | None, database: str) 
     All are parsed before the first is done. docs/sql.md lists them.
     """
     from compactor.statements.script import only_reads
-    from compactor.tables.sql.run_statements import checked, run
+    from compactor.tables.sql.run_statements import check_text, run
 
-    statements = checked(_given(text, path))
+    statements = check_text(_given(text, path))
     with context.site(read_only=only_reads(statements)) as site:
         for answer in run(site, statements, database.lower()):
             _print(context, answer)
@@ -60,9 +60,9 @@ def _print(context: CliContext, answer: Answer) -> None:
             print_json_line(row, of_table=answer.whole)
     elif answer.statement == "SHOW COMPACTIONS":
         rows = [with_progress(row) for row in answer.rows]
-        print_table(rows, (*answer.columns, "progress", "watch"), answer.said)
+        print_table(rows, (*answer.columns, "progress", "watch"), answer.message)
     elif answer.columns:
-        print_table(list(answer.rows), answer.columns, answer.said, whole=answer.whole, of_table=answer.whole)
+        print_table(list(answer.rows), answer.columns, answer.message, whole=answer.whole, of_table=answer.whole)
     else:
-        for line in answer.said.split("\n"):
+        for line in answer.message.split("\n"):
             say(line)

@@ -16,7 +16,7 @@ from pyspark.sql.types import DecimalType, IntegralType, StringType
 
 from compactor.base.errors import BadStatement
 from compactor.spark_tables.pushdown import quote_name, translate_filters
-from compactor.statements.tokens import Token, tokens
+from compactor.statements.tokens import Token, tokenize
 from compactor.tables.filters.expressions import LONGEST
 from compactor.tables.schema import ROW_ID
 from compactor.tables.writing.row_change import EXACT, FILE
@@ -55,7 +55,7 @@ def find_equal_columns(
     if not isinstance(on, str):
         return []
     try:
-        condition = tokens(on)
+        condition = tokenize(on)
     except BadStatement:  # Spark rejects it too, or reads it in another way
         return []
     if not _is_read_alike(on, condition):

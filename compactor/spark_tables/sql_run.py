@@ -48,7 +48,7 @@ from compactor.statements.tokens import Token
 from compactor.tables.sql.named_partitions import key_values
 from compactor.tables.sql.run_changes import columns_of_values
 from compactor.tables.sql.run_creations import answer_if_there, must_be_there_once
-from compactor.tables.sql.run_statements import HANDLERS, checked
+from compactor.tables.sql.run_statements import HANDLERS, check_text
 from compactor.tables.sql.sql_session import Session
 from compactor.tables.writing.inserts import TARGET, values_of
 from compactor.tables.writing.row_change import Kind
@@ -89,7 +89,7 @@ def sql(
         Exception: Spark's error of a query or a write.
     """
     options = {"metastore": metastore, **({} if config is None else {"config": config})}
-    statements = checked(text, has_spark=True)
+    statements = check_text(text, has_spark=True)
     _must_be_harmless(spark, SparkText(text), statements)
     register(spark)
     with _Script(spark, text, options, database) as script:
@@ -356,7 +356,7 @@ class _Script:
         """
         mode = "overwrite" if into.overwrite else "append"
         with self._statement([into.table], into, query) as name:
-            table = self.session.found(into.table)  # under the lock, so its columns cannot change
+            table = self.session.load_table(into.table)  # under the lock, so its columns cannot change
             if into.overwrite and key_values(table, into.partition):
                 raise NotSupported(
                     f"{statement.name} at {statement.place}: PARTITION with values; select them in the query, as dynamic "
@@ -378,7 +378,7 @@ class _Script:
         names = [insert.into.table for insert in action.inserts]
         queries = [*([] if action.source is None else [action.source]), *(insert.query for insert in action.inserts)]
         with self._statement(names, None, *queries) as name:
-            targets = [self.session.found(table) for table in names]
+            targets = [self.session.load_table(table) for table in names]
             rows = self._rows_of_inserts(action, targets, name)
             tables = json.dumps([str(target) for target in targets])
             options = {INSERTS: tables, STATEMENT: name, **self._write_options}

@@ -1,4 +1,4 @@
-"""Parses ALTER: of TABLE those forms that are run, every other for its locks."""
+"""Parses ALTER: the forms of ALTER TABLE that are run, and all others for their locks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from compactor.locking import statement_rules as data
 from compactor.locking.accesses import Access, Name, Spec
 from compactor.locking.statement_rules import AccessKind, Command, OldLock
-from compactor.statements.parse_definitions import columns, command_access, database_named
+from compactor.statements.parse_definitions import command_access, database_named, parse_column_definitions
 from compactor.statements.parse_utilities import compact
 from compactor.statements.parsed_actions import (
     Action,
@@ -36,19 +36,19 @@ def alter(reader: TokenReader) -> Statement:
     fitting = [command for command in data.ALTER if reader.at(*command.words)]
     if not fitting:
         raise reader.bad(f"what ALTER TABLE {name} may do (see docs/sql.md) is expected")
-    command = max(fitting, key=lambda c: len(c.words))
+    command = max(fitting, key=lambda command: len(command.words))
     reader.take(*command.words)
     accesses = _accesses(TokenReader(reader.rest), command, name, partition)
     action: Action = _action(reader, command, name, partition)
     if isinstance(action, DropPartitions):
         accesses = [command_access(command, name, spec) for spec in action.partitions]
         if any(value is None for spec in action.partitions for _, value in spec):
-            action = NotRun(because="a partition is not named by key = value alone; name each that is to be dropped")
+            action = NotRun(because="a partition is not named by key = value alone; name each partition that you drop")
     return Statement(name=f"ALTER TABLE {_form(command)}", accesses=tuple(accesses), action=action)
 
 
 def _form(command: Command) -> str:
-    """Returns the name of the form: IF EXISTS makes no other one."""
+    """Returns the name of the form, which is the same with and without IF EXISTS."""
     return command.name.replace(" IF NOT EXISTS", "").replace(" IF EXISTS", "")
 
 
@@ -75,29 +75,29 @@ def _action(reader: TokenReader, command: Command, name: Name, partition: Spec |
 
 
 def _add_partitions(reader: TokenReader, command: Command, name: Name) -> Action:
-    found: list[tuple[Spec, str | None]] = []
+    partitions: list[tuple[Spec, str | None]] = []
     while True:
         spec = reader.spec()
-        found.append((spec, reader.text() if reader.take("location") else None))
+        partitions.append((spec, reader.text() if reader.take("location") else None))
         if not reader.take("partition"):
             break
-    return AddPartitions(table=name, if_not_exists="exists" in command.words, partitions=tuple(found))
+    return AddPartitions(table=name, if_not_exists="exists" in command.words, partitions=tuple(partitions))
 
 
 def _drop_partitions(reader: TokenReader, command: Command, name: Name) -> Action:
-    found = [reader.spec(comparisons=True)]
+    partitions = [reader.spec(comparisons=True)]
     while reader.take(","):
         reader.need("partition")
-        found.append(reader.spec(comparisons=True))
+        partitions.append(reader.spec(comparisons=True))
     purge = reader.take("purge")
-    return DropPartitions(table=name, if_exists="exists" in command.words, partitions=tuple(found), purge=purge)
+    return DropPartitions(table=name, if_exists="exists" in command.words, partitions=tuple(partitions), purge=purge)
 
 
 def _add_columns(reader: TokenReader, command: Command, name: Name) -> Action:
-    found = columns(reader)
+    added = parse_column_definitions(reader)
     if not reader.take("restrict") and reader.at("cascade"):
         raise reader.bad("the end is expected (partitions share the columns of their table here)")
-    return AddColumns(table=name, columns=found)
+    return AddColumns(table=name, columns=added)
 
 
 def _rename(reader: TokenReader, command: Command, name: Name) -> Action:

@@ -8,7 +8,7 @@ from compactor.base.errors import BadStatement
 from compactor.locking.accesses import Access, Name
 from compactor.locking.statement_rules import AccessKind
 from compactor.statements.keywords import QUERIES
-from compactor.statements.parse_queries import as_query, conditions, reads
+from compactor.statements.parse_queries import build_query, find_conditions, find_reads
 from compactor.statements.parsed_actions import (
     Action,
     Delete,
@@ -20,12 +20,12 @@ from compactor.statements.parsed_actions import (
     WhenMatched,
     WhenNotMatched,
 )
-from compactor.statements.rendering import rendered
+from compactor.statements.rendering import render_filter
 from compactor.statements.statement import Statement
 from compactor.statements.token_cursor import TokenReader
 from compactor.statements.tokens import Token
 
-#: Words that no condition of a row change may have outside parentheses: LIMIT or a second table would be lost.
+#: Words that must not stand in a condition outside parentheses: a LIMIT or a second table would be ignored.
 _NO_CONDITION = frozenset(
     ("from", "using", "join", "select", "insert", "lateral", "limit", "order", "sort", "distribute", "cluster", "group")
 ) | frozenset(("having", "union", "intersect", "except", "minus", "where", "set", "update", "delete", "merge"))
@@ -41,19 +41,19 @@ def update(reader: TokenReader) -> Statement:
     alias = _alias(reader, name, "set")
     reader.need("set")
     columns, values = _assignments(reader, alias, "where")
-    where, condition, found = _condition(reader, alias)
+    where, condition, where_tokens = _condition(reader, alias)
     set_to = [token for value in values for token in value]
-    change = Access(kind=AccessKind.UPDATE, name=name, where=conditions(found), moves=True)
+    change = Access(kind=AccessKind.UPDATE, name=name, where=find_conditions(where_tokens), moves=True)
     action = Update(
         table=name,
         alias=alias,
-        assignments=tuple(zip(columns, (rendered(value, (alias,)) for value in values), strict=True)),
+        assignments=tuple(zip(columns, (render_filter(value, (alias,)) for value in values), strict=True)),
         values=tuple(map(_span, values)),
         where=where,
         condition=condition,
-        nested=_nested(found),
+        nested=_nested(where_tokens),
     )
-    return _changing("UPDATE", (change,), [*set_to, *found], _unless_nested(set_to, action))
+    return _build_statement("UPDATE", (change,), [*set_to, *where_tokens], _unless_nested(set_to, action))
 
 
 def delete(reader: TokenReader) -> Statement:
@@ -61,10 +61,10 @@ def delete(reader: TokenReader) -> Statement:
     reader.need("from")
     name = reader.name()
     alias = _alias(reader, name, "where")
-    where, condition, found = _condition(reader, alias)
-    change = Access(kind=AccessKind.DELETE, name=name, where=conditions(found))
-    action = Delete(table=name, alias=alias, where=where, condition=condition, nested=_nested(found))
-    return _changing("DELETE", (change,), found, action)
+    where, condition, where_tokens = _condition(reader, alias)
+    change = Access(kind=AccessKind.DELETE, name=name, where=find_conditions(where_tokens))
+    action = Delete(table=name, alias=alias, where=where, condition=condition, nested=_nested(where_tokens))
+    return _build_statement("DELETE", (change,), where_tokens, action)
 
 
 def merge(reader: TokenReader) -> Statement:
@@ -85,18 +85,18 @@ def merge(reader: TokenReader) -> Statement:
         clauses.append(_clause(reader, alias))
     if not clauses or not reader.ended:
         raise reader.bad("WHEN … THEN UPDATE, DELETE or INSERT is expected")
-    kinds = dict.fromkeys(_BRANCHES[type(one)][bool(one.columns)] for one in clauses)
+    kinds = dict.fromkeys(_BRANCHES[type(clause)][bool(clause.columns)] for clause in clauses)
     action = Merge(
         table=name, alias=alias, source=source, source_alias=source_alias, on=_span(on), clauses=tuple(clauses)
     )
     changes = (Access(kind=kind, name=name) for kind in kinds)
-    accesses = (*changes, *(one for one in read if one.name != name))
-    return _changing("MERGE", accesses, begin, _unless_nested(begin, action))
+    accesses = (*changes, *(clause for clause in read if clause.name != name))
+    return _build_statement("MERGE", accesses, begin, _unless_nested(begin, action))
 
 
-def _changing(form: str, accesses: Sequence[Access], expressions: Sequence[Token], action: Action) -> Statement:
-    """Returns the statement with the tables that its expressions read, which are locked, too; the changed one is already."""
-    others = reads(expressions, without=accesses[0].name)
+def _build_statement(form: str, accesses: Sequence[Access], expressions: Sequence[Token], action: Action) -> Statement:
+    """Returns the statement; its accesses include the tables that its expressions read, except the changed table."""
+    others = find_reads(expressions, without=accesses[0].name)
     return Statement(name=form, accesses=(*accesses, *others), action=action)
 
 
@@ -110,7 +110,7 @@ def _source(reader: TokenReader) -> tuple[Name | Query, tuple[Access, ...]]:
     if not TokenReader(query).at_any("values", *QUERIES):
         where = "" if begin is None else f" behind the parenthesis at {begin.place}"
         raise BadStatement(f"statement: a query is expected{where}")
-    return as_query(query), tuple(Access(kind=one.kind, name=one.name) for one in reads(query))
+    return build_query(query), tuple(Access(kind=access.kind, name=access.name) for access in find_reads(query))
 
 
 def _clause(reader: TokenReader, alias: str) -> WhenMatched | WhenNotMatched:
@@ -131,17 +131,17 @@ def _clause(reader: TokenReader, alias: str) -> WhenMatched | WhenNotMatched:
         return WhenMatched(condition=condition)
     if not reader.take("update", "set"):
         raise reader.bad("UPDATE SET or DELETE is expected")
-    names, found = _assignments(reader, alias, "when")
-    return WhenMatched(condition=condition, columns=names, values=tuple(map(_span, found)))
+    names, values = _assignments(reader, alias, "when")
+    return WhenMatched(condition=condition, columns=names, values=tuple(map(_span, values)))
 
 
 def _values(reader: TokenReader) -> list[Span]:
     """Reads the expressions of one row of VALUES, in parentheses."""
     row = TokenReader(reader.group(), last=reader.before)
-    found = [_span(_expression(row, ","))]
+    spans = [_span(_expression(row, ","))]
     while row.take(","):
-        found.append(_span(_expression(row, ",")))
-    return found
+        spans.append(_span(_expression(row, ",")))
+    return spans
 
 
 def _assignments(reader: TokenReader, alias: str, end: str) -> tuple[tuple[str, ...], tuple[list[Token], ...]]:
@@ -160,7 +160,7 @@ def _assignments(reader: TokenReader, alias: str, end: str) -> tuple[tuple[str, 
 
 
 def _alias(reader: TokenReader, name: Name | None, following: str) -> str:
-    """Reads the alias of a table, or of a query, which has no ``name``; returns what expressions call it."""
+    """Reads the alias of a table or of a query (no ``name``); returns what expressions call it."""
     if reader.take("as"):
         return reader.part()
     token = reader.next
@@ -179,24 +179,24 @@ def _column(reader: TokenReader, alias: str) -> str:
 
 
 def _condition(reader: TokenReader, alias: str) -> tuple[str | None, Span | None, list[Token]]:
-    """Reads WHERE and what follows it; returns that as a filter, for Spark, and as it was read."""
+    """Reads WHERE and its condition; returns the condition as a filter, as a span for Spark, and as tokens."""
     if reader.ended:
         return None, None, []
     reader.need("where")
-    found = _expression(reader, what="a condition")
-    return rendered(found, (alias,)), _span(found), found
+    tokens = _expression(reader, what="a condition")
+    return render_filter(tokens, (alias,)), _span(tokens), tokens
 
 
 def _expression(reader: TokenReader, *ends: str, what: str = "a value") -> list[Token]:
     """Reads tokens up to the first of ``ends`` outside parentheses and CASE … END.
 
     Raises:
-        BadStatement: there are none, or a word is among them that begins another part of a statement.
+        BadStatement: there are no tokens, or a word among them begins another part of a statement.
     """
-    found = reader.until(_end(reader, ends))
-    if not found:
+    tokens = reader.until(_end(reader, ends))
+    if not tokens:
         raise reader.bad(f"{what} is expected")
-    return found
+    return tokens
 
 
 def _end(reader: TokenReader, ends: tuple[str, ...]) -> Callable[[Token], bool]:
@@ -223,19 +223,19 @@ def _is_called(reader: TokenReader) -> bool:
     return reader.at("from") and reader.before is not None and reader.before.value == "distinct"
 
 
-def _span(found: Sequence[Token]) -> Span:
-    return found[0].start, found[-1].end
+def _span(tokens: Sequence[Token]) -> Span:
+    return tokens[0].start, tokens[-1].end
 
 
-def _nested(found: Sequence[Token]) -> Query | None:
-    """Returns a condition that has queries of its own, with the tables that they name; None for another one."""
-    return None if _query_in(found) is None else as_query(found)
+def _nested(tokens: Sequence[Token]) -> Query | None:
+    """Returns a condition that contains queries, with the tables they name; None for any other condition."""
+    return None if _query_in(tokens) is None else build_query(tokens)
 
 
-def _unless_nested(found: Sequence[Token], action: Action) -> Action:
-    """Returns ``action``, or that it is not run, if these expressions have a query of their own: Spark would look for the
-    tables of that in its catalog."""
-    token = _query_in(found)
+def _unless_nested(tokens: Sequence[Token], action: Action) -> Action:
+    """Returns ``action``, or ``NotRun`` if these expressions contain a query: Spark would look up its tables in its own
+    catalog."""
+    token = _query_in(tokens)
     if token is None:
         return action
     return NotRun(
@@ -244,9 +244,9 @@ def _unless_nested(found: Sequence[Token], action: Action) -> Action:
     )
 
 
-def _query_in(found: Sequence[Token]) -> Token | None:
-    """Returns the first word of the first query that expressions have, in parentheses."""
-    for before, token in zip((None, *found), found, strict=False):
+def _query_in(tokens: Sequence[Token]) -> Token | None:
+    """Returns the first word of the first query in parentheses."""
+    for before, token in zip((None, *tokens), tokens, strict=False):
         opens = before is not None and before.value == "(" and before.kind == "sign"
         if token.kind == "word" and opens and token.value in ("select", "with", "from", "table", "values"):
             return token

@@ -11,7 +11,7 @@ from compactor.locking import statement_rules as data
 from compactor.locking.accesses import Access, Name, Spec
 from compactor.locking.statement_rules import AccessKind, Command
 from compactor.statements.keywords import QUERIES
-from compactor.statements.parse_queries import as_query, reads
+from compactor.statements.parse_queries import build_query, find_reads
 from compactor.statements.parsed_actions import (
     Action,
     Columns,
@@ -23,7 +23,7 @@ from compactor.statements.parsed_actions import (
     NotRun,
     TruncateTable,
 )
-from compactor.statements.rendering import as_type
+from compactor.statements.rendering import render_type
 from compactor.statements.statement import Statement
 from compactor.statements.statement_list import not_run
 from compactor.statements.token_cursor import TokenReader
@@ -33,7 +33,7 @@ _ONCE = "once, not twice,"
 
 
 def database_named(name: str | None) -> Name:
-    """Returns the name of a database; None is the current one."""
+    """Returns the name of a database; None means the current one."""
     return Name(database=name, table="")
 
 
@@ -121,19 +121,21 @@ def create(reader: TokenReader) -> Statement:
     if_not_exists = reader.take("if", "not", "exists")
     name = reader.name()
     parent = Access(kind=AccessKind.DDL_SHARED, name=database_named(name.database))
-    query = query_after_as(reader)
-    read = reads(query)
+    query = find_query_after_as(reader)
+    read = find_reads(query)
     if view:
         return Statement(name="CREATE VIEW", accesses=(parent, *read), action=not_run("CREATE VIEW"))
     if query:
         makes = kind == "transactional" or _sets_transactional(reader.rest)
-        made = Access(kind=AccessKind.CTAS, name=name, makes=makes)
+        created = Access(kind=AccessKind.CTAS, name=name, makes=makes)
         is_external = kind == "external"
-        action = not_run("CREATE EXTERNAL TABLE") if is_external else _table_as(reader, name, if_not_exists, query)
-        return Statement(name="CREATE TABLE AS", accesses=(made, parent, *read), action=action)
+        action = (
+            not_run("CREATE EXTERNAL TABLE") if is_external else _parse_table_as(reader, name, if_not_exists, query)
+        )
+        return Statement(name="CREATE TABLE AS", accesses=(created, parent, *read), action=action)
     if kind == "external":
         return Statement(name="CREATE EXTERNAL TABLE", accesses=(parent,), action=not_run("CREATE EXTERNAL TABLE"))
-    return Statement(name="CREATE TABLE", accesses=(parent,), action=_table(reader, name, if_not_exists))
+    return Statement(name="CREATE TABLE", accesses=(parent,), action=_parse_table(reader, name, if_not_exists))
 
 
 def _create_database(reader: TokenReader) -> Statement:
@@ -146,36 +148,38 @@ def _create_database(reader: TokenReader) -> Statement:
     return Statement(name="CREATE DATABASE", action=action)
 
 
-def _table(reader: TokenReader, name: Name, if_not_exists: bool) -> CreateTable | NotRun:
-    """Parses the definition of a table; what is not created here has locks all the same."""
+def _parse_table(reader: TokenReader, name: Name, if_not_exists: bool) -> CreateTable | NotRun:
+    """Parses the definition of a table. If it cannot be created here, the statement still gets its locks."""
     try:
-        found: dict[str, Any] = {}
+        clauses: dict[str, Any] = {}
         if reader.take("like"):
-            found["like"] = reader.name()
+            clauses["like"] = reader.name()
         else:
-            found["columns"] = columns(reader)
+            clauses["columns"] = parse_column_definitions(reader)
         while not reader.ended:
-            clause = _clause(reader, columns)
-            if found.keys() & clause.keys():
+            clause = _clause(reader, parse_column_definitions)
+            if clauses.keys() & clause.keys():
                 raise reader.bad(f"each clause {_ONCE} is expected")
-            found |= clause
-        return CreateTable(table=name, if_not_exists=if_not_exists, **found)
+            clauses |= clause
+        return CreateTable(table=name, if_not_exists=if_not_exists, **clauses)
     except BadStatement as error:
         return NotRun(because=str(error).removeprefix("statement: "))
 
 
-def _table_as(reader: TokenReader, name: Name, if_not_exists: bool, query: Sequence[Token]) -> CreateTableAs | NotRun:
-    """Parses the definition of a table whose columns are those of ``query``; see ``_table``."""
+def _parse_table_as(
+    reader: TokenReader, name: Name, if_not_exists: bool, query: Sequence[Token]
+) -> CreateTableAs | NotRun:
+    """Parses the definition of a table that takes its columns from ``query``; see ``_parse_table``."""
     try:
-        found: dict[str, Any] = {}
+        clauses: dict[str, Any] = {}
         if reader.at("("):
             raise reader.bad("AS (a query gives the columns itself) is expected")
         while not reader.take("as"):
             clause = _clause(reader, TokenReader.names)
-            if found.keys() & clause.keys():
+            if clauses.keys() & clause.keys():
                 raise reader.bad(f"each clause {_ONCE} is expected")
-            found |= clause
-        return CreateTableAs(table=name, if_not_exists=if_not_exists, query=as_query(query), **found)
+            clauses |= clause
+        return CreateTableAs(table=name, if_not_exists=if_not_exists, query=build_query(query), **clauses)
     except BadStatement as error:
         return NotRun(because=str(error).removeprefix("statement: "))
 
@@ -201,39 +205,39 @@ def _clause(reader: TokenReader, keys: Callable[[TokenReader], object]) -> dict[
     )
 
 
-def columns(reader: TokenReader) -> Columns:
+def parse_column_definitions(reader: TokenReader) -> Columns:
     """Parses ``(name type, ...)``.
 
     Raises:
-        BadStatement: it is something else, such as a column with a COMMENT or a constraint, which are not stored here.
+        BadStatement: it is something else, such as a column with a COMMENT or a constraint, which we do not store.
     """
     reader.need("(")
-    found: list[tuple[str, str]] = []
+    definitions: list[tuple[str, str]] = []
     while True:
         name = reader.part()
-        kind = as_type(_type(reader))
+        kind = render_type(_type(reader))
         if not kind:
             raise reader.bad("a type is expected")
-        found.append((name, kind))
+        definitions.append((name, kind))
         if not reader.take(","):
             break
     if not reader.at(")"):
         raise reader.bad("a comma or ')' (comments and constraints of columns are not stored here) is expected")
     reader.need(")")
-    return tuple(found)
+    return tuple(definitions)
 
 
 def _type(reader: TokenReader) -> list[Token]:
-    """Reads the tokens of a type: up to a comma or parenthesis that is not within it, or a word that is no part of it."""
-    found: list[Token] = []
+    """Reads the tokens of a type, up to a comma or parenthesis outside it, or a word that does not belong to it."""
+    tokens: list[Token] = []
     depth = 0
     while (token := reader.next) is not None:
-        if depth == 0 and (reader.at(",") or reader.at(")") or (found and not _continues(token, found[-1]))):
+        if depth == 0 and (reader.at(",") or reader.at(")") or (tokens and not _continues(token, tokens[-1]))):
             break
         depth += {"(": 1, "<": 1, ")": -1, ">": -1}.get(token.value, 0) if token.kind == "sign" else 0
-        found.append(token)
+        tokens.append(token)
         reader.skip()
-    return found
+    return tokens
 
 
 def _continues(token: Token, before: Token) -> bool:
@@ -242,7 +246,7 @@ def _continues(token: Token, before: Token) -> bool:
     return token.value in ("with", "local", "time", "zone", "precision") and before.kind == "word"
 
 
-def query_after_as(reader: TokenReader) -> tuple[Token, ...]:
+def find_query_after_as(reader: TokenReader) -> tuple[Token, ...]:
     """Returns the query after AS; empty if there is none."""
     look = TokenReader(reader.rest)
     while look.skip_to("as"):
@@ -252,7 +256,7 @@ def query_after_as(reader: TokenReader) -> tuple[Token, ...]:
     return ()
 
 
-def _sets_transactional(found: Sequence[Token]) -> bool:
+def _sets_transactional(tokens: Sequence[Token]) -> bool:
     """Tells whether TBLPROPERTIES sets ``transactional`` to true."""
-    triples = zip(found, found[1:], found[2:], strict=False)
+    triples = zip(tokens, tokens[1:], tokens[2:], strict=False)
     return any((a.value.lower(), b.value, c.value.lower()) == ("transactional", "=", "true") for a, b, c in triples)

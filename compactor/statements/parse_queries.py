@@ -1,6 +1,6 @@
-"""Finds the tables that a query reads, and the values that its conditions demand of their columns.
+"""Finds the tables that a query reads, and the values that its conditions require of their columns.
 
-It understands only as much of a query as finding locks needs.
+It parses only as much of a query as is needed to find its locks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENDS_FROM = CLAUSES | SET_OPERATIONS | JOINED | {"select", "insert", "when", "s
 _NO_ALIAS = frozenset(("tablesample", "for", "pivot", "unpivot", "match_recognize"))
 _CLAUSES_WITHOUT_LISTS = frozenset(("where", "having", "qualify", "limit"))
 _BEGINS = ("(", "*", "-", "+", "~", "!", ":", "?")  #: signs with which an expression begins
-#: Words of which one follows, where a keyword is one.
+#: Keywords that count as keywords only if one of these words follows.
 _FOLLOWED_BY = {
     **dict.fromkeys(("group", "order", "sort", "distribute", "cluster"), ("by",)),
     **dict.fromkeys(SET_OPERATIONS, ("all", "distinct", *QUERIES, "values", "table", "map", "reduce")),
@@ -37,9 +37,9 @@ _TABLE = Token(kind="word", value="table")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueriedTable:
-    """A table that a query reads, with the plain values its WHERE demands of columns: ``where k = 'v' and ...``.
+    """A table that a query reads, with the plain values that its WHERE requires: ``where k = 'v' and ...``.
 
-    ``start`` and ``end`` are those of its name in the whole text; ``aliased`` is true if another name follows.
+    ``start`` and ``end`` are offsets of its name in the whole text. ``aliased`` is true if an alias follows.
     """
 
     name: Name
@@ -49,31 +49,31 @@ class QueriedTable:
     aliased: bool = field(default=False, compare=False)
 
 
-def sources(found: Sequence[Token]) -> tuple[QueriedTable, ...]:
-    """Returns every table that a query names after FROM or JOIN, including subqueries but not names defined by WITH.
+def find_queried_tables(tokens: Sequence[Token]) -> tuple[QueriedTable, ...]:
+    """Returns the tables that a query names after FROM or JOIN, also in subqueries, but not names defined by WITH.
 
-    Conditions are only used if FROM has one table, so that a column cannot belong to another table.
+    Conditions are only used if FROM has a single table; otherwise a column could belong to another table.
     """
-    return tuple(dict.fromkeys(_sources(found, frozenset())))
+    return tuple(dict.fromkeys(_find_tables(tokens, frozenset())))
 
 
-def places(found: Sequence[Token]) -> tuple[QueriedTable, ...]:
-    """Returns each place at which a query names a table, in their order.
+def locate_tables(tokens: Sequence[Token]) -> tuple[QueriedTable, ...]:
+    """Returns each place where a query names a table, in order.
 
     Raises:
-        BadStatement: it names one as TABLE t, which is no place known here.
+        BadStatement: the query has TABLE t, whose table this parser cannot place.
     """
-    for before, token, after in zip((_FROM, *found), found, found[1:], strict=False):
+    for before, token, after in zip((_FROM, *tokens), tokens, tokens[1:], strict=False):
         if token == _TABLE and before.value != "." and after.kind in ("word", "quoted"):
             raise BadStatement(
-                f"statement: TABLE {after} at {token.place} is no query of the list; write SELECT * FROM {after}"
+                f"statement: TABLE {after} at {token.place} is not on the list of queries; write SELECT * FROM {after}"
             )
-    return tuple(sorted(_sources(found, frozenset()), key=lambda one: one.start))
+    return tuple(sorted(_find_tables(tokens, frozenset()), key=lambda table: table.start))
 
 
-def _sources(found: Sequence[Token], defined: frozenset[str]) -> list[QueriedTable]:
-    reader = TokenReader(found)
-    read: list[QueriedTable] = []
+def _find_tables(tokens: Sequence[Token], defined: frozenset[str]) -> list[QueriedTable]:
+    reader = TokenReader(tokens)
+    tables: list[QueriedTable] = []
     if reader.take("with"):
         recursive = reader.take("recursive")
         while True:
@@ -82,7 +82,7 @@ def _sources(found: Sequence[Token], defined: frozenset[str]) -> list[QueriedTab
                 reader.group()
             reader.need("as")
             # a name means a table within its own definition, unless that is recursive
-            read += _sources(reader.group(), defined | name if recursive else defined)
+            tables += _find_tables(reader.group(), defined | name if recursive else defined)
             defined |= name
             if not reader.take(","):
                 break
@@ -93,35 +93,35 @@ def _sources(found: Sequence[Token], defined: frozenset[str]) -> list[QueriedTab
     while not reader.ended:
         clause = _clause(reader) or clause
         if reader.at("("):
-            read += _inside(reader.group(), defined)
+            tables += _find_in_group(reader.group(), defined)
         elif reader.at(",") and clause in _CLAUSES_WITHOUT_LISTS:
             raise reader.bad(f"no list, since {clause.upper()} has none, is expected")
         elif reader.at(",") and clause in ("on", "using") and reader.take(","):
-            names, nested = _from(reader, defined)  # a join is one of several in FROM
+            names, nested = _read_from(reader, defined)  # a join is one of several in FROM
             joined = True
             here += names
-            read += nested
+            tables += nested
         elif reader.take("is", "distinct", "from") or reader.take("is", "not", "distinct", "from"):
             continue
         elif reader.take("from") or reader.take("join"):
-            names, nested = _from(reader, defined)
+            names, nested = _read_from(reader, defined)
             joined = joined or bool(here) or len(names) != 1 or bool(nested)
             here += names
-            read += nested
+            tables += nested
         elif reader.take("where"):
-            where = conditions(reader.rest)
+            where = find_conditions(reader.rest)
         elif reader.at_any(*SET_OPERATIONS):
-            read += _with_conditions(here, joined, where)
+            tables += _with_conditions(here, joined, where)
             here, joined, where = [], False, ()
             reader.skip()
         else:
             reader.skip()
-    return read + _with_conditions(here, joined, where)
+    return tables + _with_conditions(here, joined, where)
 
 
-def conditions(found: Sequence[Token]) -> tuple[tuple[str, str], ...]:
-    """Returns ``k = literal`` for each such term of a WHERE that joins its terms by AND; otherwise nothing."""
-    reader = TokenReader(found)
+def find_conditions(tokens: Sequence[Token]) -> tuple[tuple[str, str], ...]:
+    """Returns each term ``k = literal`` of a WHERE whose terms are joined by AND; nothing for any other WHERE."""
+    reader = TokenReader(tokens)
     terms: list[list[Token]] = [[]]
     while (token := reader.next) is not None:
         if reader.at("("):
@@ -152,26 +152,26 @@ def _equality(term: Sequence[Token]) -> tuple[str, str] | None:
 
 
 def _with_conditions(
-    named: Sequence[QueriedTable], joined: bool, where: tuple[tuple[str, str], ...]
+    tables: Sequence[QueriedTable], joined: bool, where: tuple[tuple[str, str], ...]
 ) -> list[QueriedTable]:
-    return [replace(one, where=() if joined else where) for one in named]
+    return [replace(table, where=() if joined else where) for table in tables]
 
 
-def _inside(group: Sequence[Token], defined: frozenset[str]) -> list[QueriedTable]:
+def _find_in_group(group: Sequence[Token], defined: frozenset[str]) -> list[QueriedTable]:
     """Returns the tables a parenthesis reads. FROM outside a query belongs to a function (``extract(year from d)``)."""
     if group and group[0].kind in ("word", "sign") and group[0].value in QUERIES:
-        return _sources(group, defined)
-    reader, read = TokenReader(group), list[QueriedTable]()
+        return _find_tables(group, defined)
+    reader, tables = TokenReader(group), list[QueriedTable]()
     while not reader.ended:
         if reader.at("("):
-            read += _inside(reader.group(), defined)
+            tables += _find_in_group(reader.group(), defined)
         else:
             reader.skip()
-    return read
+    return tables
 
 
-def _from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[QueriedTable], list[QueriedTable]]:
-    """Returns the tables of one FROM up to its end or the next JOIN, and those its subqueries read."""
+def _read_from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[QueriedTable], list[QueriedTable]]:
+    """Returns the tables of one FROM, up to its end or the next JOIN, and the tables of its subqueries."""
     names: list[QueriedTable] = []
     nested: list[QueriedTable] = []
     while True:
@@ -179,11 +179,11 @@ def _from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[QueriedTab
         if reader.at("("):
             inner = reader.group()
             if inner and inner[0].kind in ("word", "sign") and inner[0].value in QUERIES:
-                nested += _sources(inner, defined)
+                nested += _find_tables(inner, defined)
             else:
-                nested += _sources((_FROM, *inner), defined)
+                nested += _find_tables((_FROM, *inner), defined)
         elif not reader.take("values") and not reader.at("table", "("):
-            named = _named(reader)
+            named = _read_table(reader)
             is_function = reader.at("(")  # range(10)
             if not is_function and not (named.name.database is None and named.name.table in defined):
                 names.append(named)
@@ -192,7 +192,7 @@ def _from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[QueriedTab
                 _must_open(reader)
                 return names, nested
             if reader.at("("):  # arguments of a function, rows of VALUES, what LATERAL reads
-                nested += _inside(reader.group(), defined)
+                nested += _find_in_group(reader.group(), defined)
             else:
                 reader.skip()
         if not reader.take(","):
@@ -200,55 +200,58 @@ def _from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[QueriedTab
 
 
 def _clause(reader: TokenReader) -> str:
-    """Returns the keyword of the clause that opens next; "" within one: CASE has WHEN, and WITHIN GROUP is no GROUP BY."""
+    """Returns the keyword of the clause that opens next, or "" within one: the GROUP of WITHIN GROUP opens none."""
     word = next((word for word in _OPENING if reader.at(word)), "")
     needed = _FOLLOWED_BY.get(word)
     return word if needed is None or TokenReader(reader.rest[1:2]).at_any(*needed) else ""
 
 
 def _must_open(reader: TokenReader) -> None:
-    """Refuses a keyword as the name of a table that FROM lists: Spark would take it for one where no clause can follow.
+    """Refuses a keyword as a table's name in FROM: Spark takes it for a name where no clause can follow.
 
     Raises:
-        BadStatement: it is such a name.
+        BadStatement: the keyword stands where a name does.
     """
     word, after = reader.rest[0], reader.rest[1:2]
     is_name = not after or (after[0].kind == "sign" and after[0].value not in _BEGINS)
     needed = _FOLLOWED_BY.get(word.value)
     if is_name or (needed is not None and not TokenReader(after).at_any(*needed)):
-        raise BadStatement(f"statement: {word} at {word.place} is a keyword; as a name it is expected in backticks")
+        raise BadStatement(f"statement: {word} at {word.place} is a keyword; as a name it needs backticks")
 
 
-def _named(reader: TokenReader) -> QueriedTable:
+def _read_table(reader: TokenReader) -> QueriedTable:
     before = reader.rest
     name = reader.name()
     after = reader.next
-    last = before[len(before) - reader.left - 1]
+    last = before[len(before) - reader.remaining - 1]
     aliased = after is not None and (
         after.kind == "quoted" or (after.kind == "word" and after.value not in _ENDS_FROM | JOINS | _NO_ALIAS)
     )
     return QueriedTable(name=name, start=before[0].start, end=last.end, aliased=aliased)
 
 
-def reads(found: Sequence[Token], without: Name | None = None) -> tuple[Access, ...]:
-    """Returns the accesses of a query to the tables it names, but those to ``without``."""
-    read = (one for one in sources(found) if one.name != without)
-    return tuple(Access(kind=AccessKind.READ, name=one.name, where=one.where) for one in read)
+def find_reads(tokens: Sequence[Token], without: Name | None = None) -> tuple[Access, ...]:
+    """Returns the accesses of a query to the tables it names, except ``without``."""
+    tables = (table for table in find_queried_tables(tokens) if table.name != without)
+    return tuple(Access(kind=AccessKind.READ, name=table.name, where=table.where) for table in tables)
 
 
-def as_query(*pieces: Sequence[Token]) -> Query:
-    """Returns the query that these pieces of a statement are together.
+def build_query(*pieces: Sequence[Token]) -> Query:
+    """Joins pieces of a statement into one query.
 
     Raises:
-        BadStatement: it writes: Spark would do that in its own catalog.
+        BadStatement: the query writes; Spark would do that in its own catalog.
     """
-    found = [token for piece in pieces for token in piece]
-    for token, after in pairwise(found):
+    tokens = [token for piece in pieces for token in piece]
+    for token, after in pairwise(tokens):
         words = token.kind == after.kind == "word"
         if words and token.value == "insert" and after.value in ("into", "overwrite"):
             raise BadStatement(
-                f"statement: INSERT at {token.place} is within a query, which only reads; write it by itself"
+                f"statement: INSERT at {token.place} is within a query, which only reads; make it a statement of its own"
             )
-    named = (Place(table=one.name, start=one.start, end=one.end, aliased=one.aliased) for one in places(found))
+    table_places = (
+        Place(table=table.name, start=table.start, end=table.end, aliased=table.aliased)
+        for table in locate_tables(tokens)
+    )
     ends = tuple((piece[0].start, piece[-1].end) for piece in pieces if piece)
-    return Query(pieces=ends, places=tuple(named))
+    return Query(pieces=ends, places=tuple(table_places))

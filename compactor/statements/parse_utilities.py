@@ -1,4 +1,4 @@
-"""Parses what concerns compactions, transactions and locks: SHOW, ABORT and ALTER TABLE ... COMPACT."""
+"""Parses statements about compactions, transactions and locks: SHOW, ABORT and ALTER TABLE ... COMPACT."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from compactor.statements.parsed_actions import (
     ShowLocks,
     ShowTransactions,
 )
-from compactor.statements.rendering import rendered
+from compactor.statements.rendering import render_filter
 from compactor.statements.statement import Statement
 from compactor.statements.token_cursor import TokenReader
 from compactor.statements.tokens import Token
 
 
 def show_compactions(reader: TokenReader) -> Statement:
-    """Parses SHOW COMPACTIONS after these words: filters in Hive's order, each of which may be left out."""
-    found: dict[str, Any] = {}
+    """Parses what follows SHOW COMPACTIONS: optional filters, in Hive's order."""
+    filters: dict[str, Any] = {}
     if reader.take("compactionid"):
         reader.need("=")
-        found["id"] = reader.integer("the id of a compaction")
+        filters["id"] = reader.integer("the id of a compaction")
     elif reader.take("schema") or reader.take("database"):
-        found["schema"] = reader.part()
+        filters["schema"] = reader.part()
     elif not reader.ended and not reader.at_any("pool", "type", "status", "order", "limit"):
-        found["table"], found["partition"] = reader.name(), reader.values()
+        filters["table"], filters["partition"] = reader.name(), reader.values()
     for word in ("pool", "type", "status"):
         if reader.take(word):
-            found[word] = reader.text()
+            filters[word] = reader.text()
     if reader.take("order", "by"):
-        found["order"] = rendered(_until(reader, "limit"))
+        filters["order"] = render_filter(_until(reader, "limit"))
     if reader.take("limit"):
-        found["limit"] = reader.integer()
+        filters["limit"] = reader.integer()
     reader.end()
-    return Statement(name="SHOW COMPACTIONS", action=ShowCompactions(**found))
+    return Statement(name="SHOW COMPACTIONS", action=ShowCompactions(**filters))
 
 
 def show_transactions(reader: TokenReader) -> Statement:
-    """Parses SHOW TRANSACTIONS after these words."""
+    """Parses what follows SHOW TRANSACTIONS."""
     reader.end()
     return Statement(name="SHOW TRANSACTIONS", action=ShowTransactions())
 
 
 def show_locks(reader: TokenReader) -> Statement:
-    """Parses SHOW LOCKS after these words."""
+    """Parses what follows SHOW LOCKS."""
     schema: str | None = None
     table: Name | None = None
     partition: Spec | None = None
@@ -62,7 +62,7 @@ def show_locks(reader: TokenReader) -> Statement:
 
 
 def abort(reader: TokenReader) -> Statement:
-    """Parses ABORT TRANSACTIONS and ABORT COMPACTIONS; commas between ids may be left out, as in Hive."""
+    """Parses ABORT TRANSACTIONS and ABORT COMPACTIONS; as in Hive, commas between ids are optional."""
     transactions = reader.take("transactions")
     if not transactions and not reader.take("compactions"):
         raise reader.bad("TRANSACTIONS or COMPACTIONS is expected")
@@ -77,14 +77,14 @@ def abort(reader: TokenReader) -> Statement:
 
 
 def compact(reader: TokenReader, table: Name, partition: Spec | None) -> Compact:
-    """Parses what follows ALTER TABLE ... COMPACT: a type, then clauses in any order, each once."""
-    found: dict[str, Any] = {"type": reader.text("a type in quotes, such as 'major',")}
+    """Parses what follows ALTER TABLE ... COMPACT: a type, then clauses in any order, each at most once."""
+    clauses: dict[str, Any] = {"type": reader.text("a type in quotes, such as 'major',")}
     while not reader.ended:
         key, value = _clause(reader)
-        if key in found:
+        if key in clauses:
             raise reader.bad(f"{key.replace('_', ' ').upper()} once, not twice, is expected")
-        found[key] = value
-    return Compact(table=table, partition=partition, **found)
+        clauses[key] = value
+    return Compact(table=table, partition=partition, **clauses)
 
 
 def _clause(reader: TokenReader) -> tuple[str, object]:
@@ -95,7 +95,7 @@ def _clause(reader: TokenReader) -> tuple[str, object]:
         reader.need("buckets")
         return "buckets", buckets
     if reader.take("order", "by"):
-        return "order_by", rendered(_until(reader, "and", "clustered", "pool", "with"))
+        return "order_by", render_filter(_until(reader, "and", "clustered", "pool", "with"))
     if reader.take("pool"):
         return "pool", reader.text()
     if reader.take("with", "overwrite", "tblproperties"):
@@ -104,7 +104,7 @@ def _clause(reader: TokenReader) -> tuple[str, object]:
 
 
 def _until(reader: TokenReader, *ends: str) -> list[Token]:
-    found = reader.until(lambda _: reader.at_any(*ends))
-    if not found:
+    tokens = reader.until(lambda _: reader.at_any(*ends))
+    if not tokens:
         raise reader.bad("a column is expected")
-    return found
+    return tokens

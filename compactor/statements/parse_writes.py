@@ -8,7 +8,7 @@ from compactor.base.errors import BadStatement
 from compactor.locking.accesses import Access
 from compactor.locking.statement_rules import AccessKind
 from compactor.statements.keywords import QUERIES
-from compactor.statements.parse_queries import as_query, reads
+from compactor.statements.parse_queries import build_query, find_reads
 from compactor.statements.parsed_actions import Action, Insert, Literal, Load, NeedsSpark, Target
 from compactor.statements.statement import Statement
 from compactor.statements.statement_list import not_run
@@ -16,8 +16,8 @@ from compactor.statements.token_cursor import TokenReader
 from compactor.statements.tokens import Token
 
 
-def target(reader: TokenReader) -> Access:
-    """Parses what follows INSERT up to the name and the partition of its table."""
+def parse_target(reader: TokenReader) -> Access:
+    """Parses what follows INSERT, up to the name and partition of the table."""
     overwrite = reader.take("overwrite")
     if not overwrite:
         reader.need("into")
@@ -30,58 +30,58 @@ def target(reader: TokenReader) -> Access:
     return Access(kind=kind, name=reader.name(), partition=reader.partition())
 
 
-def form_of(access: Access) -> str:
-    """Returns the name of an INSERT."""
+def insert_form(access: Access) -> str:
+    """Returns the form of an INSERT."""
     return "INSERT OVERWRITE" if access.kind is AccessKind.INSERT_OVERWRITE else "INSERT INTO"
 
 
 def insert(reader: TokenReader) -> Statement:
     """Parses INSERT ... VALUES, and INSERT ... SELECT for Spark."""
-    written = target(reader)
+    access = parse_target(reader)
     conditional = reader.take("if", "not", "exists")
-    columns = columns_of(reader)
+    columns = parse_columns(reader)
     if not reader.at_any("values", *QUERIES):
         raise reader.bad("VALUES or a query is expected")
-    read = reads(reader.rest)
+    read = find_reads(reader.rest)
     if conditional:
         name = "INSERT OVERWRITE … IF NOT EXISTS"
-        return Statement(name=name, accesses=(written, *read), action=not_run(name))
+        return Statement(name=name, accesses=(access, *read), action=not_run(name))
     values = reader.rest
     if not reader.take("values"):
         begin = reader.next
         because = f"its query at {begin.place}" if begin is not None else "its query"
-        name = f"{form_of(written)} … SELECT"
-        queried = NeedsSpark(because=because, query=as_query(reader.rest), into=into(written, columns))
-        return Statement(name=name, accesses=(written, *read), action=queried)
+        name = f"{insert_form(access)} … SELECT"
+        queried = NeedsSpark(because=because, query=build_query(reader.rest), into=build_target(access, columns))
+        return Statement(name=name, accesses=(access, *read), action=queried)
     rows = _rows(reader)
     action: Action
     if isinstance(rows, str):
-        action = NeedsSpark(because=rows, query=as_query(values), into=into(written, columns))
+        action = NeedsSpark(because=rows, query=build_query(values), into=build_target(access, columns))
     else:
-        action = _insert(written, columns, rows)
-    return Statement(name=f"{form_of(written)} … VALUES", accesses=(written, *read), action=action)
+        action = _insert(access, columns, rows)
+    return Statement(name=f"{insert_form(access)} … VALUES", accesses=(access, *read), action=action)
 
 
-def _insert(written: Access, columns: tuple[str, ...] | None, rows: tuple[tuple[Literal, ...], ...]) -> Insert:
-    overwrite = written.kind is AccessKind.INSERT_OVERWRITE
-    return Insert(table=written.name, overwrite=overwrite, partition=written.partition, columns=columns, rows=rows)
+def _insert(access: Access, columns: tuple[str, ...] | None, rows: tuple[tuple[Literal, ...], ...]) -> Insert:
+    overwrite = access.kind is AccessKind.INSERT_OVERWRITE
+    return Insert(table=access.name, overwrite=overwrite, partition=access.partition, columns=columns, rows=rows)
 
 
-def columns_of(reader: TokenReader) -> tuple[str, ...] | None:
-    """Reads the list of columns of an INSERT; None without one."""
+def parse_columns(reader: TokenReader) -> tuple[str, ...] | None:
+    """Reads the column list of an INSERT; None if there is none."""
     if not reader.at("(") or TokenReader(reader.rest[1:2]).at_any(*QUERIES):
         return None
     return reader.names()
 
 
-def into(written: Access, columns: tuple[str, ...] | None) -> Target:
+def build_target(access: Access, columns: tuple[str, ...] | None) -> Target:
     """Returns the target of an INSERT."""
-    overwrite = written.kind is AccessKind.INSERT_OVERWRITE
-    return Target(table=written.name, overwrite=overwrite, partition=written.partition, columns=columns)
+    overwrite = access.kind is AccessKind.INSERT_OVERWRITE
+    return Target(table=access.name, overwrite=overwrite, partition=access.partition, columns=columns)
 
 
 def _rows(reader: TokenReader) -> tuple[tuple[Literal, ...], ...] | str:
-    """Parses the rows of VALUES; returns what needs Spark, since it is no literal."""
+    """Parses the rows of VALUES; if a value is not a literal, returns the reason why Spark is needed."""
     rows: list[tuple[Literal, ...]] = []
     while True:
         opening = reader.next
@@ -92,14 +92,15 @@ def _rows(reader: TokenReader) -> tuple[tuple[Literal, ...], ...] | str:
             value = _literal(reader)
             if value is None or not reader.at_any(",", ")"):
                 where = begin.place if begin is not None else "the end"
-                return f"the value at {where}, which is no literal"
+                return f"the value at {where}, which is not a literal"
             row.append(value)
             if not reader.take(","):
                 break
         reader.need(")")
         if rows and len(row) != len(rows[0]) and opening is not None:
             raise BadStatement(
-                f"statement: the row at {opening.place} has {len(row)} values, the first {len(rows[0])}; all need as many"
+                f"statement: the row at {opening.place} has {len(row)} values, the first {len(rows[0])}; all rows "
+                "must have as many"
             )
         rows.append(tuple(row))
         if not reader.take(","):
@@ -139,7 +140,7 @@ def _number(token: Token, sign: str) -> Decimal:
 
 
 def load(reader: TokenReader) -> Statement:
-    """Parses LOAD DATA; that of files which are not LOCAL for its locks."""
+    """Parses LOAD DATA; without LOCAL only for its locks."""
     reader.need("data")
     is_local = reader.take("local")
     reader.need("inpath")

@@ -1,4 +1,4 @@
-"""Actions of statements as values: one kind for each form of the closed list, with everything that its text said."""
+"""Actions of statements: one class for each form of the closed list, with everything that the text specifies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Span: TypeAlias = tuple[int, int]  #: the start and the end of an expression for
 
 
 class Explained(Accessing, Protocol):
-    """A statement of which only the form and the locks are asked for."""
+    """A statement of which only the form and the locks are needed."""
 
     @property
     def name(self) -> str: ...
@@ -22,7 +22,7 @@ class Explained(Accessing, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Literal:
-    """A literal of VALUES: a number is a Decimal. ``word`` is DATE or TIMESTAMP if a text is introduced by it."""
+    """A literal of VALUES; a number is a Decimal. ``word`` is DATE or TIMESTAMP if that introduces the text."""
 
     value: Decimal | str | bool | None
     word: str = ""
@@ -50,7 +50,7 @@ class ShowTransactions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowLocks:
-    """SHOW LOCKS of a database, table or partition, or all."""
+    """SHOW LOCKS of a database, a table, a partition, or of everything."""
 
     schema: str | None = None
     table: Name | None = None
@@ -95,7 +95,7 @@ class ExplainLocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """USE: the current database of the statements that follow."""
+    """USE: sets the current database for the statements that follow."""
 
     database: str
 
@@ -109,7 +109,7 @@ class ShowDatabases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTables:
-    """SHOW TABLES of a database; None is the current one."""
+    """SHOW TABLES of a database; None means the current one."""
 
     database: str | None = None
     like: str | None = None
@@ -117,7 +117,7 @@ class ShowTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowPartitions:
-    """SHOW PARTITIONS, all or those with some values."""
+    """SHOW PARTITIONS: all, or the ones with the given values."""
 
     table: Name
     partition: Spec | None = None
@@ -157,8 +157,10 @@ class DropDatabase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
-    """CREATE TABLE of a full ACID table; ``columns`` are without those of ``partitioned_by``. With ``like`` the definition
-    is that table's."""
+    """CREATE TABLE of a full ACID table. ``columns`` exclude the columns of ``partitioned_by``.
+
+    With ``like`` the table gets the definition of that table.
+    """
 
     table: Name
     if_not_exists: bool = False
@@ -173,8 +175,10 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTableAs:
-    """CREATE TABLE … AS query; ``partitioned_by`` names columns of the query. ``select`` is the query if it is read without
-    Spark; else ``because`` says what of it is more than that."""
+    """CREATE TABLE … AS query. ``partitioned_by`` names columns of the query.
+
+    ``select`` is the query if it runs without Spark. Otherwise ``because`` says which part needs Spark.
+    """
 
     table: Name
     if_not_exists: bool = False
@@ -199,7 +203,7 @@ class DropTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncateTable:
-    """TRUNCATE TABLE, or those of its partitions that have the given values."""
+    """TRUNCATE TABLE, or of its partitions with the given values."""
 
     table: Name
     partition: Spec | None = None
@@ -216,7 +220,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropPartitions:
-    """ALTER TABLE ... DROP PARTITION: those that have the values of one of ``partitions``."""
+    """ALTER TABLE ... DROP PARTITION: drops each partition that has the values of one of ``partitions``."""
 
     table: Name
     if_exists: bool = False
@@ -226,7 +230,7 @@ class DropPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetProperties:
-    """ALTER TABLE ... SET TBLPROPERTIES, or UNSET; the value None removes a property."""
+    """ALTER TABLE ... SET or UNSET TBLPROPERTIES; the value None removes a property."""
 
     table: Name
     properties: tuple[tuple[str, str | None], ...]
@@ -261,8 +265,11 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """DELETE; ``where`` is a filter of ``compactor.tables``, or None; ``condition`` is the same for Spark, where the table
-    is called ``alias``. ``nested`` is the condition, too, if it has queries of its own: only Spark evaluates these."""
+    """DELETE. ``where`` is a filter of ``compactor.tables`` or None.
+
+    ``condition`` is the same for Spark, where the table is called ``alias``. ``nested`` is the condition if it contains
+    queries, which only Spark evaluates.
+    """
 
     table: Name
     alias: str
@@ -273,8 +280,10 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """UPDATE; values are literals and names of columns as ``compactor.tables`` reads them; ``values`` are the same for
-    Spark; see ``Delete``."""
+    """UPDATE. ``assignments`` have literals and column names as ``compactor.tables`` reads them.
+
+    ``values`` are the same for Spark. See ``Delete`` for the condition.
+    """
 
     table: Name
     alias: str
@@ -332,7 +341,7 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A table's name in a text: from ``start`` to ``end``; ``aliased`` is true if another name follows."""
+    """A table's name in a text, from ``start`` to ``end``; ``aliased`` is true if an alias follows."""
 
     table: Name
     start: int
@@ -342,7 +351,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A query: pieces of the whole text, by their starts and ends, and each place where it names a table."""
+    """A query: its pieces of the whole text, as starts and ends, and each place where it names a table."""
 
     pieces: tuple[tuple[int, int], ...]
     places: tuple[Place, ...]
@@ -350,7 +359,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select:
-    """SELECT columns FROM one table. ``columns`` None is all; ``count`` is SELECT count(*)."""
+    """SELECT columns FROM one table. ``columns`` is None for all; ``count`` means SELECT count(*)."""
 
     table: Name
     columns: tuple[str, ...] | None = None
@@ -372,7 +381,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedsSpark:
-    """A query or INSERT ... SELECT that Spark runs; ``because`` says what of it is more than is done without Spark."""
+    """A query or INSERT ... SELECT that Spark runs; ``because`` says which part needs Spark."""
 
     because: str
     query: Query
@@ -381,7 +390,7 @@ class NeedsSpark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchInsert:
-    """One INSERT of several of one query; ``query`` is its SELECT with FROM, or without it behind ``MultiInsert.source``."""
+    """One of several INSERTs of a query. ``query`` is its SELECT, without FROM if ``MultiInsert.source`` is set."""
 
     into: Target
     query: Query
@@ -389,8 +398,10 @@ class BranchInsert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultiInsert:
-    """FROM … INSERT … INSERT …; ``source`` is the query behind FROM, called ``alias``, which is evaluated once; None where
-    tables are there."""
+    """FROM … INSERT … INSERT …
+
+    ``source`` is the query after FROM, called ``alias``; it is evaluated once. It is None if FROM lists tables.
+    """
 
     inserts: tuple[BranchInsert, ...]
     source: Query | None = None
@@ -399,7 +410,7 @@ class MultiInsert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """LOAD DATA LOCAL INPATH; ``path`` is of the machine on which the statement is run."""
+    """LOAD DATA LOCAL INPATH; ``path`` is on the machine that runs the statement."""
 
     table: Name
     path: str
@@ -409,7 +420,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotRun:
-    """A statement whose locks are known, and which Compactor does not run: ``because``."""
+    """A statement whose locks are known but which Compactor does not run; ``because`` says why."""
 
     because: str
 

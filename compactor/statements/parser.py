@@ -1,6 +1,7 @@
-"""Parses texts into statements, each with the accesses that its locks follow from and its action: one parse for both.
+"""Parses texts into statements. Each has its action, and the accesses from which its locks follow.
 
-A closed list of forms (``catalogue``); anything else is refused with its place. Some forms are parsed for their locks alone.
+The list of forms is closed (``statement_list``). Any other statement is refused with its place. Some forms are only
+parsed for their locks.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from compactor.statements import (
     parse_writes,
 )
 from compactor.statements.keywords import QUERIES
-from compactor.statements.parse_selects import query
+from compactor.statements.parse_selects import parse_query
 from compactor.statements.parsed_actions import (
     Commit,
     CreateTableAs,
@@ -32,73 +33,73 @@ from compactor.statements.parsed_actions import (
 from compactor.statements.statement import Statement
 from compactor.statements.statement_list import not_run
 from compactor.statements.token_cursor import TokenReader
-from compactor.statements.tokens import Token, split, tokens, words
+from compactor.statements.tokens import Token, quote_words, split_statements, tokenize
 
 
 def parse(text: str) -> Statement:
-    """Parses ``text``, one statement.
+    """Parses a text that is one statement.
 
     Raises:
-        BadStatement: it is none of the list, or breaks off; the message has the place.
+        BadStatement: the text is no statement of the list, or breaks off; the message has the place.
     """
-    return _parsed(text, tokens(text))
+    return _parse_tokens(text, tokenize(text))
 
 
 def parse_all(text: str) -> tuple[Statement, ...]:
     """Parses the statements of ``text``, separated by semicolons.
 
     Raises:
-        BadStatement: one is none of the list, or there is none.
+        BadStatement: a statement is not on the list, or the text is empty.
     """
-    found = split(text)
-    if not found:
+    statements = split_statements(text)
+    if not statements:
         raise BadStatement("statement: it is empty")
-    return tuple(_parsed(text, one) for one in found)
+    return tuple(_parse_tokens(text, tokens) for tokens in statements)
 
 
-def _parsed(text: str, found: Sequence[Token]) -> Statement:
-    if not found:
+def _parse_tokens(text: str, tokens: Sequence[Token]) -> Statement:
+    if not tokens:
         raise BadStatement("statement: it is empty")
-    statement = _form(found)
-    return replace(statement, place=found[0].place, text=text[found[0].start : found[-1].end])
+    statement = _parse_form(tokens)
+    return replace(statement, place=tokens[0].place, text=text[tokens[0].start : tokens[-1].end])
 
 
-def _form(found: Sequence[Token]) -> Statement:
-    reader = TokenReader(found)
+def _parse_form(tokens: Sequence[Token]) -> Statement:
+    reader = TokenReader(tokens)
     for opening, form in _FORMS:
         if reader.take(*opening):
             return form(reader)
     if reader.at_any(*QUERIES):
-        return query(found)
+        return parse_query(tokens)
     raise BadStatement(
-        f"statement {words(found)!r} at {found[0].place} is not on the list of statements: SELECT, INSERT, UPDATE, DELETE, "
-        "MERGE, LOAD DATA, TRUNCATE TABLE, CREATE, DROP, ALTER TABLE, SHOW, DESCRIBE, ABORT, EXPLAIN LOCKS, USE, START "
-        "TRANSACTION, COMMIT, ROLLBACK, ANALYZE TABLE and MSCK; see docs/sql.md"
+        f"statement {quote_words(tokens)!r} at {tokens[0].place} is not on the list of statements: SELECT, INSERT, UPDATE, "
+        "DELETE, MERGE, LOAD DATA, TRUNCATE TABLE, CREATE, DROP, ALTER TABLE, SHOW, DESCRIBE, ABORT, EXPLAIN LOCKS, USE, "
+        "START TRANSACTION, COMMIT, ROLLBACK, ANALYZE TABLE and MSCK; see docs/sql.md"
     )
 
 
 def _explain(reader: TokenReader) -> Statement:
-    """Parses EXPLAIN, which runs and locks nothing; EXPLAIN LOCKS has the explained statement in its action."""
+    """Parses EXPLAIN, which runs and locks nothing. The action of EXPLAIN LOCKS holds the explained statement."""
     if not reader.take("locks"):
         return Statement(name="EXPLAIN", action=not_run("EXPLAIN"))
     if reader.ended:
         raise reader.bad("a statement is expected")
     if reader.at("explain"):
         raise reader.bad("another statement than EXPLAIN is expected")
-    return Statement(name="EXPLAIN LOCKS", action=ExplainLocks(explained=_form(reader.rest)))
+    return Statement(name="EXPLAIN LOCKS", action=ExplainLocks(explained=_parse_form(reader.rest)))
 
 
 def _create(reader: TokenReader) -> Statement:
-    """Parses CREATE, and in CREATE TABLE … AS the query, too."""
-    found = parse_definitions.query_after_as(reader)
+    """Parses CREATE, including the query of CREATE TABLE … AS."""
+    query_tokens = parse_definitions.find_query_after_as(reader)
     statement = parse_definitions.create(reader)
-    match statement.action, query(found).action if found else None:
-        case CreateTableAs() as made, Select(count=False) as select:
-            return replace(statement, action=replace(made, select=select))
-        case CreateTableAs() as made, NeedsSpark(because=because):
-            return replace(statement, action=replace(made, because=because))
-        case CreateTableAs() as made, _:
-            return replace(statement, action=replace(made, because="count(*)"))
+    match statement.action, parse_query(query_tokens).action if query_tokens else None:
+        case CreateTableAs() as creation, Select(count=False) as select:
+            return replace(statement, action=replace(creation, select=select))
+        case CreateTableAs() as creation, NeedsSpark(because=because):
+            return replace(statement, action=replace(creation, because=because))
+        case CreateTableAs() as creation, _:
+            return replace(statement, action=replace(creation, because="count(*)"))
     return statement
 
 

@@ -1,4 +1,4 @@
-"""The statements of one text together: which of them a transaction may hold, and that it ends within the text."""
+"""Parses a text of several statements, and checks its transactions: what they may hold, and that they end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from compactor.statements import parsed_actions
 from compactor.statements.parser import parse_all
 from compactor.statements.statement import Statement
 
-#: Actions that change nothing, and need no right to.
+#: Actions that change nothing, so that no right to change is needed.
 READING = (
     parsed_actions.ShowCompactions,
     parsed_actions.ShowTransactions,
@@ -26,11 +26,11 @@ _IN_TRANSACTION = (*READING, parsed_actions.Insert, parsed_actions.Update, parse
 
 
 def parse_script(text: str) -> tuple[Statement, ...]:
-    """Parses all statements of ``text`` before any of them is done.
+    """Parses all statements of ``text`` before any of them runs.
 
     Raises:
-        BadStatement: one is none of the list, is none that a transaction may hold (Hive's ``Operation … is not allowed in a
-            transaction``), or a transaction does not end within the text.
+        BadStatement: a statement is not on the list, a transaction holds a statement that it must not (in Hive:
+            ``Operation … is not allowed in a transaction``), or a transaction does not end within the text.
     """
     statements = parse_all(text)
     _check_transactions(statements)
@@ -38,26 +38,30 @@ def parse_script(text: str) -> tuple[Statement, ...]:
 
 
 def only_reads(statements: Sequence[Statement]) -> bool:
-    """Tells whether no statement changes anything, not even by a snapshot of its own."""
-    return all(isinstance(one.action, READING) for one in statements)
+    """Tells whether all statements only read metadata; a SELECT does not count, because it opens a snapshot."""
+    return all(isinstance(statement.action, READING) for statement in statements)
 
 
 def _check_transactions(statements: Sequence[Statement]) -> None:
     opened: Statement | None = None
-    for one in statements:
-        match one.action:
+    for statement in statements:
+        match statement.action:
             case parsed_actions.StartTransaction():
                 if opened is not None:
-                    raise BadStatement(f"START TRANSACTION at {one.place}: the one at {opened.place} has not ended")
-                opened = one
+                    raise BadStatement(
+                        f"START TRANSACTION at {statement.place}: the one at {opened.place} has not ended"
+                    )
+                opened = statement
             case parsed_actions.Commit() | parsed_actions.Rollback():
                 if opened is None:
-                    raise BadStatement(f"{one.name} at {one.place}: no transaction was started in this text")
+                    raise BadStatement(
+                        f"{statement.name} at {statement.place}: no transaction was started in this text"
+                    )
                 opened = None
             case action if opened is not None and not isinstance(action, _IN_TRANSACTION):
                 raise BadStatement(
-                    f"{one.name} at {one.place} is not allowed in a transaction, which began at {opened.place}; INSERT, "
-                    "UPDATE, DELETE, SELECT, SHOW and DESCRIBE are"
+                    f"{statement.name} at {statement.place} is not allowed in a transaction, which began at {opened.place}; "
+                    "INSERT, UPDATE, DELETE, SELECT, SHOW and DESCRIBE are"
                 )
     if opened is not None:
         raise BadStatement(f"START TRANSACTION at {opened.place}: the text ends without its COMMIT or ROLLBACK")

@@ -1,6 +1,6 @@
-"""The functions that a text for Spark may call: those of Spark 4.3, but for those that reach code, files or logs.
+"""The functions that a text for Spark may call: all of Spark 4.3, except those that reach code, files or logs.
 
-A name that is on neither list is none of Spark's, as far as is known here: it counts if the program has registered it.
+A name on neither list is not one of Spark's known functions; it may be called if the program has registered it.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ REFUSED: Mapping[str, str] = {
     "table": "it reads a table or a file of Spark's own catalog",
     "stream": "it reads a table or a file of Spark's own catalog",
     "python_worker_logs": "it shows the logs of other work",
-}  #: each with what is said of it
+}  #: each with the reason
 
 FUNCTIONS = frozenset(_FUNCTIONS.split())
 
-#: Words that come before a parenthesis and call nothing: keywords, and types with parameters.
+#: Words that may precede a parenthesis without calling a function: keywords, and types with parameters.
 NO_CALLS = frozenset(_NO_CALLS.split())

@@ -13,11 +13,11 @@ class Statement:
     """One statement of a text.
 
     Attributes:
-        name: its form, such as INSERT OVERWRITE or ALTER TABLE ADD COLUMNS.
-        accesses: what its locks follow from.
-        action: what it does.
-        place: of its first character, for messages.
-        text: as it was written.
+        name: the form, such as INSERT OVERWRITE or ALTER TABLE ADD COLUMNS.
+        accesses: what the statement reads and changes; its locks follow from them.
+        action: what the statement does.
+        place: where its first character is, for messages.
+        text: the statement as written.
     """
 
     name: str

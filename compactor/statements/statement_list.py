@@ -1,4 +1,4 @@
-"""The closed list of statements: how each is done, or with which words it is refused. docs/sql.md shows it."""
+"""The closed list of statements: how each one runs, or why it is refused. docs/sql.md shows the list."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Form:
     """A form of statement.
 
     Attributes:
-        name: as ``Statement.name`` has it.
-        syntax: what is read of it.
-        how: how it is done; empty if it is not.
-        refused: the words with which it is refused; empty if it is done. Its locks are explained all the same.
-        spark: true if it is done in a session of Spark alone.
+        name: equals ``Statement.name``.
+        syntax: the syntax that the parser accepts.
+        how: how the statement runs; empty if it does not run.
+        refused: why the statement is refused; empty if it runs. EXPLAIN LOCKS explains refused statements too.
+        spark: true if only a Spark session runs it.
     """
 
     name: str
@@ -212,11 +212,11 @@ _BY_NAME = {form.name: form for form in FORMS}
 _ANY_ALTER = "ALTER TABLE …"
 
 
-def form_named(name: str) -> Form:
-    """Returns the form of a statement by its name; an ALTER TABLE that is not run has one for all."""
+def get_form(name: str) -> Form:
+    """Returns the form with this name; all forms of ALTER TABLE that are not run share one."""
     return _BY_NAME[name] if name in _BY_NAME or not name.startswith("ALTER TABLE ") else _BY_NAME[_ANY_ALTER]
 
 
 def not_run(name: str) -> NotRun:
-    """Returns the action of a statement that is not run, with the words of its form."""
+    """Returns the action of a statement that is not run: it carries the reason of its form."""
     return NotRun(because=_BY_NAME[name].refused)

@@ -1,4 +1,4 @@
-"""A cursor over the tokens of a statement, which names what it found where something else was wanted."""
+"""A cursor over the tokens of a statement. Its errors name what was expected and what is there instead."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _COMPARISONS = ("<", ">", "<=", ">=", "<>", "!=")
 class TokenReader:
     """The tokens of a statement, or of a part of one, read from left to right."""
 
-    def __init__(self, found: Sequence[Token], last: Token | None = None) -> None:
-        self._tokens = found
+    def __init__(self, tokens: Sequence[Token], last: Token | None = None) -> None:
+        self._tokens = tokens
         self._at = 0
-        self._last = last or (found[-1] if found else None)
+        self._last = last or (tokens[-1] if tokens else None)
 
     @property
     def rest(self) -> tuple[Token, ...]:
@@ -26,7 +26,7 @@ class TokenReader:
         return tuple(self._tokens[self._at :])
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """The number of tokens not read yet."""
         return len(self._tokens) - self._at
 
@@ -73,25 +73,25 @@ class TokenReader:
             raise self.bad(f"{' '.join(words).upper()} is expected")
 
     def end(self) -> None:
-        """Checks that nothing is left.
+        """Checks that all tokens were read.
 
         Raises:
-            BadStatement: something is.
+            BadStatement: tokens remain.
         """
         if not self.ended:
             raise self.bad("the end is expected")
 
-    def bad(self, wanted: str) -> BadStatement:
-        """Returns the error at the next token: ``wanted``, and what is there."""
+    def bad(self, expectation: str) -> BadStatement:
+        """Returns the error at the next token: ``expectation``, and what is there instead."""
         token = self.next
         if token is None:
             after = "" if self._last is None else f", after {str(self._last)!r} at {self._last.place}"
-            return BadStatement(f"statement: {wanted} at the end{after}")
+            return BadStatement(f"statement: {expectation} at the end{after}")
         shown = " ".join(map(str, self._tokens[self._at : self._at + 3]))
-        return BadStatement(f"statement: {wanted} before {shown!r} at {token.place}")
+        return BadStatement(f"statement: {expectation} before {shown!r} at {token.place}")
 
     def name(self) -> Name:
-        """Reads a name, with or without its database. A catalog before it must be Hive's own.
+        """Reads a name, with or without its database. A catalog in front must be Hive's own.
 
         Raises:
             BadStatement: no name comes next.
@@ -126,11 +126,11 @@ class TokenReader:
             BadStatement: something else comes next.
         """
         self.need("(")
-        found = [self.part()]
+        names = [self.part()]
         while self.take(","):
-            found.append(self.part())
+            names.append(self.part())
         self.need(")")
-        return tuple(found)
+        return tuple(names)
 
     def text(self, what: str = "a text in quotes") -> str:
         """Reads a text.
@@ -163,19 +163,19 @@ class TokenReader:
             BadStatement: something else comes next, or a key is there twice.
         """
         self.need("(")
-        found: dict[str, str] = {}
+        properties: dict[str, str] = {}
         while True:
             at = self._at
             key = self.text("a property's name in quotes")
-            if key in found:
+            if key in properties:
                 self._at = at
                 raise self.bad("each property once is expected")
             self.need("=")
-            found[key] = self.text("a property's value in quotes")
+            properties[key] = self.text("a property's value in quotes")
             if not self.take(","):
                 break
         self.need(")")
-        return tuple(found.items())
+        return tuple(properties.items())
 
     def partition(self) -> Spec | None:
         """Reads ``PARTITION (k='v', k2)`` if it comes next: each key with its plain value, None for a dynamic one.
@@ -186,21 +186,21 @@ class TokenReader:
         return self.spec() if self.take("partition") else None
 
     def values(self) -> Spec | None:
-        """Reads ``PARTITION (k='v', ...)`` if it comes next, in which each key that is named has a value.
+        """Reads ``PARTITION (k='v', ...)`` if it comes next; each key must have a value.
 
         Raises:
-            BadStatement: one has none, so that it would mean more than is written.
+            BadStatement: a key has no value, and would thus stand for all values.
         """
-        begin, found = self.next, self.partition()
-        if found is not None and begin is not None and any(value is None for _, value in found):
+        begin, spec = self.next, self.partition()
+        if spec is not None and begin is not None and any(value is None for _, value in spec):
             raise BadStatement(f"statement: {begin} at {begin.place} names a key without a value; give each one's")
-        return found
+        return spec
 
     def spec(self, *, comparisons: bool = False) -> Spec:
         """Reads the part of ``PARTITION (...)`` in parentheses.
 
         Args:
-            comparisons: keys may be compared with values otherwise than by ``=``; then None stands for their value.
+            comparisons: also accept operators other than ``=``; the value is None then.
         """
         self.need("(")
         keys: list[tuple[str, str | None]] = []
@@ -229,10 +229,10 @@ class TokenReader:
         return sign + token.value
 
     def group(self) -> tuple[Token, ...]:
-        """Reads the contents of the parentheses that open next.
+        """Reads what is within the parentheses that open next.
 
         Raises:
-            BadStatement: they are never closed.
+            BadStatement: the parentheses are never closed.
         """
         opening = self.next
         self.need("(")
@@ -248,7 +248,9 @@ class TokenReader:
         raise BadStatement(f"statement: a parenthesis{where} is never closed")
 
     def until(self, ends: Callable[[Token], bool]) -> list[Token]:
-        """Reads tokens up to the first outside parentheses for which ``ends``, called before it is read, is true.
+        """Reads tokens up to the first one outside parentheses for which ``ends`` is true.
+
+        ``ends`` is called before its token is read.
 
         Raises:
             BadStatement: a parenthesis is never closed, or was never opened.

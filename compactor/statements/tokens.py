@@ -1,6 +1,6 @@
 """Splits a text into statements, and these into words, names, literals and signs, each with its place.
 
-Keywords and names are not case sensitive in Hive and come out in lower case; string literals keep their case.
+Hive ignores the case of keywords and names, so their tokens are in lower case. Texts keep their case.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A word, quoted name, text, number or sign (``kind``); ``value`` is in lower case except for texts.
+    """A word, quoted name, text, number or sign (``kind``). ``value`` is in lower case, except for texts.
 
-    ``start`` and ``end`` are those of its characters in the whole text; ``line`` and ``column`` count from 1.
+    ``start`` and ``end`` are offsets in the whole text. ``line`` and ``column`` count from 1.
     """
 
     kind: str
@@ -53,39 +53,39 @@ class Token:
         return f"line {self.line}, character {self.column}"
 
 
-def split(text: str) -> tuple[tuple[Token, ...], ...]:
+def split_statements(text: str) -> tuple[tuple[Token, ...], ...]:
     """Returns the tokens of each statement of ``text``, without comments, semicolons and empty statements.
 
     Raises:
-        BadStatement: a character belongs to no word, a text is unterminated or has half of a character, or parentheses are
-            nested too deep.
+        BadStatement: a character starts no token, a text is unterminated or has half a character, or parentheses are
+            nested too deeply.
     """
-    found: list[tuple[Token, ...]] = []
+    statements: list[tuple[Token, ...]] = []
     current: list[Token] = []
     for token in _scan(text):
         if token.kind == "sign" and token.value == ";":
-            found.append(tuple(current))
+            statements.append(tuple(current))
             current = []
         else:
             current.append(token)
-    return tuple(one for one in (*found, tuple(current)) if one)
+    return tuple(tokenize for tokenize in (*statements, tuple(current)) if tokenize)
 
 
-def tokens(text: str) -> tuple[Token, ...]:
-    """Returns the tokens of a text with one statement; none if it is empty.
+def tokenize(text: str) -> tuple[Token, ...]:
+    """Returns the tokens of a text that is one statement; an empty text has none.
 
     Raises:
-        BadStatement: also if there are several statements.
+        BadStatement: as for ``split_statements``, or the text has several statements.
     """
-    statements = split(text)
+    statements = split_statements(text)
     if len(statements) > 1:
         raise BadStatement(f"statement: there are several, the second at {statements[1][0].place}; give one at a time")
     return statements[0] if statements else ()
 
 
-def words(found: Sequence[Token], most: int = 3) -> str:
+def quote_words(tokenize: Sequence[Token], most: int = 3) -> str:
     """Returns the first tokens as messages quote them."""
-    return " ".join(map(str, found[:most])).upper()
+    return " ".join(map(str, tokenize[:most])).upper()
 
 
 def _scan(text: str) -> Iterator[Token]:
@@ -114,24 +114,24 @@ def _scan(text: str) -> Iterator[Token]:
 
 def _value(kind: str, raw: str, place: str) -> str:
     if kind == "text":
-        return _whole(_ESCAPE.sub(_unescaped, raw[1:-1]), place)
-    return _whole(raw[1:-1].replace("``", "`").lower(), place) if kind == "quoted" else raw.lower()
+        return _join_surrogates(_ESCAPE.sub(_unescape, raw[1:-1]), place)
+    return _join_surrogates(raw[1:-1].replace("``", "`").lower(), place) if kind == "quoted" else raw.lower()
 
 
-def _whole(text: str, place: str) -> str:
-    """Returns ``text`` with the two halves of a character, as Java writes those beyond U+FFFF, made one."""
+def _join_surrogates(text: str, place: str) -> str:
+    """Joins the two halves in which Java writes a character beyond U+FFFF."""
     if text.isascii():
         return text
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError as error:
         raise BadStatement(
-            f"statement: {text[:20]!r} at {place} has half of a character; \\ud800 to \\udbff are wanted before \\udc00 to "
-            "\\udfff"
+            f"statement: {text[:20]!r} at {place} has half of a character; \\ud800 to \\udbff are expected before "
+            "\\udc00 to \\udfff"
         ) from error
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     unicode, octal, character = match.groups()
     if unicode is not None or octal is not None:
         return chr(int(unicode, 16) if unicode is not None else int(octal, 8))

@@ -24,7 +24,7 @@ from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS,
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 from compactor.tables.store import Store
 from tests.support.backups import Backup
 from tests.support.partitioned import make_partitioned
@@ -158,7 +158,7 @@ def test_a_killed_create_table_as_made_the_table_with_its_rows_or_none(
     assert site.metastore.catalog.is_known("default", "made") is is_made
     assert rows(site) == BEFORE
     time_out_all(site)
-    again = checked("create table if not exists made as select a from t")
+    again = check_text("create table if not exists made as select a from t")
     if step in _NAMED:
         with pytest.raises(Refused, match="holds delta_0000001_0000001_0000"):
             list(run(site, again))

@@ -21,7 +21,7 @@ from compactor.requests.accept_database import agree
 from compactor.site.mark_files import MarkFiles
 from compactor.site.site import Site
 from compactor.tables import Store
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 from compactor.tables.transactions import numbers_on_disk
 from compactor.tables.transactions.numbers_on_disk import must_have_given_all_numbers
 from tests.support.backups import Backup
@@ -136,7 +136,7 @@ def stream(site: Site) -> object:
 
 
 def by_sql(site: Site) -> object:
-    return list(run(site, checked("INSERT INTO default.other VALUES (7, 'seven')")))
+    return list(run(site, check_text("INSERT INTO default.other VALUES (7, 'seven')")))
 
 
 @pytest.mark.usefixtures("restored")
@@ -227,7 +227,7 @@ def test_no_number_is_drawn_while_another_partition_has_it(forgetful: Site, writ
         write(txn.load_table("default.p")) if write is not add_to_a_stream else add(txn.load_table("default.p"))
     for text in ("INSERT INTO default.p VALUES (7, 7, 'x')", "TRUNCATE TABLE default.p"):
         with pytest.raises(Disagreement, match="write ID 3 was never allocated"):
-            list(run(forgetful, checked(text)))
+            list(run(forgetful, check_text(text)))
     assert forgetful.metastore.write_ids.next("default", "p") == 3
 
 
@@ -254,7 +254,7 @@ def test_directories_of_dropped_partitions_are_in_nobodys_way(
     site.metastore.embedded_catalog.create_database("default", str(warehouse))
     table = Store(site).create_table("default.p", {"a": "int", "d": "int"}, partitioned_by=["d"])
     table.append(pa.table({"a": range(80), "d": range(80)}))
-    list(run(site, checked("ALTER TABLE default.p DROP PARTITION (d=1), PARTITION (d=79)")))
+    list(run(site, check_text("ALTER TABLE default.p DROP PARTITION (d=1), PARTITION (d=79)")))
     (warehouse / "p" / "d=strange").mkdir()
     listed, children = list[str](), site.storage.children
 

@@ -34,7 +34,7 @@ from compactor.site.finding import Level
 from compactor.site.other_metastores import OtherMetastores
 from compactor.site.site import Site, claims_of
 from compactor.tables import Store
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 from compactor.worker.outcome import Result
 from tests.support.accidents import every_role
 from tests.support.backups import Backup, without_memory
@@ -401,7 +401,7 @@ def test_nothing_is_written_or_purged_inside_a_claimed_directory(a: Site, b: Sit
     elsewhere.mkdir()
     add_partition(b, make_partitioned(b, tmp_path / "b", "parts"), 1, elsewhere)
     with pytest.raises(Disagreement, match="is claimed by"):
-        list(run(b, checked("ALTER TABLE default.parts DROP PARTITION (p=1) PURGE")))
+        list(run(b, check_text("ALTER TABLE default.parts DROP PARTITION (p=1) PURGE")))
     assert elsewhere.exists()
 
 

@@ -14,7 +14,7 @@ from compactor.orc.format.types import TypeKind
 from compactor.spark_tables.keeper.held_transaction import HeldTransaction
 from compactor.spark_tables.keeper.stream_position import write_ids_between
 from compactor.spark_tables.messages import PlannedScan, PlanScan
-from compactor.statements.tokens import tokens
+from compactor.statements.tokens import tokenize
 from compactor.tables.filters.binding import bind
 from compactor.tables.filters.conditions import (
     All,
@@ -82,7 +82,7 @@ def keep_alike_conditions(where: str, table: Table) -> list[str]:
     parts = []
     for text in _split_at_and(where):
         with suppress(BadExpression, BadStatement):
-            numbers = [token.value for token in tokens(text) if token.kind == "number"]
+            numbers = [token.value for token in tokenize(text) if token.kind == "number"]
             if all(len(number) <= _DIGITS and "e" not in number for number in numbers) and _is_alike(
                 bind(text, schema, chars=_char_columns(table))
             ):
@@ -96,7 +96,7 @@ def _split_at_and(where: str) -> list[str]:
     Example: ``a > 1 AND (b = 2 OR c = 3)`` becomes ``a > 1`` and ``(b = 2 OR c = 3)``; ``a BETWEEN 1 AND 2`` stays whole.
     """
     try:
-        where_tokens = tokens(where)
+        where_tokens = tokenize(where)
     except BadStatement:
         return []
     depth, start, parts = 0, 0, []

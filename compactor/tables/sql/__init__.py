@@ -1,1 +1,1 @@
-"""SQL: the statements of a text, done one after another without an engine; see docs/sql.md."""
+"""SQL without an engine: runs the statements of a text one after another; see docs/sql.md."""

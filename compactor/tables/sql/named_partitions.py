@@ -1,4 +1,4 @@
-"""Partitions as statements name them: by the values of some of their keys, or of all."""
+"""Partitions as statements name them: by values of some or all of their keys."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from compactor.tables.writing.conform import Door
 
 
 def key_values(table: Table, spec: Spec | None) -> dict[str, object]:
-    """Returns the values that ``spec`` gives, each of its key's type.
+    """Returns the values in ``spec``, each converted to the type of its key.
 
     Raises:
-        NotFound: a key is none of the table's.
-        NotConforming: a value is none of its key's type.
+        NotFound: the table has no such partition key.
+        NotConforming: a value does not fit the type of its key.
         Refused: a key is named twice.
     """
     keys = {key.name.lower(): key for key in table.partition_keys}
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for name, text in spec or ():
         if name not in keys:
             raise NotFound(f"{table} has no partition key {name!r}; it has {', '.join(keys) or 'none'}")
-        if name in found:
+        if name in values:
             raise Refused(f"{table}: partition key {name} is named twice")
         if text is not None:
-            found[name] = None if text == DEFAULT_PARTITION else _value(table, keys[name], text)
-    return found
+            values[name] = None if text == DEFAULT_PARTITION else _parse_value(table, keys[name], text)
+    return values
 
 
-def name_of(table: Table, spec: Spec) -> str:
-    """Returns the name of the partition that ``spec`` gives the value of every key of; it need not exist.
+def partition_name(table: Table, spec: Spec) -> str:
+    """Returns the name of the partition for which ``spec`` has the value of every key; it need not exist.
 
     Raises:
-        Refused: it does not, or the table is not partitioned.
+        Refused: ``spec`` leaves out a key, or the table is not partitioned.
     """
-    given = key_values(table, spec)
-    name = static_partition(table, How(partition=given)) if table.is_partitioned else None
+    values = key_values(table, spec)
+    name = static_partition(table, How(partition=values)) if table.is_partitioned else None
     if name is None:
         keys = ", ".join(key.name for key in table.partition_keys)
         raise Refused(
@@ -57,46 +57,46 @@ def stored_name(catalog: Catalog, table: Table, spec: Spec) -> str:
     """Returns the stored name of an existing partition.
 
     Raises:
-        Refused: ``spec`` does not give a value of every key.
-        NotFound: there is none.
+        Refused: ``spec`` leaves out a key.
+        NotFound: there is no such partition.
     """
-    name = name_of(table, spec)
+    name = partition_name(table, spec)
     plain = dict(spec)
     keys = [key.name.lower() for key in table.partition_keys]
-    given = part_name(keys, [plain[key] or "" for key in keys])
-    there = {part.name for part in catalog.partitions(table, sorted({name, given}))}
-    return catalog.resolve_partition(table, given if given in there else name)
+    as_written = part_name(keys, [plain[key] or "" for key in keys])
+    names = {part.name for part in catalog.partitions(table, sorted({name, as_written}))}
+    return catalog.resolve_partition(table, as_written if as_written in names else name)
 
 
-def matching(catalog: Catalog, table: Table, spec: Spec | None) -> list[Partition]:
-    """Returns the partitions that have the values of ``spec``, all without one.
+def find_partitions(catalog: Catalog, table: Table, spec: Spec | None) -> list[Partition]:
+    """Returns the partitions that have the values of ``spec``; without a spec, all.
 
     Raises:
-        NotFound: a key is none of the table's.
+        NotFound: the table has no such partition key.
         Refused: the table is not partitioned.
     """
     if not table.is_partitioned:
         named = "" if spec is None else ", but the statement names a partition"
         raise Refused(f"table {table} is not partitioned{named}")
-    given = {key: _text(value) for key, value in key_values(table, spec).items()}
+    texts = {key: _text(value) for key, value in key_values(table, spec).items()}
     plain: Mapping[str, str | None] = dict(spec or ())
     keys = [key.name.lower() for key in table.partition_keys]
 
     def has(part: Partition) -> bool:
         pairs = zip(keys, part.values, strict=True)
-        return all(value in (given[key], plain[key]) for key, value in pairs if key in given)
+        return all(value in (texts[key], plain[key]) for key, value in pairs if key in texts)
 
     return [part for part in catalog.partitions(table) if has(part)]
 
 
-def _value(table: Table, key: Column, text: str) -> object:
-    """Returns a value of its key's type, cut to the length that a text has there and filled with the blanks of a char."""
+def _parse_value(table: Table, key: Column, text: str) -> object:
+    """Converts a text to the type of its key. A string is cut to its maximum length; a char is padded with blanks."""
     kind = column_type(table, key)
     if pa.types.is_string(kind):
         door = Door(table=str(table), columns=((key.name, key.type),))
         return door.conform(pa.table({key.name: [text]})).column(0)[0].as_py()
     try:
-        if pa.types.is_decimal(kind):  # Arrow drops the upper bits of a text that leaves the type's 128
+        if pa.types.is_decimal(kind):  # for a text too large for 128 bits, Arrow silently drops the upper bits
             return pa.array([Decimal(text)], kind)[0].as_py()
         return pa.array([text]).cast(kind)[0].as_py()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ArithmeticError) as error:

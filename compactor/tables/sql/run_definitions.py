@@ -1,4 +1,4 @@
-"""CREATE, DROP and ALTER in an embedded metastore, each under the locks that its statement takes, and TRUNCATE anywhere."""
+"""CREATE, DROP and ALTER in an embedded metastore, each under the locks of its statement; and TRUNCATE in any metastore."""
 
 from __future__ import annotations
 
@@ -22,209 +22,215 @@ from compactor.tables.definitions import (
     must_be_embedded,
 )
 from compactor.tables.schema import arrow_schema, select
-from compactor.tables.sql.answer import Answer, done
-from compactor.tables.sql.named_partitions import key_values, matching, name_of
+from compactor.tables.sql.answer import Answer, build_result
+from compactor.tables.sql.named_partitions import find_partitions, key_values, partition_name
 from compactor.tables.sql.sql_session import Session
 from compactor.tables.table import Table as ProgramTable
 from compactor.tables.transactions.added_partitions import must_be_a_partition_name, must_fit_in_a_directory
 from compactor.tables.transactions.transaction import Transaction
 
-_COPIED = ("orc.", "bucketing_version", "transactional")  #: beginnings of the properties that CREATE TABLE LIKE takes
-#: Properties that make a table another kind, or its rows lie otherwise, whoever sets them.
+_COPIED = ("orc.", "bucketing_version", "transactional")  #: prefixes of the properties that CREATE TABLE LIKE copies
+#: Properties that change the kind of a table or the layout of its rows. Statements may not set them.
 _OF_ITS_KIND = frozenset(("transactional", "transactional_properties", "external", "bucketing_version"))
 
 
-def create_database(session: Session, statement: Statement, asked: parsed_actions.CreateDatabase) -> Answer:
-    """Creates a database; without a location below the warehouse.
+def create_database(session: Session, statement: Statement, action: parsed_actions.CreateDatabase) -> Answer:
+    """Creates a database; without LOCATION, below the warehouse.
 
     Raises:
-        Refused: the metastore is Hive's, there is one of this name, or no location is known.
+        Refused: the metastore is Hive's, the database exists, or its location is unknown.
     """
-    site, name = session.site, asked.database
+    site, name = session.site, action.database
     must_be_embedded(site, f"database {name}")
     must_be_a_name(name)
     must_write(site.settings, f"database {name}")
-    if asked.if_not_exists and name in site.metastore.catalog.databases():
-        return done(statement.name, f"database {name} is there already", database=name, created=False)
-    location = asked.location or f"{_warehouse(session)}/{name}.db"
+    if action.if_not_exists and name in site.metastore.catalog.databases():
+        return build_result(statement.name, f"database {name} exists already", database=name, created=False)
+    location = action.location or f"{_warehouse(session)}/{name}.db"
     must_be_absolute(f"database {name}", location)
     with session.locked(statement):
         site.metastore.embedded_catalog.create_database(name, location)
-    return done(statement.name, f"database {name} is created at {location}", database=name, created=True)
+    return build_result(statement.name, f"database {name} is created at {location}", database=name, created=True)
 
 
 def _warehouse(session: Session) -> str:
-    """Returns the directory of the database ``default``, below which Hive puts the others.
+    """Returns the directory of the database ``default``; Hive puts the other databases below it.
 
     Raises:
-        Refused: there is none.
+        Refused: there is no database ``default``.
     """
     try:
         return session.site.metastore.catalog.database_location("default").rstrip("/")
     except NotFound as error:
-        raise Refused("CREATE DATABASE: there is no database default to put it beside; give its LOCATION") from error
+        raise Refused(
+            "CREATE DATABASE: there is no database default whose directory could hold it; give LOCATION"
+        ) from error
 
 
-def drop_database(session: Session, statement: Statement, asked: parsed_actions.DropDatabase) -> Answer:
+def drop_database(session: Session, statement: Statement, action: parsed_actions.DropDatabase) -> Answer:
     """Drops a database without tables; its directory stays.
 
     Raises:
-        Refused: there are tables in it, or the metastore is Hive's.
-        NotFound: there is no such database.
+        Refused: the database has tables, or the metastore is Hive's.
+        NotFound: the database does not exist.
     """
-    site, name = session.site, asked.database
+    site, name = session.site, action.database
     must_be_embedded(site, f"database {name}")
     must_write(site.settings, f"database {name}")
-    if asked.if_exists and name not in site.metastore.catalog.databases():
-        return done(statement.name, f"there is no database {name}", database=name, dropped=False)
+    if action.if_exists and name not in site.metastore.catalog.databases():
+        return build_result(statement.name, f"there is no database {name}", database=name, dropped=False)
     with session.locked(statement):
         site.metastore.embedded_catalog.drop_database(name)
-    return done(statement.name, f"database {name} is dropped", database=name, dropped=True)
+    return build_result(statement.name, f"database {name} is dropped", database=name, dropped=True)
 
 
-def create(session: Session, statement: Statement, asked: parsed_actions.CreateTable) -> Answer:
+def create(session: Session, statement: Statement, action: parsed_actions.CreateTable) -> Answer:
     """Creates a full ACID table.
 
     Raises:
-        NotConforming: a column is there twice, or its type is none of Hive's.
-        Refused, NotFound, NotSupported: as ``Store.create_table`` says.
+        NotConforming: a column is defined twice, or its type is not a Hive type.
+        Refused, NotFound, NotSupported: as for ``Store.create_table``.
     """
-    name = session.full(asked.table)
-    database = asked.table.database or session.database
+    name = session.full_name(action.table)
+    database = action.table.database or session.database
     must_be_embedded(session.site, name)
     must_write(session.site.settings.of_database(database), name)
-    definition = None if asked.like is not None else _definition(name, asked)
+    definition = None if action.like is not None else _definition(name, action)
     with session.locked(statement):
-        if session.site.metastore.catalog.is_known(database, asked.table.table):
-            if not asked.if_not_exists:
+        if session.site.metastore.catalog.is_known(database, action.table.table):
+            if not action.if_not_exists:
                 raise Refused(f"table {name} exists already")
-            return done(statement.name, f"table {name} is there already", table=name, created=False)
-        made = create_table(session.site, database, asked.table.table, definition or _like(session, asked))
-    return done(statement.name, f"table {made} is created at {made.location}", table=str(made), created=True)
+            return build_result(statement.name, f"table {name} exists already", table=name, created=False)
+        table = create_table(session.site, database, action.table.table, definition or _like(session, action))
+    return build_result(statement.name, f"table {table} is created at {table.location}", table=str(table), created=True)
 
 
-def _definition(name: str, asked: parsed_actions.CreateTable) -> Definition:
-    every = (*asked.columns, *asked.partitioned_by)
+def _definition(name: str, action: parsed_actions.CreateTable) -> Definition:
+    every = (*action.columns, *action.partitioned_by)
     names = [column for column, _ in every]
-    if twice := next((one for one in names if names.count(one) > 1), None):
-        raise NotConforming(f"{name}: column {twice!r} is there twice, or is no name of a column")
+    if twice := next((column for column in names if names.count(column) > 1), None):
+        raise NotConforming(f"{name}: column {twice!r} is defined twice, or is not a valid name of a column")
     return Definition(
         schema=dict(every),
-        partitioned_by=[key for key, _ in asked.partitioned_by],
-        clustered_by=(asked.clustered_by, asked.buckets) if asked.clustered_by else None,
-        properties=dict(asked.properties),
-        location=asked.location,
+        partitioned_by=[key for key, _ in action.partitioned_by],
+        clustered_by=(action.clustered_by, action.buckets) if action.clustered_by else None,
+        properties=dict(action.properties),
+        location=action.location,
     )
 
 
-def _like(session: Session, asked: parsed_actions.CreateTable) -> Definition:
-    assert asked.like is not None
-    like = session.found(asked.like)
+def _like(session: Session, action: parsed_actions.CreateTable) -> Definition:
+    assert action.like is not None
+    like = session.load_table(action.like)
     if not like.is_full_acid or like.sort_columns:
         raise NotSupported(
-            f"{session.full(asked.table)}: {like} is no full ACID table without an order; only such are made"
+            f"{session.full_name(action.table)}: {like} is not a full ACID table, or has SORTED BY; only full ACID tables "
+            "without an order can be created"
         )
-    kept = {key: value for key, value in like.parameters.items() if key.lower().startswith(_COPIED)}
+    copied = {key: value for key, value in like.parameters.items() if key.lower().startswith(_COPIED)}
     return Definition(
         schema={column.name: column.type for column in (*like.columns, *like.partition_keys)},
         partitioned_by=[key.name for key in like.partition_keys],
         clustered_by=(like.bucket_columns, like.buckets) if like.bucket_columns else None,
-        properties={**kept, **dict(asked.properties)},
-        location=asked.location,
+        properties={**copied, **dict(action.properties)},
+        location=action.location,
     )
 
 
-def drop(session: Session, statement: Statement, asked: parsed_actions.DropTable) -> Answer:
+def drop(session: Session, statement: Statement, action: parsed_actions.DropTable) -> Answer:
     """Drops a table once nobody else uses it.
 
     Raises:
-        NotFound: there is none.
-        Refused: the metastore is Hive's, or others' directories overlap what would be purged.
+        NotFound: the table does not exist.
+        Refused: the metastore is Hive's, or a directory to purge overlaps another table's or partition's.
     """
-    name = session.full(asked.table)
-    database = asked.table.database or session.database
-    if asked.if_exists and not session.site.metastore.catalog.is_known(database, asked.table.table):
-        return done(statement.name, f"there is no table {name}", table=name, dropped=False)
-    _must_be_ours(session, asked.table)
+    name = session.full_name(action.table)
+    database = action.table.database or session.database
+    if action.if_exists and not session.site.metastore.catalog.is_known(database, action.table.table):
+        return build_result(statement.name, f"there is no table {name}", table=name, dropped=False)
+    _must_be_changeable(session, action.table)
     with session.locked(statement):
-        if asked.if_exists and not session.site.metastore.catalog.is_known(database, asked.table.table):
-            return done(statement.name, f"there is no table {name}", table=name, dropped=False)
-        table = session.found(asked.table)
+        if action.if_exists and not session.site.metastore.catalog.is_known(database, action.table.table):
+            return build_result(statement.name, f"there is no table {name}", table=name, dropped=False)
+        table = session.load_table(action.table)
         must_write(session.site.settings_for(table), str(table))
-        drop_locked(session.site, table, purge=asked.purge)
-    stay = "" if asked.purge else f"; its files stay at {table.location}"
-    return done(statement.name, f"table {table} is dropped{stay}", table=str(table), dropped=True)
+        drop_locked(session.site, table, purge=action.purge)
+    stay = "" if action.purge else f"; its files stay at {table.location}"
+    return build_result(statement.name, f"table {table} is dropped{stay}", table=str(table), dropped=True)
 
 
-def truncate(session: Session, statement: Statement, asked: parsed_actions.TruncateTable) -> Answer:
-    """Puts no rows in place of all that the table, or those of its partitions, hold: in one transaction.
+def truncate(session: Session, statement: Statement, action: parsed_actions.TruncateTable) -> Answer:
+    """Replaces all rows of a table or of some partitions by none, in one transaction.
 
     Raises:
-        NotFound: there is no such partition.
-        NotSupported: the table is none that is written here.
+        NotFound: the partition does not exist.
+        NotSupported: we do not write such a table.
     """
-    table = session.found(asked.table)
+    table = session.load_table(action.table)
     must_write(session.site.settings_for(table), str(table))
     with session.within(table) as txn:
-        keys = _partitions_locked(session, txn, table, asked.partition)
-        places: list[Partition | None] = [*keys] if table.is_partitioned else [None]
+        partitions = _lock_partitions(session, txn, table, action.partition)
+        places: list[Partition | None] = [*partitions] if table.is_partitioned else [None]
         _overwrite_with_nothing(session, txn, table, places)
-    return done(statement.name, f"{table} is truncated", table=str(table), partitions=[part.name for part in keys])
+    return build_result(
+        statement.name, f"{table} is truncated", table=str(table), partitions=[part.name for part in partitions]
+    )
 
 
-def _partitions_locked(session: Session, txn: Transaction, table: Table, spec: Spec | None) -> list[Partition]:
-    """Returns the partitions that are truncated, none of a table without any. They are looked up under the lock: others may
-    have added or dropped some while it was waited for (PROTOCOL 14.30).
+def _lock_partitions(session: Session, txn: Transaction, table: Table, spec: Spec | None) -> list[Partition]:
+    """Locks the partitions to truncate and returns them; an unpartitioned table has none.
+
+    They are looked up again under the lock, since others may have added or dropped some during the wait (PROTOCOL 14.30).
 
     Raises:
-        NotFound: none has the values of ``spec``.
+        NotFound: no partition has the values of ``spec``.
     """
     if not table.is_partitioned and spec is None:
         return []
-    keys = _named(session, table, spec)
-    is_single = spec is not None and len(spec) == len(table.partition_keys) and len(keys) == 1
-    txn.lock_for_overwriting(table, keys[0].name if is_single else None)
-    return _named(session, table, spec)
+    partitions = _load_partitions(session, table, spec)
+    is_single = spec is not None and len(spec) == len(table.partition_keys) and len(partitions) == 1
+    txn.lock_for_overwriting(table, partitions[0].name if is_single else None)
+    return _load_partitions(session, table, spec)
 
 
-def _named(session: Session, table: Table, spec: Spec | None) -> list[Partition]:
-    keys = matching(session.site.metastore.catalog, table, spec)
-    if spec is not None and not keys:
+def _load_partitions(session: Session, table: Table, spec: Spec | None) -> list[Partition]:
+    partitions = find_partitions(session.site.metastore.catalog, table, spec)
+    if spec is not None and not partitions:
         raise NotFound(f"table {table} has no such partition; look at SHOW PARTITIONS {table}")
-    return keys
+    return partitions
 
 
 def _overwrite_with_nothing(
     session: Session, txn: Transaction, table: Table, partitions: Sequence[Partition | None]
 ) -> None:
-    opened = ProgramTable(session.site, table, txn)
+    writable = ProgramTable(session.site, table, txn)
     empty = arrow_schema(table, select(table, [column.name for column in table.columns])).empty_table()
     keys = [key.name.lower() for key in table.partition_keys]
     for part in partitions:
         if part is None:
-            opened.overwrite(empty)
+            writable.overwrite(empty)
         else:
             spec = tuple(zip(keys, part.values, strict=True))
-            if (name := name_of(table, spec)) != part.name:
-                raise NotSupported(f"{table}: partition {part.name} would be {name} by what is written here; use Hive")
-            opened.overwrite(empty, partition=key_values(table, spec))
+            if (name := partition_name(table, spec)) != part.name:
+                raise NotSupported(f"{table}: we would name partition {part.name} {name}, and so miss it; use Hive")
+            writable.overwrite(empty, partition=key_values(table, spec))
 
 
-def add_partitions(session: Session, statement: Statement, asked: parsed_actions.AddPartitions) -> Answer:
-    """Adds partitions with their directories, which have to be empty or not there.
+def add_partitions(session: Session, statement: Statement, action: parsed_actions.AddPartitions) -> Answer:
+    """Adds partitions with their directories, which must be empty or missing.
 
     Raises:
-        Refused: one is there already, its name is too long, its location is no whole path, its directory holds something
+        Refused: a partition exists already, its name is too long, its location is not absolute, its directory is not empty
             or overlaps another's, or the metastore is Hive's.
     """
-    _must_be_ours(session, asked.table)
+    _must_be_changeable(session, action.table)
     site = session.site
-    with session.locked_table(statement, asked.table) as table:
-        there = {part.name for part in site.metastore.catalog.partitions(table)}
-        wanted = {name_of(table, spec): location for spec, location in asked.partitions}
-        if not asked.if_not_exists and (known := sorted(there.intersection(wanted))):
+    with session.locked_table(statement, action.table) as table:
+        existing = {part.name for part in site.metastore.catalog.partitions(table)}
+        locations = {partition_name(table, spec): location for spec, location in action.partitions}
+        if not action.if_not_exists and (known := sorted(existing.intersection(locations))):
             raise Refused(f"partition {known[0]!r} of {table} exists already")
-        new = {name: location for name, location in wanted.items() if name not in there}
+        new = {name: location for name, location in locations.items() if name not in existing}
         places = {name: location or f"{table.location.rstrip('/')}/{name}" for name, location in new.items()}
         for name, place in places.items():
             must_be_a_partition_name(site, table, name)
@@ -232,20 +238,18 @@ def add_partitions(session: Session, statement: Statement, asked: parsed_actions
                 must_be_absolute(f"partition {name} of {table}", place)
             else:
                 must_fit_in_a_directory(table, name)
-            if found := site.storage.children(site.storage.resolve(place)):
-                raise Refused(
-                    f"partition {name} of {table}: {place} holds {found[0]}; wanted a directory that is empty"
-                )
+            if children := site.storage.children(site.storage.resolve(place)):
+                raise Refused(f"partition {name} of {table}: {place} holds {children[0]}; expected an empty directory")
         _add(session, table, places)
-    said = f"{len(places)} partitions are added to {table}" if places else f"{table} has them already"
-    return done(statement.name, said, table=str(table), partitions=list(places))
+    message = f"{len(places)} partitions are added to {table}" if places else f"{table} has these partitions already"
+    return build_result(statement.name, message, table=str(table), partitions=list(places))
 
 
 def _add(session: Session, table: Table, places: Mapping[str, str]) -> None:
-    """Adds partitions at their places, all or none.
+    """Adds all of these partitions, or none.
 
     Raises:
-        Refused: a place overlaps the directory of another table or partition.
+        Refused: a location overlaps the directory of another table or partition.
     """
     site, added = session.site, list[str]()
     try:
@@ -261,103 +265,108 @@ def _add(session: Session, table: Table, places: Mapping[str, str]) -> None:
         raise
 
 
-def drop_partitions(session: Session, statement: Statement, asked: parsed_actions.DropPartitions) -> Answer:
-    """Drops partitions; their files stay unless they are purged.
+def drop_partitions(session: Session, statement: Statement, action: parsed_actions.DropPartitions) -> Answer:
+    """Drops partitions; their files stay unless PURGE is given.
 
     Raises:
-        NotFound: none has such values, and IF EXISTS is not said.
-        Refused: the metastore is Hive's, or others' directories overlap what would be purged.
+        NotFound: no partition has these values, and the statement has no IF EXISTS.
+        Refused: the metastore is Hive's, or a directory to purge overlaps another table's or partition's.
     """
-    _must_be_ours(session, asked.table)
+    _must_be_changeable(session, action.table)
     site = session.site
-    with session.locked_table(statement, asked.table) as table:
-        found: dict[str, Partition] = {}
-        for spec in asked.partitions:
-            fitting = matching(site.metastore.catalog, table, spec)
-            if not fitting and not asked.if_exists:
+    with session.locked_table(statement, action.table) as table:
+        dropped: dict[str, Partition] = {}
+        for spec in action.partitions:
+            partitions = find_partitions(site.metastore.catalog, table, spec)
+            if not partitions and not action.if_exists:
                 values = ", ".join(f"{key}={value}" for key, value in spec)
                 raise NotFound(f"table {table} has no partition with {values}; look at SHOW PARTITIONS {table}")
-            found |= {part.name: part for part in fitting}
+            dropped |= {part.name: part for part in partitions}
         places: list[str] = []
-        if asked.purge:
-            ground = new_ground(site)
-            for name in found:
-                if (why := ground.refusal(table.id, name)) is not None:
+        if action.purge:
+            locations = new_ground(site)
+            for name in dropped:
+                if (why := locations.refusal(table.id, name)) is not None:
                     raise Refused(f"partition {name} of {table} was not dropped: {why}")
-            places = [path_of(site.storage, table, part) for part in found.values()]
+            places = [path_of(site.storage, table, part) for part in dropped.values()]
             claims = claims_of(site)
             for place in places:
                 claims.must_be_free_above(table, place)
                 claims.must_be_free_by_names(table, place, site.storage.children(place))
-        site.metastore.embedded_catalog.drop_partitions(table, found)
-        for place in places:  # under the lock: who adds it anew does not write there yet
+        site.metastore.embedded_catalog.drop_partitions(table, dropped)
+        for place in places:  # still under the lock, so nobody has added the partition again and written there
             site.storage.remove(place)
-    return done(
-        statement.name, f"{len(found)} partitions of {table} are dropped", table=str(table), partitions=sorted(found)
+    return build_result(
+        statement.name,
+        f"{len(dropped)} partitions of {table} are dropped",
+        table=str(table),
+        partitions=sorted(dropped),
     )
 
 
-def add_columns(session: Session, statement: Statement, asked: parsed_actions.AddColumns) -> Answer:
-    """Adds columns behind the others; rows that are there have NULL in them.
+def add_columns(session: Session, statement: Statement, action: parsed_actions.AddColumns) -> Answer:
+    """Adds columns after the existing ones; existing rows have NULL in them.
 
     Raises:
-        Refused: the table has one of such a name, or the metastore is Hive's.
-        NotConforming, NotSupported: a type is none that a full ACID table can have.
+        Refused: the table has a column of this name, or the metastore is Hive's.
+        NotConforming, NotSupported: a full ACID table cannot have such a type.
     """
-    _must_be_ours(session, asked.table)
-    name = session.full(asked.table)
-    names = [column for column, _ in asked.columns]
+    _must_be_changeable(session, action.table)
+    name = session.full_name(action.table)
+    names = [column for column, _ in action.columns]
     if len(set(names)) < len(names):
-        raise NotConforming(f"{name}: a column of {', '.join(names)} is there twice")
-    new = list(checked_columns(name, dict(asked.columns)))
-    with session.locked_table(statement, asked.table) as table:
+        raise NotConforming(f"{name}: a column of {', '.join(names)} is defined twice")
+    new = list(checked_columns(name, dict(action.columns)))
+    with session.locked_table(statement, action.table) as table:
         session.site.metastore.embedded_catalog.add_columns(table, new)
-    return done(statement.name, f"{table} has the columns {', '.join(names)}, too", table=str(table), columns=names)
+    return build_result(
+        statement.name, f"{table} now has the columns {', '.join(names)}", table=str(table), columns=names
+    )
 
 
-def rename(session: Session, statement: Statement, asked: parsed_actions.RenameTable) -> Answer:
-    """Gives a table another name; its directory stays where it is.
+def rename(session: Session, statement: Statement, action: parsed_actions.RenameTable) -> Answer:
+    """Renames a table; its directory stays where it is.
 
     Raises:
-        Refused: there is a table of this name, or the metastore is Hive's.
-        NotFound: there is no such database.
+        Refused: a table of the new name exists, or the metastore is Hive's.
+        NotFound: the database of the new name does not exist.
     """
-    _must_be_ours(session, asked.table)
-    must_be_a_name(asked.to.table)
-    with session.locked_table(statement, asked.table) as table:
-        database = asked.to.database or table.database
-        renamed = session.site.metastore.embedded_catalog.rename_table(table, asked.to.table, database)
-    said = f"{table} is {renamed}; its directory stays at {table.location}"
-    return done(statement.name, said, table=str(table), renamed=str(renamed))
+    _must_be_changeable(session, action.table)
+    must_be_a_name(action.to.table)
+    with session.locked_table(statement, action.table) as table:
+        database = action.to.database or table.database
+        renamed = session.site.metastore.embedded_catalog.rename_table(table, action.to.table, database)
+    message = f"{table} is now {renamed}; its directory stays at {table.location}"
+    return build_result(statement.name, message, table=str(table), renamed=str(renamed))
 
 
-def set_properties(session: Session, statement: Statement, asked: parsed_actions.SetProperties) -> Answer:
-    """Sets properties of a table, or removes them.
+def set_properties(session: Session, statement: Statement, action: parsed_actions.SetProperties) -> Answer:
+    """Sets or removes properties of a table.
 
     Raises:
-        NotSupported: one makes the table another kind.
+        NotSupported: a property would change the kind of the table.
         Refused: the metastore is Hive's.
     """
-    _must_be_ours(session, asked.table)
-    for key, _ in asked.properties:
+    _must_be_changeable(session, action.table)
+    for key, _ in action.properties:
         if key.lower() in _OF_ITS_KIND:
             raise NotSupported(
-                f"{session.full(asked.table)}: {key} makes it another kind of table, whose files Hive has to convert; "
-                "use Hive"
+                f"{session.full_name(action.table)}: {key} would make it another kind of table, whose files Hive must "
+                "convert; use Hive"
             )
-    with session.locked_table(statement, asked.table) as table:
-        session.site.metastore.embedded_catalog.set_table_parameters(table, dict(asked.properties))
-    keys = [key for key, _ in asked.properties]
-    return done(statement.name, f"{', '.join(keys)} of {table} is changed", table=str(table), properties=keys)
+    with session.locked_table(statement, action.table) as table:
+        session.site.metastore.embedded_catalog.set_table_parameters(table, dict(action.properties))
+    keys = [key for key, _ in action.properties]
+    return build_result(statement.name, f"{', '.join(keys)} of {table} is changed", table=str(table), properties=keys)
 
 
-def _must_be_ours(session: Session, name: Name) -> None:
-    """Checks that the definition of a table may be changed here, before its lock is waited for.
+def _must_be_changeable(session: Session, name: Name) -> None:
+    """Checks that we may change the definition of a table, before waiting for its lock.
 
     Raises:
-        NotFound: there is none.
+        NotFound: the table does not exist.
         Refused: the metastore is Hive's, or the table's mode is observe.
     """
-    must_be_embedded(session.site, session.full(name))
-    table = session.found(name)
+    must_be_embedded(session.site, session.full_name(name))
+    table = session.load_table(name)
     must_write(session.site.settings_for(table), str(table))

@@ -23,31 +23,34 @@ _NONE = "there are no such rows"
 _ROW_ID_TYPE = "struct<writeid:bigint,bucketid:int,rowid:bigint>"
 
 
-def select(session: Session, statement: Statement, asked: parsed_actions.Select) -> Answer:
-    """Reads rows in the order of files; with a limit no more than it takes.
+def select(session: Session, statement: Statement, action: parsed_actions.Select) -> Answer:
+    """Reads rows in the order of files; with a limit, reads no more than needed.
 
     Raises:
-        NotFound: there is no such table or column.
-        BadExpression: the condition compares what cannot be compared.
-        NotSupported: a column has a type that Arrow has no equal of.
+        NotFound: the table or a column does not exist.
+        BadExpression: the condition compares values that cannot be compared.
+        NotSupported: Arrow has no equivalent of a column's type.
         SnapshotExpired: the snapshot can no longer be read.
     """
-    found = session.found(asked.table)
-    names = list(asked.columns) if asked.columns is not None else None
-    wanted = session.opened(found).scan(**_words(asked))
-    if asked.count:
-        counted = [{_COUNT: wanted.count()}]  # with LIMIT 0, too: a bad condition is refused whatever the limit
-        return Answer(statement=statement.name, rows=counted[: asked.limit], columns=(_COUNT,), said=_NONE, whole=True)
-    shown = names if names is not None else [field.name.lower() for field in wanted.schema]
-    rows = _rows(session, found, asked, shown)
-    return Answer(statement=statement.name, rows=rows, columns=tuple(shown), said=_NONE, whole=True)
+    stored = session.load_table(action.table)
+    names = list(action.columns) if action.columns is not None else None
+    scan = session.open_table(stored).scan(**_scan_arguments(action))
+    if action.count:
+        # count even for LIMIT 0: a bad condition is refused whatever the limit
+        counted = [{_COUNT: scan.count()}]
+        return Answer(
+            statement=statement.name, rows=counted[: action.limit], columns=(_COUNT,), message=_NONE, whole=True
+        )
+    shown = names if names is not None else [field.name.lower() for field in scan.schema]
+    rows = _rows(session, stored, action, shown)
+    return Answer(statement=statement.name, rows=rows, columns=tuple(shown), message=_NONE, whole=True)
 
 
-def _words(asked: parsed_actions.Select) -> Mapping[str, Any]:
-    """Returns the arguments of the scan."""
-    fields = None if asked.columns is None else [name for name in asked.columns if name != ROW_ID]
-    row_ids = asked.columns is not None and ROW_ID in asked.columns
-    return {"row_filter": asked.where, "selected_fields": fields, "row_ids": row_ids, "timestamps": IN_PARTS}
+def _scan_arguments(action: parsed_actions.Select) -> Mapping[str, Any]:
+    """Returns the arguments of ``Table.scan``."""
+    fields = None if action.columns is None else [name for name in action.columns if name != ROW_ID]
+    row_ids = action.columns is not None and ROW_ID in action.columns
+    return {"row_filter": action.where, "selected_fields": fields, "row_ids": row_ids, "timestamps": IN_PARTS}
 
 
 def _types(table: values.Table, names: Sequence[str]) -> list[Types]:
@@ -56,22 +59,24 @@ def _types(table: values.Table, names: Sequence[str]) -> list[Types]:
 
 
 def _rows(
-    session: Session, table: values.Table, asked: parsed_actions.Select, names: Sequence[str]
+    session: Session, table: values.Table, action: parsed_actions.Select, names: Sequence[str]
 ) -> Iterator[Mapping[str, object]]:
-    """Yields rows as JSON has them, columns in the order of ``names``; a scan that a limit ends commits as others do."""
-    types, left = _types(table, names), asked.limit
-    if left == 0:
+    """Yields rows as JSON values, with the columns in the order of ``names``. A limit ends the scan, which then commits."""
+    types, remaining = _types(table, names), action.limit
+    if remaining == 0:
         return
     with session.within() as txn:
-        for batch in Table(session.site, table, txn).scan(**_words(asked)).to_arrow_batch_reader():
-            count = batch.num_rows if left is None else min(left, batch.num_rows)
-            yield from _of_batch(batch.slice(0, count), names, types)
-            left = None if left is None else left - count
-            if left == 0:
+        for batch in Table(session.site, table, txn).scan(**_scan_arguments(action)).to_arrow_batch_reader():
+            count = batch.num_rows if remaining is None else min(remaining, batch.num_rows)
+            yield from _rows_of_batch(batch.slice(0, count), names, types)
+            remaining = None if remaining is None else remaining - count
+            if remaining == 0:
                 return
 
 
-def _of_batch(batch: pa.RecordBatch, names: Sequence[str], types: Sequence[Types]) -> Iterator[Mapping[str, object]]:
+def _rows_of_batch(
+    batch: pa.RecordBatch, names: Sequence[str], types: Sequence[Types]
+) -> Iterator[Mapping[str, object]]:
     places = {name.lower(): place for place, name in enumerate(batch.schema.names)}
     columns = [batch.column(places[name]) for name in names]
     for index in range(batch.num_rows):

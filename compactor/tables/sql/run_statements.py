@@ -1,4 +1,4 @@
-"""Runs the statements of a text: all are parsed and checked before the first is done."""
+"""Runs the statements of a text; all are parsed and checked before the first one runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from compactor.tables.sql.sql_session import Session
 
 Handler = Callable[[Session, Statement, Any], Answer]
 
-#: How each action is done. An action that is not here is refused before anything is done.
+#: The function that runs each action. An action that is missing here is refused before anything runs.
 HANDLERS: dict[type, Handler] = {
     parsed_actions.ShowCompactions: run_utilities.compactions,
     parsed_actions.ShowTransactions: run_utilities.transactions,
@@ -36,10 +36,10 @@ HANDLERS: dict[type, Handler] = {
     parsed_actions.Compact: run_utilities.compact,
     parsed_actions.ExplainLocks: run_utilities.explain_locks,
     parsed_actions.Use: run_utilities.use,
-    parsed_actions.ShowDatabases: catalog_answers.databases,
-    parsed_actions.ShowTables: catalog_answers.tables,
-    parsed_actions.ShowPartitions: catalog_answers.partitions,
-    parsed_actions.ShowCreateTable: catalog_answers.create_table,
+    parsed_actions.ShowDatabases: catalog_answers.show_databases,
+    parsed_actions.ShowTables: catalog_answers.show_tables,
+    parsed_actions.ShowPartitions: catalog_answers.show_partitions,
+    parsed_actions.ShowCreateTable: catalog_answers.show_create_table,
     parsed_actions.Describe: catalog_answers.describe,
     parsed_actions.CreateDatabase: run_definitions.create_database,
     parsed_actions.DropDatabase: run_definitions.drop_database,
@@ -63,32 +63,32 @@ HANDLERS: dict[type, Handler] = {
 }
 
 
-def checked(text: str, *, has_spark: bool = False) -> tuple[Statement, ...]:
-    """Parses ``text``, and checks what can be checked of it without looking at any table.
+def check_text(text: str, *, has_spark: bool = False) -> tuple[Statement, ...]:
+    """Parses ``text`` and checks everything that can be checked without looking at tables.
 
     Args:
-        has_spark: there is a session that runs what needs it.
+        has_spark: a Spark session runs the statements that need it.
 
     Raises:
-        BadStatement: a statement is none of the list; the message has the place.
-        NotSupported: one needs Spark, or is not run at all; the message says why.
-        BadExpression: a condition is none of ``compactor.tables``.
+        BadStatement: a statement is not on the list; the message has the place.
+        NotSupported: a statement needs Spark, or is not run at all; the message says why.
+        BadExpression: a condition is not a filter of ``compactor.tables``.
         Refused: a compaction has an unknown type.
     """
     statements = parse_script(text)
     in_transaction = False
-    for one in statements:
-        match one.action:
+    for statement in statements:
+        match statement.action:
             case parsed_actions.StartTransaction():
                 in_transaction = True
             case parsed_actions.Commit() | parsed_actions.Rollback():
                 in_transaction = False
-        _check(one, has_spark and not in_transaction)
+        _check(statement, has_spark and not in_transaction)
     return statements
 
 
 def _check(statement: Statement, has_spark: bool) -> None:
-    """Checks one statement; within a transaction nothing is Spark's."""
+    """Checks one statement. In a transaction no statement runs in Spark."""
     what = f"{statement.name} at {statement.place}"
     match statement.action:
         case parsed_actions.NotRun(because=because):
@@ -111,7 +111,7 @@ def _check(statement: Statement, has_spark: bool) -> None:
             nested is not None and not has_spark
         ):
             raise NotSupported(
-                f"{what} needs Spark, outside of transactions: its condition has a query of its own; "
+                f"{what} needs Spark, outside of transactions: its condition contains a query; "
                 "compactor.spark_tables.sql(spark, text) runs it"
             )
         case parsed_actions.Select(where=where) | parsed_actions.Delete(where=where) if not has_spark:
@@ -125,16 +125,16 @@ def _check(statement: Statement, has_spark: bool) -> None:
 
 
 def run(site: Site, statements: Sequence[Statement], database: str = "default") -> Iterator[Answer]:
-    """Does what ``checked`` has returned, one statement after another, and yields the answer of each; the rows of one are
-    read before the next is asked for.
+    """Runs the statements of ``check_text`` one after another, and yields the answer of each.
 
-    What a statement has done stays when a later one fails; of a transaction nothing stays.
+    Read the rows of an answer before asking for the next. If a statement fails, the effects of the earlier ones stay; of an
+    open transaction nothing stays.
 
     Args:
-        database: the current one at the beginning.
+        database: the current database at the beginning.
 
     Raises:
-        CompactorError: a statement cannot be done; the message says why.
+        CompactorError: a statement failed; the message says why.
     """
     session = Session(site, database)
     try:
@@ -150,4 +150,4 @@ def _check_filter(what: str, where: str | None) -> None:
     try:
         parse_filter(where)
     except BadExpression as error:
-        raise BadExpression(f"{what}: {error}; what a filter does not have needs Spark") from error
+        raise BadExpression(f"{what}: {error}; richer conditions need Spark") from error

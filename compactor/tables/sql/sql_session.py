@@ -1,4 +1,4 @@
-"""The state between the statements of one text: the current database, and the transaction that is open."""
+"""The state between the statements of a text: the current database and the open transaction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROLE = "sql"
 
 
 class Session:
-    """A session over an opened site; it is closed when its text is done."""
+    """A session on an open site; it ends with its text."""
 
     def __init__(self, site: Site, database: str) -> None:
         self.site = site
@@ -30,21 +30,21 @@ class Session:
         self._stack: ExitStack | None = None
         self.transaction: Transaction | None = None
 
-    def full(self, name: Name) -> str:
-        """Returns ``<database>.<table>``."""
+    def full_name(self, name: Name) -> str:
+        """Returns ``<database>.<table>``, with the current database if ``name`` has none."""
         return f"{name.database or self.database}.{name.table}"
 
-    def found(self, name: Name) -> values.Table:
+    def load_table(self, name: Name) -> values.Table:
         """Returns a table as the metastore describes it.
 
         Raises:
-            NotFound: there is none.
+            NotFound: the table does not exist.
         """
         return self.site.metastore.catalog.table(name.database or self.database, name.table)
 
-    def opened(self, found: values.Table) -> Table:
-        """Returns a table to read or write, in the transaction that is open, if any."""
-        return Table(self.site, found, self.transaction)
+    def open_table(self, table: values.Table) -> Table:
+        """Returns a table to read or write; the reads and writes join the open transaction, if any."""
+        return Table(self.site, table, self.transaction)
 
     def start(self) -> int:
         """Opens a transaction for the statements that follow; returns its id."""
@@ -65,7 +65,7 @@ class Session:
         return opened.id
 
     def roll_back(self) -> int:
-        """Ends the transaction, if one is open, without its writes; returns its id, 0 if there is none."""
+        """Aborts the open transaction; returns its id, or 0 if none is open."""
         if self._stack is None or self.transaction is None:
             return 0
         stack, opened, self._stack, self.transaction = self._stack, self.transaction, None, None
@@ -74,7 +74,7 @@ class Session:
 
     @contextmanager
     def within(self, *writes: values.Table) -> Iterator[Transaction]:
-        """Yields the transaction that is open, or one that commits when the block ends and ``writes`` these tables."""
+        """Yields the open transaction; if none is open, one that writes ``writes`` and commits when the block ends."""
         if self.transaction is not None:
             yield self.transaction
             return
@@ -83,36 +83,41 @@ class Session:
 
     @contextmanager
     def locked(self, statement: Statement) -> Iterator[Transaction]:
-        """Opens a transaction that holds the locks of ``statement``, until the block ends, which commits. They are those of
-        what is there once they are held: others may have added partitions while they were waited for (PROTOCOL 14.26).
+        """Opens a transaction that holds the locks of ``statement`` and commits when the block ends.
+
+        The locks are computed again once they are granted, since others may have added partitions during the wait (PROTOCOL
+        14.26).
 
         Raises:
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
         """
-        missing, held = self._requests(statement), set[LockRequest]()
+        missing, granted = self._requests(statement), set[LockRequest]()
         with transaction(self.site, role=_ROLE) as txn:
             while missing:
                 wait_for_locks(self.site, txn.id, sorted_requests(missing), self.site.user)
-                held |= missing
+                granted |= missing
                 missing = set()
-                with suppress(NotFound, Refused):  # what the statement says better of a table that is gone, or another
-                    missing = self._requests(statement) - held
+                with suppress(
+                    NotFound, Refused
+                ):  # the statement has the better message if the table is gone or replaced
+                    missing = self._requests(statement) - granted
             yield txn
 
     def _requests(self, statement: Statement) -> set[LockRequest]:
-        return {planned.request for planned in planned_locks(self.site, statement, self.database)}
+        return {lock.request for lock in planned_locks(self.site, statement, self.database)}
 
     @contextmanager
     def locked_table(self, statement: Statement, name: Name) -> Iterator[values.Table]:
-        """Yields the table that has the name once the locks of ``statement`` are held: while it waited for them, the one
-        that had it may have been renamed or dropped.
+        """Yields the table with this name once the locks of ``statement`` are held.
+
+        The table is looked up under the locks, because it may have been renamed or dropped during the wait.
 
         Raises:
-            NotFound: there is none.
-            Refused: its mode is observe.
-            LockNotGranted: as ``locked`` says.
+            NotFound: the table does not exist.
+            Refused: the table's mode is observe.
+            LockNotGranted: as for ``locked``.
         """
         with self.locked(statement):
-            table = self.found(name)
+            table = self.load_table(name)
             must_write(self.site.settings_for(table), str(table))
             yield table

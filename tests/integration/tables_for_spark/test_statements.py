@@ -21,7 +21,7 @@ from compactor.spark_tables.acid_table import Merge
 from compactor.spark_tables.application import find_process
 from compactor.spark_tables.folder import Folder
 from compactor.tables import Store
-from compactor.tables.sql.run_statements import checked
+from compactor.tables.sql.run_statements import check_text
 from compactor.tables.sql.run_statements import run as run_statements
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of
 from tests.support.interleaving import interleaving
@@ -456,5 +456,5 @@ def test_what_was_loaded_shows_no_other_table(
 
 
 def define(store: Store, text: str) -> None:
-    for _ in run_statements(store.site, checked(text)):
+    for _ in run_statements(store.site, check_text(text)):
         pass

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from compactor.site.site import Site
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from tests.model.programs.plain_tables import (
@@ -227,7 +227,7 @@ class SqlDoor:
 
     def run(self, *texts: str) -> list[dict[str, Any]]:
         """Runs statements, and returns the rows of all answers."""
-        return [dict(row) for answer in run(self.site, checked("; ".join(texts)), DATABASE) for row in answer.rows]
+        return [dict(row) for answer in run(self.site, check_text("; ".join(texts)), DATABASE) for row in answer.rows]
 
 
 def definition(name: str, table: PlainTable) -> str:

@@ -37,7 +37,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from compactor.tables.transactions import numbers_on_disk
@@ -448,7 +448,7 @@ class Histories(RuleBasedStateMachine):
         }
 
     def sql(self, *texts: str) -> None:
-        for _ in run(self.site, checked("; ".join(texts))):
+        for _ in run(self.site, check_text("; ".join(texts))):
             pass
 
     def next_name(self) -> str:

@@ -14,7 +14,7 @@ from compactor.settings.precedence import Settings
 from compactor.statements import parsed_actions
 from compactor.statements.parser import parse
 from compactor.statements.script import parse_script
-from compactor.statements.statement_list import FORMS, form_named
+from compactor.statements.statement_list import FORMS, get_form
 
 CASES = Path(__file__).with_name("statements.txt")
 
@@ -104,7 +104,7 @@ def test_a_statement_becomes_its_form_its_action_and_its_locks(text: str, told: 
 def test_every_form_of_the_list_has_a_case() -> None:
     """TABLES 15: the list is closed, and what is parsed is on it."""
     names = {told.partition(" [")[0] for _, told in cases() if not told.startswith("!")}
-    assert {form_named(name).name for name in names} == {form.name for form in FORMS}
+    assert {get_form(name).name for name in names} == {form.name for form in FORMS}
 
 
 def test_each_form_is_done_or_has_its_words() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from compactor.base.errors import BadStatement
-from compactor.statements.parse_queries import conditions, sources
+from compactor.statements.parse_queries import find_conditions, find_queried_tables
 from compactor.statements.parsed_actions import NeedsSpark, NotRun
 from compactor.statements.parser import parse
-from compactor.statements.tokens import tokens
+from compactor.statements.tokens import tokenize
 
 
 def _read(text: str) -> list[str]:
-    return [str(source.name) for source in sources(tokens(text))]
+    return [str(source.name) for source in find_queried_tables(tokenize(text))]
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,16 @@ def test_tables_of_a_query(text: str, tables: list[str]) -> None:
     ],
 )
 def test_conditions_that_name_one_value(where: str, known: dict[str, str]) -> None:
-    assert dict(conditions(tokens(where))) == known
+    assert dict(find_conditions(tokenize(where))) == known
 
 
 def test_conditions_apply_only_to_a_query_of_one_table() -> None:
-    assert sources(tokens("select * from a where p = 1"))[0].where == (("p", "1"),)
-    assert [s.where for s in sources(tokens("select * from a, b where p = 1"))] == [(), ()]
-    assert [s.where for s in sources(tokens("select * from a join b on true where p = 1"))] == [(), ()]
-    both = {str(s.name): s.where for s in sources(tokens("select * from a where p = 1 union select * from b"))}
+    assert find_queried_tables(tokenize("select * from a where p = 1"))[0].where == (("p", "1"),)
+    assert [s.where for s in find_queried_tables(tokenize("select * from a, b where p = 1"))] == [(), ()]
+    assert [s.where for s in find_queried_tables(tokenize("select * from a join b on true where p = 1"))] == [(), ()]
+    both = {
+        str(s.name): s.where for s in find_queried_tables(tokenize("select * from a where p = 1 union select * from b"))
+    }
     assert both == {"a": (("p", "1"),), "b": ()}
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.statements.rendering import as_type, rendered
-from compactor.statements.tokens import tokens
+from compactor.statements.rendering import render_filter, render_type
+from compactor.statements.tokens import tokenize
 from compactor.tables.filters.expressions import parse
 
 
@@ -17,13 +17,13 @@ from compactor.tables.filters.expressions import parse
     ],
 )
 def test_tokens_become_a_text_of_filters(text: str, written: str) -> None:
-    assert rendered(tokens(text), ("x",)) == written
+    assert render_filter(tokenize(text), ("x",)) == written
 
 
 @pytest.mark.parametrize("value", ["a\\b", "it's", "50\\%", "\n", '"', "`", "--", ";"])
 def test_a_text_means_the_same_in_a_filter(value: str) -> None:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    found = parse(rendered(tokens(f"a = '{escaped}'")))
+    found = parse(render_filter(tokenize(f"a = '{escaped}'")))
     assert found.right.value == value  # type: ignore[union-attr]  # a comparison
 
 
@@ -36,4 +36,4 @@ def test_a_text_means_the_same_in_a_filter(value: str) -> None:
     ],
 )
 def test_a_type_is_written_as_hive_writes_it(text: str, written: str) -> None:
-    assert as_type(tokens(text)) == written
+    assert render_type(tokenize(text)) == written

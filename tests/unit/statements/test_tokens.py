@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.base.errors import BadStatement
-from compactor.statements.tokens import DEEPEST, LONGEST, split, tokens
+from compactor.statements.tokens import DEEPEST, LONGEST, split_statements, tokenize
 
 
 @pytest.mark.parametrize(
@@ -21,22 +21,22 @@ from compactor.statements.tokens import DEEPEST, LONGEST, split, tokens
 )
 def test_a_text_that_is_no_statement_is_refused(text: str, said: str) -> None:
     with pytest.raises(BadStatement, match=said):
-        tokens(text)
+        tokenize(text)
 
 
 def test_a_final_semicolon_starts_no_second_statement() -> None:
-    assert [str(token) for token in tokens("Select 1 ;; ")] == ["select", "1"]
+    assert [str(token) for token in tokenize("Select 1 ;; ")] == ["select", "1"]
 
 
 def test_statements_are_split_where_no_text_name_or_comment_has_the_semicolon() -> None:
     text = "select ';' -- ;\n; /* ; */ select `;`;;"
-    assert [[str(token) for token in one] for one in split(text)] == [["select", ";"], ["select", ";"]]
-    assert split("") == split(" ; -- nothing\n") == ()
-    assert [str(token) for token in tokens("select -- one\r 1")] == ["select", "1"]
+    assert [[str(token) for token in one] for one in split_statements(text)] == [["select", ";"], ["select", ";"]]
+    assert split_statements("") == split_statements(" ; -- nothing\n") == ()
+    assert [str(token) for token in tokenize("select -- one\r 1")] == ["select", "1"]
 
 
 def test_each_token_has_its_place_in_the_whole_text() -> None:
-    found = tokens("select\n  a -- x\n  from 'b\nc' d")
+    found = tokenize("select\n  a -- x\n  from 'b\nc' d")
     assert [(str(token), token.line, token.column) for token in found] == [
         ("select", 1, 1), ("a", 2, 3), ("from", 3, 3), ("b\nc", 3, 8), ("d", 4, 4),
     ]  # fmt: skip
@@ -59,15 +59,15 @@ def test_each_token_has_its_place_in_the_whole_text() -> None:
 )
 def test_texts_have_hives_escapes(text: str, value: str) -> None:
     """``BaseSemanticAnalyzer.unescapeSQLString``; those of LIKE stay for LIKE."""
-    (token,) = tokens(text)
+    (token,) = tokenize(text)
     assert (token.kind, token.value) == ("text", value)
 
 
 def test_a_text_has_its_limits() -> None:
-    assert len(tokens("(" * DEEPEST)) == DEEPEST
+    assert len(tokenize("(" * DEEPEST)) == DEEPEST
     with pytest.raises(
         BadStatement, match=f"more than {DEEPEST} levels of parentheses at line 1, character {DEEPEST + 1}"
     ):
-        tokens("(" * (DEEPEST + 1))
+        tokenize("(" * (DEEPEST + 1))
     with pytest.raises(BadStatement, match="at most"):
-        tokens(" " * (LONGEST + 1))
+        tokenize(" " * (LONGEST + 1))

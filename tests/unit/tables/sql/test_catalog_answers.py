@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compactor.site.site import Site
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 
 Sql = Callable[[str], list[Mapping[str, object]]]
 
@@ -19,7 +19,7 @@ def sql(deployment: Site, warehouse: Path) -> Sql:
         deployment.metastore.embedded_catalog.create_database(name, str(warehouse / name))
 
     def go(text: str) -> list[Mapping[str, object]]:
-        return [list(answer.rows) for answer in run(deployment, checked(text))][-1]
+        return [list(answer.rows) for answer in run(deployment, check_text(text))][-1]
 
     go("create table sales.orders (id bigint) partitioned by (day date); create table sales.codes (c char(2))")
     return go

@@ -19,7 +19,7 @@ from compactor.base.errors import (
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.site.site import Site
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 
 Sql = Callable[[str], list[Mapping[str, object]]]
 
@@ -30,7 +30,7 @@ def sql(deployment: Site, warehouse: Path) -> Sql:
     deployment.metastore.embedded_catalog.create_database("default", str(warehouse))
 
     def go(text: str) -> list[Mapping[str, object]]:
-        return [list(answer.rows) for answer in run(deployment, checked(text))][-1]
+        return [list(answer.rows) for answer in run(deployment, check_text(text))][-1]
 
     go(
         "create table t (i int, b bigint, d decimal(5,2), f double, s string, v varchar(3), l boolean, y date, m timestamp);"

@@ -22,7 +22,7 @@ from compactor.base.errors import (
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, TXN_COMPONENTS
 from compactor.site.site import Site
 from compactor.tables.sql import run_creations
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 from compactor.tables.store import Store
 from tests.support.passes import compact
 from tests.support.tables import with_settings
@@ -41,7 +41,7 @@ def sql(site: Site) -> Sql:
     """Runs a text, and returns the rows of its last statement; ``s(a, v) partitioned by (k)`` has three rows."""
 
     def of(text: str) -> list[Mapping[str, object]]:
-        return [list(answer.rows) for answer in run(site, checked(text))][-1]
+        return [list(answer.rows) for answer in run(site, check_text(text))][-1]
 
     of("create table s (a int, v varchar(3)) partitioned by (k string)")
     of("insert into s values (1, 'abc', 'x'), (2, null, 'y'), (3, 'd', 'x')")
@@ -171,6 +171,6 @@ def test_nobody_knows_the_table_before_its_rows(sql: Sql, site: Site, monkeypatc
 
     with monkeypatch.context() as patched:
         patched.setattr(run_creations, "_rows", looking)
-        list(run(site, checked("create table t as select * from s")))
+        list(run(site, check_text("create table t as select * from s")))
     assert seen == [False]
     assert Store(site).load_table("default.t").scan().count() == 3

@@ -23,7 +23,7 @@ from compactor.locking.lock_requests import LockRequest
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog import embedded
 from compactor.site.site import Site
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 from tests.support.interleaving import interleaving
 from tests.support.sizes import sized
 from tests.support.tables import with_settings
@@ -40,7 +40,7 @@ def site(deployment: Site, warehouse: Path) -> Site:
 @pytest.fixture
 def sql(site: Site) -> Sql:
     """Runs a text, and returns the rows of its last statement."""
-    return lambda text: [list(answer.rows) for answer in run(site, checked(text))][-1]
+    return lambda text: [list(answer.rows) for answer in run(site, check_text(text))][-1]
 
 
 def test_databases_come_and_go(sql: Sql, warehouse: Path, site: Site) -> None:
@@ -265,7 +265,7 @@ def test_an_observer_changes_nothing(deployment: Site, warehouse: Path) -> None:
     observer = with_settings(deployment, compactor_mode="observe")
     for text in ("create database x", "create table t (a int)", "drop database default"):
         with pytest.raises(Refused, match="observe"):
-            list(run(observer, checked(text)))
+            list(run(observer, check_text(text)))
 
 
 BEHIND = (
@@ -285,7 +285,7 @@ def test_what_waited_behind_a_rename_does_nothing_to_the_renamed_table(site: Sit
     site = with_settings(site, compactor_lock_wait="1s")
 
     def sql(text: str) -> list[Mapping[str, object]]:
-        return [list(answer.rows) for answer in run(site, checked(text))][-1]
+        return [list(answer.rows) for answer in run(site, check_text(text))][-1]
 
     for number, text in enumerate(sized(short=BEHIND[:3], whole=BEHIND)):
         name = f"t{number}"
@@ -310,7 +310,7 @@ def test_a_truncation_has_the_partitions_that_were_added_while_it_waited(site: S
     site = with_settings(site, compactor_lock_wait="1s")
 
     def sql(text: str) -> list[Mapping[str, object]]:
-        return [list(answer.rows) for answer in run(site, checked(text))][-1]
+        return [list(answer.rows) for answer in run(site, check_text(text))][-1]
 
     sql("create table t (a int) partitioned by (d string, e string); insert into t values (1, '1', 'x'), (2, '2', 'x')")
     for spec, rows in (("partition (d='1')", [{"a": 2, "d": "2", "e": "x"}]), ("", [])):
@@ -330,7 +330,7 @@ def test_a_truncation_does_not_bring_back_a_partition(site: Site, spec: str) -> 
     site = with_settings(site, compactor_lock_wait="1s")
 
     def sql(text: str) -> list[Mapping[str, object]]:
-        return [list(answer.rows) for answer in run(site, checked(text))][-1]
+        return [list(answer.rows) for answer in run(site, check_text(text))][-1]
 
     sql("create table t (a int) partitioned by (d string); insert into t values (1, '1')")
     with interleaving() as stage:
@@ -348,7 +348,7 @@ def test_a_drop_that_waited_behind_another_says_that_the_table_is_gone(site: Sit
     site = with_settings(site, compactor_lock_wait="1s")
 
     def sql(text: str) -> list[Mapping[str, object]]:
-        return [list(answer.rows) for answer in run(site, checked(text))][-1]
+        return [list(answer.rows) for answer in run(site, check_text(text))][-1]
 
     sql("create table t (a int)")
     with interleaving() as stage:
@@ -365,7 +365,7 @@ def test_a_drop_of_partitions_waits_for_who_writes_into_one_that_was_added_meanw
     site = with_settings(site, compactor_lock_wait="1s")
 
     def sql(text: str) -> list[Mapping[str, object]]:
-        return [list(answer.rows) for answer in run(site, checked(text))][-1]
+        return [list(answer.rows) for answer in run(site, check_text(text))][-1]
 
     sql("create table t (a int) partitioned by (d string, e string); insert into t values (1, '1', 'x')")
     with interleaving() as stage:
@@ -389,7 +389,7 @@ def test_what_waited_asks_the_table_that_it_finds_for_its_mode(site: Site, text:
     site = with_settings(site, compactor_lock_wait="1s")
 
     def sql(text: str) -> list[Mapping[str, object]]:
-        return [list(answer.rows) for answer in run(site, checked(text))][-1]
+        return [list(answer.rows) for answer in run(site, check_text(text))][-1]
 
     sql("create table t (a int)")
     with interleaving() as stage:

@@ -20,7 +20,7 @@ from compactor.base.errors import (
     StorageError,
 )
 from compactor.site.site import Site
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 from tests.support.passes import compact
 
 Sql = Callable[[str], list[Mapping[str, object]]]
@@ -32,7 +32,7 @@ def sql(deployment: Site, warehouse: Path) -> Sql:
     deployment.metastore.embedded_catalog.create_database("default", str(warehouse))
 
     def of(text: str) -> list[Mapping[str, object]]:
-        return [list(answer.rows) for answer in run(deployment, checked(text))][-1]
+        return [list(answer.rows) for answer in run(deployment, check_text(text))][-1]
 
     of("create table t (a int, b string); insert into t values (0, 'old')")
     of("create table p (a int, b string) partitioned by (day date)")

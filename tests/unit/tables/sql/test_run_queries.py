@@ -10,7 +10,7 @@ import pytest
 from compactor.base.errors import BadExpression, NotFound
 from compactor.site.site import Site
 from compactor.tables.sql.answer import Answer
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 
 Ask = Callable[[str], Answer]
 
@@ -21,9 +21,11 @@ def ask(deployment: Site, warehouse: Path) -> Ask:
     deployment.metastore.embedded_catalog.create_database("default", str(warehouse))
 
     def go(text: str) -> Answer:
-        answers = run(deployment, checked(text))
+        answers = run(deployment, check_text(text))
         answer = next(answers)
-        return Answer(statement=answer.statement, rows=list(answer.rows), columns=answer.columns, said=answer.said)
+        return Answer(
+            statement=answer.statement, rows=list(answer.rows), columns=answer.columns, message=answer.message
+        )
 
     go("create table t (a int, b array<string>, c struct<x:double>)")
     go("insert into t (a) values (1), (2), (3), (4), (5)")
@@ -65,7 +67,7 @@ def test_a_column_may_be_called_count(ask: Ask) -> None:
 
 def test_a_limit_is_that_of_a_count_too(ask: Ask) -> None:
     answer = ask("select count(*) from t limit 0")
-    assert (answer.columns, list(answer.rows), answer.said) == (("count(*)",), [], "there are no such rows")
+    assert (answer.columns, list(answer.rows), answer.message) == (("count(*)",), [], "there are no such rows")
     assert list(ask("select count(*) from t limit 1").rows) == [{"count(*)": 5}]
     with pytest.raises(BadExpression, match="character"):
         ask("select count(*) from t where a = 'x' limit 0")

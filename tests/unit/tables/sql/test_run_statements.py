@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from compactor.base.errors import BadExpression, BadStatement, CompactorError, NotConforming, NotSupported, Refused
 from compactor.site.site import Site
 from compactor.statements import parsed_actions
-from compactor.tables.sql.run_statements import HANDLERS, checked, run
+from compactor.tables.sql.run_statements import HANDLERS, check_text, run
 from tests.support.sizes import sized
 
 Sql = Callable[[str], list[list[Mapping[str, object]]]]
@@ -24,7 +24,7 @@ def sql(deployment: Site, warehouse: Path) -> Sql:
     """Runs a text in the database ``d``, and returns the rows of each statement."""
     deployment.metastore.embedded_catalog.create_database("default", str(warehouse))
     deployment.metastore.embedded_catalog.create_database("d", str(warehouse / "d.db"))
-    return lambda text: [list(answer.rows) for answer in run(deployment, checked(text), "d")]
+    return lambda text: [list(answer.rows) for answer in run(deployment, check_text(text), "d")]
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_transaction_is_there_as_a_whole_or_not_at_all(sql: Sql, deployment: S
 
 def test_a_transaction_sees_one_snapshot(sql: Sql, deployment: Site) -> None:
     sql("create table t (a int)")
-    statements = checked(
+    statements = check_text(
         "start transaction; select count(*) from t; select count(*) from t; commit; select count(*) from t"
     )
     seen = []
@@ -137,7 +137,7 @@ def test_the_current_database_is_that_of_the_text(sql: Sql, rows: Callable[[str]
 )
 def test_no_text_raises_anything_but_our_own_errors(deployment: Site, text: str) -> None:
     try:
-        found = checked(text)
+        found = check_text(text)
     except CompactorError:
         return
     answers = []

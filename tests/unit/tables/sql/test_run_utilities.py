@@ -12,7 +12,7 @@ from compactor.base.errors import CompactorError, NotFound, Refused
 from compactor.compaction.states import State
 from compactor.requests.request import WaitTimedOut
 from compactor.site.site import Site
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 from tests.support.tables import with_settings
 
 Sql = Callable[[str], list[Mapping[str, object]]]
@@ -24,7 +24,7 @@ def sql(deployment: Site, warehouse: Path) -> Sql:
     deployment.metastore.embedded_catalog.create_database("default", str(warehouse))
 
     def go(text: str) -> list[Mapping[str, object]]:
-        return [list(answer.rows) for answer in run(deployment, checked(text))][-1]
+        return [list(answer.rows) for answer in run(deployment, check_text(text))][-1]
 
     go("create table t (a int); create table p (a int) partitioned by (n int); insert into p values (1, 1), (2, 2)")
     return go
@@ -66,7 +66,7 @@ def test_compactions_have_hives_filters(sql: Sql, deployment: Site) -> None:
 def test_who_waits_for_a_compaction_is_told_of_its_end(sql: Sql, deployment: Site) -> None:
     hurried = with_settings(deployment, hive_compactor_wait_timeout="1s")
     with pytest.raises(WaitTimedOut, match="compaction 1 is initiated"):
-        list(run(hurried, checked("alter table t compact 'major' and wait")))
+        list(run(hurried, check_text("alter table t compact 'major' and wait")))
     assert deployment.metastore.entries.get(1).state is State.INITIATED
 
 
@@ -83,7 +83,7 @@ def test_compactions_and_transactions_are_aborted(sql: Sql, deployment: Site) ->
 
 
 def test_transactions_and_locks_have_hives_columns(sql: Sql, deployment: Site) -> None:
-    statements = checked(
+    statements = check_text(
         "start transaction; insert into t values (1); show locks; show locks t; show locks p partition (n=1); "
         "show locks database default; show locks t extended; show transactions; rollback"
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from compactor.site.site import Site
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 from tests.contract.test_hive_trace import ODD, ODD_TWICE, RECORD, _rewrite, component, line
 from tests.support.row_changes import Recorded, State, changes, recording
 
@@ -120,7 +120,7 @@ def test_statements_leave_hives_rows(site: Site, recorded: dict[str, list[State]
     found: dict[str, tuple[list[str], list[str]]] = {}
     for name, text in STATEMENTS:
         with recording(site.metastore, _ours) as states:
-            for answer in run(site, checked(text)):
+            for answer in run(site, check_text(text)):
                 list(answer.rows)
         ours, hives = changes(states).lines, changes(recorded[name]).lines
         found[name] = ([one for one in hives if one not in ours], [one for one in ours if one not in hives])

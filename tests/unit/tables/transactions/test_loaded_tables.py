@@ -13,7 +13,7 @@ from compactor.base.steps import TransactionStep
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.site.site import Site
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from tests.support.interleaving import interleaving
@@ -223,4 +223,4 @@ def test_a_select_that_waited_behind_ddl_shows_no_rows_of_it(store: Store, selec
 
 
 def run_sql(store: Store, text: str) -> list[dict[str, object]]:
-    return [dict(row) for answer in run(store.site, checked(text)) for row in answer.rows]
+    return [dict(row) for answer in run(store.site, check_text(text)) for row in answer.rows]

@@ -11,7 +11,7 @@ import pytest
 from compactor.base.errors import NotConforming, Refused, WriteConflict
 from compactor.base.steps import TransactionStep, WriteStep
 from compactor.site.site import Site
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from tests.support.interleaving import Interleaving, interleaving
@@ -56,7 +56,7 @@ def test_a_write_that_waited_reads_what_was_committed_meanwhile(
 
 
 def test_create_table_as_reads_one_snapshot_under_its_lock(store: Store, stage: Interleaving) -> None:
-    creating = stage.begin(lambda: list(run(store.site, checked("CREATE TABLE u AS SELECT * FROM t"))))
+    creating = stage.begin(lambda: list(run(store.site, check_text("CREATE TABLE u AS SELECT * FROM t"))))
     creating.run_to(TransactionStep.SNAPSHOT_TAKEN)
     assert store.load_table("default.t").update({"b": "11"}, "a = 1") == 1
     creating.end()
